@@ -22,7 +22,7 @@ from pathlib import Path
 from testbed.design.topology.strides import rings_of
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import set_link_rate, start_lab
-from testbed.lab.simulated.link_rate import fit_rate, look_at_machine
+from testbed.lab.simulated.link_rate import fit_rate, measure_machine
 from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Ranks
 from testbed.measure.collectives.rows import find_misplaced
 from testbed.measure.gain import RingGain, ring_gain, select_largest
@@ -101,7 +101,7 @@ def figures(results: list[CollectiveResult]) -> dict[str, object]:
 
 def costs(results: list[CollectiveResult], rate_mbps: float) -> dict[str, object]:
     """Return the processor time of the ranks in the first run (with their start), in a later run, and in all runs."""
-    machine = look_at_machine()
+    machine = measure_machine()
     four = of_configuration(results, "four rings")
     sent_mbit = SIZE_BYTES * 8 / 1e6 * 12 * 22 / 12
     carried = sent_mbit / statistics.median(timing.processor_s for timing in four)

@@ -21,7 +21,7 @@ from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.fibre_draw import draw_fibres, remove_fibres
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.discovery.devices import Devices
-from testbed.operate.discovery.model import Discovered
+from testbed.operate.discovery.model import DiscoveryResult
 from testbed.operate.discovery.run import DiscoveryRecord, discover
 from testbed.operate.journal import Journal
 
@@ -54,7 +54,7 @@ def main() -> int:
     return 0
 
 
-def _figures(discovered: Discovered, truth: dict[str, dict[str, object]]) -> dict[str, int]:
+def _figures(discovered: DiscoveryResult, truth: dict[str, dict[str, object]]) -> dict[str, int]:
     wrong = 0
     for nic in discovered.nics:
         for way, fibre in (("transmit", nic.transmit), ("receive", nic.receive)):

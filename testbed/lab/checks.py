@@ -1,4 +1,4 @@
-"""Checks of a lab file: names and addresses are unique, every fibre ends at a free port of the right side.
+"""Checks of a lab file: unique names and addresses, and a free switch port of the right side for every fibre.
 
 Each check takes the schema and the document (for line numbers) and raises `LabFileError` for the first error.
 """
@@ -20,7 +20,7 @@ from testbed.lab.schema import BoardPortSchema, FibreSchema, HostSchema, LabSche
 Direction = Literal["transmit", "receive"]
 
 LANGUAGE_PORTS: Mapping[str, int] = {"polatis+scpi": 5025, "polatis+tl1": 3082}
-"""Protocols of a simulated Polatis, which serves both, with their default TCP ports."""
+"""Default TCP port of each protocol of a simulated Polatis, which serves both."""
 
 _RESERVED: Mapping[str, tuple[str, ...]] = {
     "hosts": ("fab", "mgmt", "localhost"),
@@ -29,7 +29,7 @@ _RESERVED: Mapping[str, tuple[str, ...]] = {
     "ports": ("lo",),
     "switches": ("plant",),
 }
-"""Names that a simulated lab needs for namespaces and links of its own, by part; `sim.lab` refuses them, too."""
+"""Names that a simulated lab uses for its own namespaces and links, by kind. `sim.lab` refuses them, too."""
 
 
 class Endpoint(NamedTuple):
@@ -63,26 +63,26 @@ class _Use(NamedTuple):
 
 
 def check(document: Document, schema: LabSchema) -> None:
-    """Run all checks, the most basic errors first. Raises `LabFileError`."""
+    """Run every check except `check_wired`, basic checks first. Raises `LabFileError`."""
     _check_names(document, schema)
     _check_simulated_names(document, schema)
     _check_boards(document, schema)
     _check_gpus(document, schema)
     _check_switches(document, schema)
-    uses = list(_uses(schema))
-    _check_switches_known(document, schema, uses)
+    uses = list(_find_uses(schema))
+    _check_switches_exist(document, schema, uses)
     _check_enough_ports(document, schema, uses)
     for use in uses:
-        _check_side(document, _switches(schema)[use.fibre.switch], use)
-    _check_ports_once(document, uses)
+        _check_side(document, _index_switches(schema)[use.fibre.switch], use)
+    _check_ports_unique(document, uses)
     _check_addresses(document, schema)
 
 
-def _switches(schema: LabSchema) -> dict[str, SwitchSchema]:
+def _index_switches(schema: LabSchema) -> dict[str, SwitchSchema]:
     return {switch.name: switch for switch in schema.switches}
 
 
-def _uses(schema: LabSchema) -> Iterator[_Use]:
+def _find_uses(schema: LabSchema) -> Iterator[_Use]:
     for i, host in enumerate(schema.hosts):
         for k, nic in enumerate(host.nics):
             where: Location = ("hosts", i, "nics", k)
@@ -135,7 +135,7 @@ def _check_names(document: Document, schema: LabSchema) -> None:
 
 
 def _check_simulated_names(document: Document, schema: LabSchema) -> None:
-    """Check the names that a simulated lab gives to its namespaces and interfaces; a real kernel may use others."""
+    """Check the names that a simulated lab gives to its namespaces and interfaces. A real kernel may differ."""
     if not schema.simulated:
         return
     interfaces: list[tuple[str, str, Location]] = [
@@ -154,10 +154,13 @@ def _check_simulated_names(document: Document, schema: LabSchema) -> None:
             raise document.error(where, f"{what} cannot be simulated under this name", hint)
     named: list[tuple[str, str, Location]] = [
         *((f"host '{host.name}'", host.name, ("hosts", i, "name")) for i, host in enumerate(schema.hosts)),
-        *((f"board '{one.name}'", one.name, ("boards", i, "name")) for i, one in enumerate(schema.boards)),
         *(
-            (f"switch '{one.name}'", one.name, ("switches", i, "name"))
-            for i, one in enumerate(schema.switches)
+            (f"board '{board.name}'", board.name, ("boards", i, "name"))
+            for i, board in enumerate(schema.boards)
+        ),
+        *(
+            (f"switch '{switch.name}'", switch.name, ("switches", i, "name"))
+            for i, switch in enumerate(schema.switches)
         ),
     ]
     for what, name, where in [*named, *interfaces]:
@@ -166,7 +169,7 @@ def _check_simulated_names(document: Document, schema: LabSchema) -> None:
 
 
 def _check_boards(document: Document, schema: LabSchema) -> None:
-    """Check that real boards have an address, that simulated ones have only a program, and that MACs are unique."""
+    """Check that real boards have an address, that simulated boards have only a program, and that MACs are unique."""
     for i, board in enumerate(schema.boards):
         for key in ("address", "bitstream"):
             if schema.simulated and getattr(board, key) is not None:
@@ -184,12 +187,12 @@ def _check_boards(document: Document, schema: LabSchema) -> None:
 
 
 def mac_of(port: BoardPortSchema) -> str:
-    """Return the MAC address of a board's port: that of the file, or 02:00 and the four bytes of its IPv4 address."""
+    """Return the MAC address of a board's port: from the file, or else 02:00 and the bytes of its IPv4 address."""
     return port.mac or f"02:00:{port.address.packed.hex(':')}"
 
 
 def _check_gpus(document: Document, schema: LabSchema) -> None:
-    """Check that the GPU of every NIC exists, and that NICs without one can be divided evenly among the GPUs."""
+    """Check that the GPU of every NIC exists, and that NICs and GPUs divide evenly if a NIC names no GPU."""
     for i, host in enumerate(schema.hosts):
         gpus, nics = host.gpus or 1, len(host.nics)
         for k, nic in enumerate(host.nics):
@@ -203,7 +206,7 @@ def _check_gpus(document: Document, schema: LabSchema) -> None:
 
 
 def gpu_numbers(host: HostSchema) -> tuple[int, ...]:
-    """Return the number of the GPU beside each NIC of a host: as the file says, else divided evenly, in order."""
+    """Return the number of the GPU beside each NIC: from the file, or else by dividing the NICs evenly in order."""
     gpus, nics = host.gpus or 1, len(host.nics)
     return tuple(k * gpus // nics if nic.gpu is None else nic.gpu for k, nic in enumerate(host.nics))
 
@@ -220,19 +223,19 @@ def _check_unique(document: Document, what: str, names: Iterable[tuple[str, Loca
 def _check_switches(document: Document, schema: LabSchema) -> None:
     for i, switch in enumerate(schema.switches):
         where: Location = ("switches", i, "address")
-        place = parse_endpoint(switch.address)
-        if place is None:
+        endpoint = parse_endpoint(switch.address)
+        if endpoint is None:
             what = f"'{switch.address}' is not the address of a switch"
             raise document.error(where, what, "write it like polatis+scpi://10.99.0.2:5025")
-        if place.port is not None and not 1 <= place.port <= 65535:
-            raise document.error(where, f"{place.port} is not a TCP port", "use one from 1 to 65535")
-        if schema.simulated and place.language not in lab_schemes():
-            what = f"no simulated switch of a lab supports '{place.language}'"
+        if endpoint.port is not None and not 1 <= endpoint.port <= 65535:
+            raise document.error(where, f"{endpoint.port} is not a TCP port", "use one from 1 to 65535")
+        if schema.simulated and endpoint.language not in lab_schemes():
+            what = f"no simulated switch of a lab supports '{endpoint.language}'"
             known = ", ".join(lab_schemes())
             raise document.error(where, what, f"use one of {known}; or 'simulated: false'")
-        if schema.simulated and place.port is None and place.language not in LANGUAGE_PORTS:
+        if schema.simulated and endpoint.port is None and endpoint.language not in LANGUAGE_PORTS:
             what = f"the simulated switch '{switch.name}' has no TCP port"
-            raise document.error(where, what, f"write {place.language}://{place.host}:PORT")
+            raise document.error(where, what, f"write {endpoint.language}://{endpoint.host}:PORT")
         if schema.simulated and _parse_numeric(switch.address) is None:
             what = f"the simulated switch '{switch.name}' has no numeric address"
             raise document.error(where, what, f"give it an address inside {schema.management}")
@@ -240,14 +243,14 @@ def _check_switches(document: Document, schema: LabSchema) -> None:
             what = f"switch '{switch.name}' of a real lab has a twin"
             raise document.error(("switches", i, "twin"), what, "remove 'twin' or set 'simulated: true'")
         if switch.twin:
-            _check_twin_ports(document, i, switch.twin, place)
+            _check_twin_ports(document, i, switch.twin, endpoint)
 
 
-def _check_twin_ports(document: Document, index: int, twin: TwinSchema, place: Endpoint) -> None:
-    """Check that the listeners of a twin, all on its one address, have different ports."""
-    owners = {place.port or 0: "its address"}
+def _check_twin_ports(document: Document, index: int, twin: TwinSchema, endpoint: Endpoint) -> None:
+    """Check that the listeners of a twin have different ports, because they share one address."""
+    owners = {endpoint.port or 0: "its address"}
     ports = {"tl1_port": twin.tl1_port, "control_port": twin.control_port}
-    if place.language != "polatis+scpi" and place.port is not None:
+    if endpoint.language != "polatis+scpi" and endpoint.port is not None:
         del ports["tl1_port"]  # the address has this port
     for key, port in ports.items():
         if port in owners:
@@ -256,8 +259,8 @@ def _check_twin_ports(document: Document, index: int, twin: TwinSchema, place: E
         owners[port] = f"'{key}'"
 
 
-def _check_switches_known(document: Document, schema: LabSchema, uses: Iterable[_Use]) -> None:
-    names = list(_switches(schema))
+def _check_switches_exist(document: Document, schema: LabSchema, uses: Iterable[_Use]) -> None:
+    names = list(_index_switches(schema))
     for use in uses:
         if use.fibre.switch not in names:
             near = difflib.get_close_matches(use.fibre.switch, names, n=1) or names
@@ -295,7 +298,7 @@ def _check_side(document: Document, switch: SwitchSchema, use: _Use) -> None:
         raise document.error(use.where, what, f"a receiver connects to an output, {outputs}")
 
 
-def _check_ports_once(document: Document, uses: Iterable[_Use]) -> None:
+def _check_ports_unique(document: Document, uses: Iterable[_Use]) -> None:
     first: dict[tuple[str, int], _Use] = {}
     for use in uses:
         key = (use.fibre.switch, use.fibre.number)
@@ -309,7 +312,7 @@ def _check_ports_once(document: Document, uses: Iterable[_Use]) -> None:
         first[key] = use
 
 
-def _addresses(schema: LabSchema) -> Iterator[tuple[IPv4Address, str, Location, bool]]:
+def _find_addresses(schema: LabSchema) -> Iterator[tuple[IPv4Address, str, Location, bool]]:
     """Yield every address with its owner, its location in the file, and whether it is a management address."""
     for i, switch in enumerate(schema.switches):
         address = _parse_numeric(switch.address)
@@ -326,16 +329,16 @@ def _addresses(schema: LabSchema) -> Iterator[tuple[IPv4Address, str, Location, 
 
 
 def _parse_numeric(address: str) -> IPv4Address | None:
-    place = parse_endpoint(address)
+    endpoint = parse_endpoint(address)
     try:
-        return IPv4Address(place.host) if place else None
+        return IPv4Address(endpoint.host) if endpoint else None
     except AddressValueError:
         return None
 
 
 def _check_addresses(document: Document, schema: LabSchema) -> None:
     owners: dict[IPv4Address, tuple[str, Location]] = {}
-    for address, owner, where, managed in _addresses(schema):
+    for address, owner, where, is_management in _find_addresses(schema):
         if address in owners:
             other, first = owners[address]
             already = f"{other}, line {document.line(first)}"
@@ -343,13 +346,13 @@ def _check_addresses(document: Document, schema: LabSchema) -> None:
             raise document.error(where, what, "give each its own address")
         owners[address] = (owner, where)
         is_switch = where[0] == "switches"
-        if managed and (schema.simulated or not is_switch):
-            _check_managed(document, schema, address, owner, where)
-        if not managed:
-            _check_data(document, schema, address, owner, where)
+        if is_management and (schema.simulated or not is_switch):
+            _check_management_address(document, schema, address, owner, where)
+        if not is_management:
+            _check_data_address(document, schema, address, owner, where)
 
 
-def _check_managed(
+def _check_management_address(
     document: Document, schema: LabSchema, address: IPv4Address, owner: str, where: Location
 ) -> None:
     network = schema.management
@@ -364,7 +367,7 @@ def _check_managed(
         raise document.error(where, what, f"choose another address inside {network}")
 
 
-def _check_data(
+def _check_data_address(
     document: Document, schema: LabSchema, address: IPv4Address, owner: str, where: Location
 ) -> None:
     if address in schema.management:

@@ -79,18 +79,18 @@ def check_machine() -> Iterator[Check]:
 
 
 def _check_kernel() -> Check:
-    """Return a check that a namespace with a veth pair, token buckets and a redirect can be made; remove it again."""
+    """Check that `ip` and `tc` can create a namespace with a veth pair, token buckets and a redirect."""
     hint = "the kernel needs CONFIG_VETH, NET_SCH_TBF, NET_SCH_HTB, NET_CLS_U32, NET_ACT_MIRRED; else use --hosts model"
     namespace = f"lbdoctor-{uuid4().hex[:6]}"
-    added = subprocess.run(["ip", "netns", "add", namespace], capture_output=True, text=True, check=False)
-    if added.returncode:
-        return Check("kernel", ok=False, found=added.stderr.strip(), hint=hint)
+    creation = subprocess.run(["ip", "netns", "add", namespace], capture_output=True, text=True, check=False)
+    if creation.returncode:
+        return Check("kernel", ok=False, found=creation.stderr.strip(), hint=hint)
     try:
         for tool, script in (("ip", _KERNEL_SCRIPT), ("tc", _TRAFFIC_SCRIPT)):
             command = [tool, "-n", namespace, "-batch", "-"]
-            done = subprocess.run(command, input=script, capture_output=True, text=True, check=False)
-            if done.returncode:
-                return Check("kernel", ok=False, found=done.stderr.strip().splitlines()[0], hint=hint)
+            result = subprocess.run(command, input=script, capture_output=True, text=True, check=False)
+            if result.returncode:
+                return Check("kernel", ok=False, found=result.stderr.strip().splitlines()[0], hint=hint)
     finally:
         subprocess.run(["ip", "netns", "del", namespace], check=False)
     return Check("kernel", ok=True, found=f"{platform.release()}: veth, tbf, htb, u32, mirred")
@@ -108,18 +108,18 @@ def _check_labs() -> Iterator[Check]:
 
 
 def check_lab(lab: Lab) -> Iterator[Check]:
-    """Yield the checks that a lab file needs: of boards and, if it is simulated, of the hosts' interpreter.
+    """Yield the checks of a lab: its boards and, if it is simulated, the hosts' interpreter.
 
-    The interpreter has torch, and not lightbed.
+    The interpreter must have torch and must not have lightbed.
     """
     for board in lab.boards:
         yield _check_simulated_board(board) if lab.simulated else _check_board(board)
     if not lab.simulated:
         return
     for python in sorted({host.python for host in lab.hosts}):
-        started = _check_interpreter(python, "", _HOST_PYTHON)
-        if not started.ok:
-            yield started
+        startup = _check_interpreter(python, "", _HOST_PYTHON)
+        if not startup.ok:
+            yield startup
             continue
         yield _check_interpreter(python, "import torch; print('torch', torch.__version__)", _HOST_PYTHON)
         yield _check_interpreter(
@@ -130,7 +130,7 @@ def check_lab(lab: Lab) -> Iterator[Check]:
 
 
 def _check_simulated_board(board: LabBoard) -> Check:
-    """Return a check that its program loads, and that the tools of its simulator exist."""
+    """Check that the program of a board loads and that the tools of its simulator are installed."""
     name = f"board {board.name}"
     missing = next((file for file in board.program if not file.is_file()), None)
     if missing:
@@ -153,16 +153,16 @@ def _check_simulated_board(board: LabBoard) -> Check:
 
 
 def _check_board(board: LabBoard) -> Check:
-    """Return a check that the bus of a board opens."""
+    """Check that the bus of a board opens."""
     hint = f"check its power, its network and `address` of board '{board.name}' in the lab file"
     problem = _find_problem(_OPEN_BUS, [board.address])
     return Check(f"board {board.name}", ok=not problem, found=problem or f"{board.address} opens", hint=hint)
 
 
 def _find_problem(script: str, arguments: Sequence[str]) -> str:
-    """Return why a script fails, or "". It runs in a process of its own: what it imports belongs to another package."""
+    """Run a script in a separate process, because it imports another package; return its last error line, or ""."""
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [sys.executable, "-P", "-c", script, *arguments],
             capture_output=True,
             text=True,
@@ -172,15 +172,15 @@ def _find_problem(script: str, arguments: Sequence[str]) -> str:
         )
     except subprocess.TimeoutExpired:
         return f"{' '.join(arguments)} gives no answer for {_BOARD_TIMEOUT_S:g} s"
-    lines = done.stderr.strip().splitlines() or [f"its process ended with status {done.returncode}"]
-    return lines[-1] if done.returncode else ""
+    lines = result.stderr.strip().splitlines() or [f"its process ended with status {result.returncode}"]
+    return lines[-1] if result.returncode else ""
 
 
 def _check_interpreter(python: str, program: str, hint: str) -> Check:
     run: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run
     try:
-        done = run([python, "-I", "-c", program], capture_output=True, text=True, check=False, cwd="/")
+        result = run([python, "-I", "-c", program], capture_output=True, text=True, check=False, cwd="/")
     except OSError as error:
         return Check("hosts' interpreter", ok=False, found=f"{python}: {error.strerror}", hint=hint)
-    lines = (done.stdout if not done.returncode else done.stderr).strip().splitlines()
-    return Check("hosts' interpreter", not done.returncode, lines[-1] if lines else python, hint)
+    lines = (result.stdout if not result.returncode else result.stderr).strip().splitlines()
+    return Check("hosts' interpreter", not result.returncode, lines[-1] if lines else python, hint)

@@ -19,7 +19,7 @@ from testbed.errors import LabFileError
 
 Location = tuple[str | int, ...]
 MAX_ALIASED = 20_000
-"""Largest number of values that aliases of a file may stand for."""
+"""Largest number of values that the aliases of a file may add when they are expanded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Document:
     revision: str
 
     def line(self, where: Location) -> int:
-        """Return the line of a location, or of the nearest enclosing one that is written in the file."""
+        """Return the line of a location, or of the nearest enclosing location in the file."""
         while where and where not in self.lines:
             where = where[:-1]
         return self.lines.get(where, 1)
@@ -43,7 +43,7 @@ class Document:
 
 
 def read_document(path: Path) -> Document:
-    """Read a YAML mapping. Raises `LabFileError` if the file cannot be read, is not YAML or not a mapping."""
+    """Read a YAML mapping. Raises `LabFileError` if the file cannot be read, is not YAML or is not a mapping."""
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -55,12 +55,12 @@ def read_document(path: Path) -> Document:
 
 
 def parse_document(path: Path, text: str) -> Document:
-    """Return the document in a text; `path` names the file in errors. Raises as `read_document`."""
+    """Parse the text of a file. Raises `LabFileError`, which names `path`, if it is not a YAML mapping."""
     try:
         loader, node = _compose(text)
         if node:
             _check_aliases(path, node)
-        lines = dict(_lines(path, node, ())) if node else {}
+        lines = dict(_index_lines(path, node, ())) if node else {}
         data = loader.construct_document(node) if node else None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
@@ -78,11 +78,14 @@ def parse_document(path: Path, text: str) -> Document:
 def _compose(text: str) -> tuple[yaml.SafeLoader, yaml.Node | None]:
     """Return the loader and the node tree of a text.
 
-    libyaml is ten times as fast as the loader in Python, and is used where both agree. The loader in Python reads texts
-    with tabs or question marks, some of which libyaml misreads; texts nested so deeply that libyaml would crash the
-    process; and texts that libyaml refuses, because its errors say less. PyYAML may also be built without libyaml.
+    libyaml is ten times as fast as PyYAML's Python loader, which reads only
+
+    - texts with tabs or question marks, because libyaml misreads some of them
+    - texts that may be nested so deeply that libyaml would crash
+    - texts that libyaml refuses, because its errors say less
+    - all texts, if PyYAML was built without libyaml
     """
-    if not _READ_IN_TWO_WAYS.search(text) and sum(map(text.count, _OPENINGS)) < _MAX_OPENINGS:
+    if not _AMBIGUOUS.search(text) and sum(map(text.count, _NESTING_TOKENS)) < _MAX_NESTING_TOKENS:
         with suppress(AttributeError, yaml.YAMLError, ValueError, RecursionError):
             loader = yaml.CSafeLoader(text)
             return loader, loader.get_single_node()
@@ -90,10 +93,10 @@ def _compose(text: str) -> tuple[yaml.SafeLoader, yaml.Node | None]:
     return loader, loader.get_single_node()
 
 
-_READ_IN_TWO_WAYS = re.compile(r"[\t?]|[|>][-+\d]*#")
-_OPENINGS = ("[", "{", "- -")
-_MAX_OPENINGS = 5000
-"""libyaml recurses on the C stack, which holds some ten thousand levels."""
+_AMBIGUOUS = re.compile(r"[\t?]|[|>][-+\d]*#")
+_NESTING_TOKENS = ("[", "{", "- -")
+_MAX_NESTING_TOKENS = 5000
+"""Limit for libyaml, which recurses on the C stack: that holds some ten thousand levels."""
 _YAML_HINTS = {
     "'\\t'": "indent with spaces, not with tabs",
     "cannot start any token": "put the value in quotes",
@@ -108,7 +111,7 @@ _YAML_HINTS = {
 
 
 def _make_yaml_error(path: Path, error: yaml.MarkedYAMLError) -> LabFileError:
-    is_key = error.context == "while scanning a simple key"  # the error is noticed only on a later line
+    is_key = error.context == "while scanning a simple key"  # PyYAML notices this error only on a later line
     mark = error.context_mark if is_key else error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else 1
     what = error.problem or error.context or ""
@@ -117,30 +120,30 @@ def _make_yaml_error(path: Path, error: yaml.MarkedYAMLError) -> LabFileError:
 
 
 def _check_aliases(path: Path, root: yaml.Node) -> None:
-    """Raise `LabFileError` for an alias inside itself, and for aliases that stand for more than `MAX_ALIASED` values.
+    """Raise `LabFileError` if an alias contains itself, or if aliases add more than `MAX_ALIASED` values.
 
-    Each node is visited once, however often it is aliased: a file of ten lines can stand for billions of values.
+    Each node is visited once: with aliases, a file of ten lines can stand for billions of values.
     """
     sizes: dict[int, int] = {}
-    above: set[int] = set()
+    ancestors: set[int] = set()
 
-    def size(node: yaml.Node) -> int:
+    def count_values(node: yaml.Node) -> int:
         line = node.start_mark.line + 1
-        if id(node) in above:
+        if id(node) in ancestors:
             raise LabFileError(f"{path}:{line}: an alias that contains itself; write the value out")
         if id(node) not in sizes:
-            above.add(id(node))
-            sizes[id(node)] = 1 + sum(map(size, _children(node)))
-            above.remove(id(node))
+            ancestors.add(id(node))
+            sizes[id(node)] = 1 + sum(map(count_values, _iterate_children(node)))
+            ancestors.remove(id(node))
             if sizes[id(node)] - len(sizes) > MAX_ALIASED:
                 what = f"aliases that stand for more than {MAX_ALIASED} values"
                 raise LabFileError(f"{path}:{line}: {what}; write them out")
         return sizes[id(node)]
 
-    size(root)
+    count_values(root)
 
 
-def _children(node: yaml.Node) -> Iterator[yaml.Node]:
+def _iterate_children(node: yaml.Node) -> Iterator[yaml.Node]:
     if isinstance(node, yaml.MappingNode):
         for pair in node.value:
             yield from pair
@@ -148,23 +151,23 @@ def _children(node: yaml.Node) -> Iterator[yaml.Node]:
         yield from node.value
 
 
-def _lines(path: Path, node: yaml.Node, where: Location) -> Iterator[tuple[Location, int]]:
+def _index_lines(path: Path, node: yaml.Node, where: Location) -> Iterator[tuple[Location, int]]:
     if not where:
         yield where, node.start_mark.line + 1
     if isinstance(node, yaml.MappingNode):
-        for key, value in _entries(path, node):
+        for key, value in _read_entries(path, node):
             yield (*where, key.value), key.start_mark.line + 1
-            yield from _lines(path, value, (*where, key.value))
+            yield from _index_lines(path, value, (*where, key.value))
     elif isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             yield (*where, index), item.start_mark.line + 1
-            yield from _lines(path, item, (*where, index))
+            yield from _index_lines(path, item, (*where, index))
 
 
-def _entries(path: Path, node: yaml.MappingNode) -> list[tuple[yaml.Node, yaml.Node]]:
-    """Return keys and values of a mapping.
+def _read_entries(path: Path, node: yaml.MappingNode) -> list[tuple[yaml.Node, yaml.Node]]:
+    """Return the keys and values of a mapping.
 
-    Raises `LabFileError` for a key that is not a scalar, and for a repeated key, which would silently lose a value.
+    Raises `LabFileError` for a key that is not a scalar, and for a repeated key, because YAML would drop a value.
     """
     first: dict[str, int] = {}
     for key, _ in node.value:

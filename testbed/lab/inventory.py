@@ -46,20 +46,20 @@ def default_key() -> Path:
 
 def load_lab(path: str | Path) -> Lab:
     """Read a lab file. Raises `LabFileError`, `file:line: what is wrong; hint`, for the first error."""
-    return _lab(read_document(Path(path)))
+    return _make_lab(read_document(Path(path)))
 
 
 def load_bare_lab(path: str | Path) -> Lab:
-    """Read a lab file whose NICs may lack fibres, which become `UNKNOWN_FIBRE`; unused NICs are listed like others."""
-    return _lab(read_document(Path(path)), bare=True)
+    """Read a lab file. Missing fibres become `UNKNOWN_FIBRE`, and unused NICs are listed like others."""
+    return _make_lab(read_document(Path(path)), bare=True)
 
 
 def parse_lab(text: str, path: str | Path) -> Lab:
-    """Return the lab in a text; `path` names the file in errors and anchors relative paths. Raises `LabFileError`."""
-    return _lab(parse_document(Path(path), text))
+    """Parse a lab file. `path` names the file in errors and anchors relative paths. Raises `LabFileError`."""
+    return _make_lab(parse_document(Path(path), text))
 
 
-def _lab(document: Document, *, bare: bool = False) -> Lab:
+def _make_lab(document: Document, *, bare: bool = False) -> Lab:
     schema = read_schema(document)
     check(document, schema)
     if not bare:
@@ -72,7 +72,7 @@ def _lab(document: Document, *, bare: bool = False) -> Lab:
         path=document.path,
         simulated=schema.simulated,
         management=schema.management,
-        hosts=tuple(_host(schema, host, document.path, bare=bare) for host in schema.hosts),
+        hosts=tuple(_make_host(schema, host, document.path, bare=bare) for host in schema.hosts),
         switches=tuple(
             LabSwitch(switch.name, switch.address, switch.inputs, switch.outputs, switch.insertion_loss_db)
             for switch in schema.switches
@@ -84,14 +84,14 @@ def _lab(document: Document, *, bare: bool = False) -> Lab:
         },
         link=LinkClass(link.rate_mbps, represents_gbps, link.mtu, link.transmit_power_dbm, link.fit_rate),
         ssh_key=Path(_anchor(os.path.expanduser(key), document.path)) if key else default_key(),  # noqa: PTH111
-        boards=tuple(_board(board, document.path) for board in schema.boards),
+        boards=tuple(_make_board(board, document.path) for board in schema.boards),
         revision=document.revision,
     )
 
 
-def _host(schema: LabSchema, host: HostSchema, path: Path, *, bare: bool) -> LabHost:
+def _make_host(schema: LabSchema, host: HostSchema, path: Path, *, bare: bool) -> LabHost:
     nics = [
-        LabNic(nic.name, nic.address, _fibre(nic.transmit), _fibre(nic.receive), gpu)
+        LabNic(nic.name, nic.address, _make_fibre_end(nic.transmit), _make_fibre_end(nic.receive), gpu)
         for nic, gpu in zip(host.nics, gpu_numbers(host), strict=True)
     ]
     is_unused = [nic.unused is not None and not bare for nic in host.nics]
@@ -109,7 +109,7 @@ def _host(schema: LabSchema, host: HostSchema, path: Path, *, bare: bool) -> Lab
     )
 
 
-def _board(board: BoardSchema, path: Path) -> LabBoard:
+def _make_board(board: BoardSchema, path: Path) -> LabBoard:
     return LabBoard(
         name=board.name,
         address=board.address or "",
@@ -121,8 +121,8 @@ def _board(board: BoardSchema, path: Path) -> LabBoard:
                 port.address,
                 mac_of(port),
                 port.port,
-                _fibre(port.transmit),
-                _fibre(port.receive),
+                _make_fibre_end(port.transmit),
+                _make_fibre_end(port.receive),
             )
             for port in board.ports
         ),
@@ -133,14 +133,14 @@ def _anchor_file(file: str, path: Path) -> Path:
     return Path(os.path.normpath(path.absolute().parent / file))
 
 
-def _fibre(fibre: FibreSchema | None) -> FibreEnd:
+def _make_fibre_end(fibre: FibreSchema | None) -> FibreEnd:
     return FibreEnd(fibre.switch, fibre.number, fibre.loss_db) if fibre else UNKNOWN_FIBRE
 
 
 def _anchor(program: str, path: Path) -> str:
-    """Return a program with a path relative to the lab file made absolute; a bare name is unchanged.
+    """Return a program as an absolute path, resolved from the folder of the lab file; a bare name is unchanged.
 
-    Symbolic links are not followed: a virtual environment is recognised by the path of its interpreter.
+    Symbolic links stay, because Python recognises a virtual environment by the path of its interpreter.
     """
     if "/" not in program:
         return program
@@ -174,10 +174,10 @@ def _move(lab: Lab, address: IPv4Address, subnet: IPv4Network) -> IPv4Address:
 
 
 def _move_switch(lab: Lab, switch: LabSwitch, subnet: IPv4Network) -> str:
-    place = parse_endpoint(switch.address)
-    assert place is not None  # checked when the lab was loaded
-    moved = _move(lab, IPv4Address(place.host), subnet)
-    return switch.address.replace(place.host, str(moved), 1)
+    endpoint = parse_endpoint(switch.address)
+    assert endpoint is not None  # checked when the lab was loaded
+    moved = _move(lab, IPv4Address(endpoint.host), subnet)
+    return switch.address.replace(endpoint.host, str(moved), 1)
 
 
 def render_lab(lab: Lab) -> str:
@@ -193,16 +193,16 @@ def render_lab(lab: Lab) -> str:
             "transmit_power_dbm": lab.link.transmit_power_dbm,
             **({"fit_rate": True} if lab.link.fit_rate else {}),
         },
-        "switches": [_switch_keys(lab, switch) for switch in lab.switches],
-        "ssh": _ssh_keys(lab),
-        "hosts": [_host_keys(lab, host) for host in lab.hosts],
-        **({"boards": [_board_keys(board) for board in lab.boards]} if lab.boards else {}),
+        "switches": [_render_switch(lab, switch) for switch in lab.switches],
+        "ssh": _render_ssh(lab),
+        "hosts": [_render_host(lab, host) for host in lab.hosts],
+        **({"boards": [_render_board(board) for board in lab.boards]} if lab.boards else {}),
     }
     text: str = yaml.safe_dump(document, sort_keys=False, width=110, allow_unicode=True)
     return text
 
 
-def _switch_keys(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
+def _render_switch(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
     keys: dict[str, Any] = {
         "name": switch.name,
         "address": switch.address,
@@ -223,7 +223,7 @@ def _switch_keys(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
     return keys
 
 
-def _ssh_keys(lab: Lab) -> dict[str, Any]:
+def _render_ssh(lab: Lab) -> dict[str, Any]:
     first = lab.hosts[0]
     keys: dict[str, Any] = {"user": first.user, "port": first.ssh_port, "python": first.python}
     if lab.ssh_key != default_key():
@@ -231,14 +231,14 @@ def _ssh_keys(lab: Lab) -> dict[str, Any]:
     return keys
 
 
-def _host_keys(lab: Lab, host: LabHost) -> dict[str, Any]:
+def _render_host(lab: Lab, host: LabHost) -> dict[str, Any]:
     keys: dict[str, Any] = {
         "name": host.name,
         "management": str(host.management),
         "address": str(host.address),
         "nics": [
-            *(_nic_keys(nic) for nic in host.nics),
-            *(_nic_keys(nic) | {"unused": f"as in {lab.path.name}"} for nic in host.unused),
+            *(_render_nic(nic) for nic in host.nics),
+            *(_render_nic(nic) | {"unused": f"as in {lab.path.name}"} for nic in host.unused),
         ],
     }
     if host.server:
@@ -248,16 +248,16 @@ def _host_keys(lab: Lab, host: LabHost) -> dict[str, Any]:
         for each, nic in zip(keys["nics"], (*host.nics, *host.unused), strict=True):
             each["gpu"] = nic.gpu
     own = {"user": host.user, "port": host.ssh_port, "python": host.python}
-    common = _ssh_keys(lab)
+    common = _render_ssh(lab)
     different = {key: value for key, value in own.items() if value != common[key]}
     return keys | ({"ssh": different} if different else {})
 
 
-def _nic_keys(nic: LabNic) -> dict[str, Any]:
-    return {"name": nic.name, "address": str(nic.address), **_fibre_keys(nic)}
+def _render_nic(nic: LabNic) -> dict[str, Any]:
+    return {"name": nic.name, "address": str(nic.address), **_render_fibres(nic)}
 
 
-def _fibre_keys(end: LabNic | LabBoardPort) -> dict[str, Any]:
+def _render_fibres(end: LabNic | LabBoardPort) -> dict[str, Any]:
     return {
         way: {"port": f"{fibre.switch}:{fibre.port}", "loss_db": fibre.loss_db}
         for way, fibre in (("transmit", end.transmit), ("receive", end.receive))
@@ -265,7 +265,7 @@ def _fibre_keys(end: LabNic | LabBoardPort) -> dict[str, Any]:
     }
 
 
-def _board_keys(board: LabBoard) -> dict[str, Any]:
+def _render_board(board: LabBoard) -> dict[str, Any]:
     keys: dict[str, Any] = {"name": board.name}
     if board.address:
         keys["address"] = board.address
@@ -279,7 +279,7 @@ def _board_keys(board: LabBoard) -> dict[str, Any]:
             "address": str(port.address),
             "mac": port.mac,
             "port": port.port,
-            **_fibre_keys(port),
+            **_render_fibres(port),
         }
         for port in board.ports
     ]

@@ -42,12 +42,15 @@ EXAMPLE = (
     "jobs: [{name: a, period_ms: 300, bursts: [{start_ms: 150, length_ms: 150, gbps: 25}], hosts: [a, b]}]"
 )
 MeasuredPhases = Callable[[str, str], tuple[float, tuple[Burst, ...]]]
-"""Function from run and job to the measured period and bursts; raises `WorkloadError` if there are none."""
+"""Function that returns the measured period (ms) and bursts of a run and job, or raises `WorkloadError`."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """Facts besides the file: the rate of a link, which no burst may exceed, phases of stored runs, links of a host."""
+    """Facts that the file lacks: the rate of a link, which no burst may exceed, and the number of NICs of a host.
+
+    `measured` returns the phases of stored runs. It is None if no runs are available.
+    """
 
     rate_gbps: float = 25.0
     measured: MeasuredPhases | None = None
@@ -65,7 +68,7 @@ def read_jobs(path: Path, context: JobContext | None = None) -> tuple[SharedJob,
 
 
 def parse_jobs(path: Path, text: str, context: JobContext | None = None) -> tuple[SharedJob, ...]:
-    """Return the jobs in a text; `path` names the file in errors. Raises `WorkloadError`."""
+    """Parse the text of a file of jobs. `path` names the file in errors. Raises `WorkloadError`."""
     try:
         document = parse_document(path, text)
         return _parse_jobs(document, context or JobContext())
@@ -110,7 +113,7 @@ def _parse_job(document: Document, where: Location, row: Any, context: JobContex
         storage = _parse_storage(document, where, row, name)
         period_ms, phases = _parse_checkpoint(document, where, row, workers, len(storage), context)
     elif source:
-        period_ms, phases = _from_source(document, where, row, source, workers, context)
+        period_ms, phases = _read_source_phases(document, where, row, source, workers, context)
     else:
         bursts = row.get("bursts")
         period_ms = _parse_number(
@@ -121,7 +124,7 @@ def _parse_job(document: Document, where: Location, row: Any, context: JobContex
                 (*where, "bursts"), f"job {name!r} has no list of bursts", f"write {EXAMPLE}"
             )
         phases = tuple(
-            _parse_burst(document, (*where, "bursts", n), one, name) for n, one in enumerate(bursts)
+            _parse_burst(document, (*where, "bursts", n), burst, name) for n, burst in enumerate(bursts)
         )
         _check_rates(document, (*where, "bursts"), name, phases, context.rate_gbps)
     job = SharedJob(name, period_ms, phases, hosts, workers, traffic, storage)
@@ -148,7 +151,7 @@ def _check_rates(
             )
 
 
-def _from_source(
+def _read_source_phases(
     document: Document,
     where: Location,
     row: Mapping[str, Any],
@@ -156,7 +159,7 @@ def _from_source(
     workers: int,
     context: JobContext,
 ) -> tuple[float, tuple[Burst, ...]]:
-    """Return period and bursts of a workload, or of a measured run."""
+    """Return the period (ms) and bursts of a workload or of a measured run."""
     try:
         if source == "run":
             if context.measured is None:
@@ -188,31 +191,31 @@ def _parse_checkpoint(
     storage: int,
     context: JobContext,
 ) -> tuple[float, tuple[Burst, ...]]:
-    """Return period and burst of a checkpoint: each host writes an equal part on its link to a storage host.
+    """Return the period (ms) and burst of a checkpoint. Each host writes an equal part to a storage host.
 
-    The write ends the period, as a training job sends after it has computed. If a storage host has fewer NICs than
-    hosts that write to it, they divide the rate of these.
+    The write is at the end of the period, because a training job computes first. A host writes at the rate of one
+    link, or less if a storage host has more writers than NICs.
     """
-    at, checkpoint = (*where, "checkpoint"), row["checkpoint"]
+    location, checkpoint = (*where, "checkpoint"), row["checkpoint"]
     what = f"of the checkpoint of job {row['name']!r}"
-    _check_keys(document, at, checkpoint, _CHECKPOINT_KEYS)
+    _check_keys(document, location, checkpoint, _CHECKPOINT_KEYS)
     size_bytes, every_s = (
-        _parse_number(document, (*at, key), checkpoint.get(key), f"{key} {what}")
+        _parse_number(document, (*location, key), checkpoint.get(key), f"{key} {what}")
         for key in ("bytes", "every_s")
     )
-    most_gbps = context.rate_gbps * min(1.0, context.nics / -(-workers // storage))
-    gbps = _parse_number(document, (*at, "gbps"), checkpoint.get("gbps", most_gbps), f"gbps {what}")
+    max_gbps = context.rate_gbps * min(1.0, context.nics / -(-workers // storage))
+    gbps = _parse_number(document, (*location, "gbps"), checkpoint.get("gbps", max_gbps), f"gbps {what}")
     for key, value in (("bytes", size_bytes), ("every_s", every_s), ("gbps", gbps)):
         if not (isfinite(value) and value > 0):
-            raise document.error((*at, key), f"{key} {what} is {value:g}", "give a number above 0")
-    if gbps > most_gbps:
+            raise document.error((*location, key), f"{key} {what} is {value:g}", "give a number above 0")
+    if gbps > max_gbps:
         raise document.error(
-            (*at, "gbps"), f"gbps {what} is {gbps:g}, but a host can write at {most_gbps:g}", "give less"
+            (*location, "gbps"), f"gbps {what} is {gbps:g}, but a host can write at {max_gbps:g}", "give less"
         )
     write_s = size_bytes * 8e-9 / workers / gbps
     if write_s > every_s:
         raise document.error(
-            at,
+            location,
             f"a write {what} takes {write_s:.3g} s at {gbps:g} Gb/s from each host, more than every_s",
             f"give every_s: {ceil(write_s)} or more",
         )

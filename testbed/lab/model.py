@@ -1,6 +1,6 @@
-"""A lab as described by its lab file: switches, hosts, NICs and the fibres between them. Frozen.
+"""The model of a lab file: frozen classes for switches, hosts, NICs, boards and fibres.
 
-Several jobs may share a lab: each has a shard, its own hosts with their NICs, circuits and links.
+Several jobs may share a lab. Each job has a shard: its own hosts with their NICs, circuits and links.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class FibreEnd:
 
 
 UNKNOWN_FIBRE = FibreEnd("", 0, 0.0)
-"""A fibre in a bare lab file, whose end is not known."""
+"""A fibre whose end is not known, as in a bare lab file."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabNic:
     """One interface of a host: kernel name, IPv4 address, transmit fibre and receive fibre.
 
-    `gpu` is the number of the GPU beside it, from 0. It also serves the GPUs after this one that have no NIC.
+    `gpu` is the number, from 0, of the GPU beside it. The NIC also serves the next GPUs if they have no NIC.
     """
 
     name: str
@@ -44,11 +44,11 @@ class LabNic:
 
 @dataclass(frozen=True, slots=True)
 class LabHost:
-    """A host: `management` is its address for SSH. `address` is its node address, which belongs to none of its links.
+    """A host. `management` is its address for SSH. `address` is its node address, which belongs to none of its links.
 
-    `unused` are NICs that the lab file excludes from every topology, for instance because a fibre is dead. `server` is
-    the machine of which the host is a logical server; empty if the host is a machine of its own. `gpus` is None if the
-    lab file does not say how many the host has.
+    `unused` holds NICs that the lab file excludes from every topology, for instance because a fibre is dead. `server`
+    is the machine of a logical server, and empty for a host that is a whole machine. `gpus` is the number of its GPUs,
+    or None if the lab file does not give it.
     """
 
     name: str
@@ -84,8 +84,8 @@ class LabBoardPort:
 class LabBoard:
     """A smartNIC whose ports connect to switches.
 
-    `address` is that of its registers, as `--bus` takes it; empty in a simulated lab. `program` are the files of its
-    models, numbered from 0; without any, its ports are dark in a simulated lab.
+    `address` locates its registers, in the form of `--bus`; it is empty in a simulated lab. `program` lists the files
+    of its models, numbered from 0. Without files, its ports are dark in a simulated lab.
     """
 
     name: str
@@ -97,7 +97,7 @@ class LabBoard:
 
 @dataclass(frozen=True, slots=True)
 class LabSwitch:
-    """A switch: `address` as `ocs_drivers.open_switch` takes it; ports have the device's own numbers."""
+    """A switch. `address` is an argument of `ocs_drivers.open_switch`. Ports have the device's own numbers."""
 
     name: str
     address: str
@@ -110,7 +110,7 @@ class LabSwitch:
 class SwitchTwin:
     """Behaviour of the twin of a switch in a simulated lab. Its TCP ports are at the address of the switch.
 
-    `switch_time_s` is None for the default of the switch family; the twin's clock runs `speed` times as fast as real
+    `switch_time_s` is None for the default of the switch family. The twin's clock runs `speed` times as fast as real
     time. `options` are specific to the family.
     """
 
@@ -147,9 +147,8 @@ class LinkClass:
 class Lab:
     """A validated lab file.
 
-    In a shard (`shard_of`), `hosts` are those of one job and `others` the rest, which the job may not change.
-    `revision` is a hash of the file's text; it does not count in comparisons, so that labs with the same content are
-    equal.
+    In a shard (`shard_of`), `hosts` holds the hosts of one job, and `others` the hosts that this job may not change.
+    `revision` is a hash of the file's text. Comparisons ignore it, so labs with the same content are equal.
     """
 
     name: str
@@ -167,7 +166,7 @@ class Lab:
 
     @property
     def gpus_per_host(self) -> int | None:
-        """GPUs of each host; None if the lab file does not say. Raises `TopologyError` if hosts differ."""
+        """Number of GPUs of each host, or None if unknown. Raises `TopologyError` if hosts differ."""
         counts = {host.gpus for host in self.hosts}
         if len(counts) > 1:
             shown = ", ".join(f"{host.name} {host.gpus or 'unknown'}" for host in self.hosts[:4])
@@ -177,7 +176,7 @@ class Lab:
         return counts.pop()
 
     def nic(self, nic: Nic) -> LabNic:
-        """Return the interface of a planned NIC, which is given by node and index."""
+        """Return the interface of a NIC that a topology gives by node and index."""
         return self.hosts[nic.node].nics[nic.index]
 
     def nic_label(self, nic: Nic) -> str:
@@ -190,7 +189,7 @@ class Lab:
 
     def board_port(self, board: str, port: str) -> LabBoardPort:
         """Return a port of a board. Raises `TopologyError` for names that the lab does not have."""
-        ports = {f"{one.name}/{each.name}": each for one in self.boards for each in one.ports}
+        ports = {f"{owner.name}/{each.name}": each for owner in self.boards for each in owner.ports}
         if f"{board}/{port}" not in ports:
             known = f"ports of boards are {', '.join(ports)}" if ports else "the lab file has no boards"
             raise TopologyError(f"{self.path}: no port {port!r} of a board {board!r}; {known}")
@@ -219,11 +218,11 @@ def shard_of(lab: Lab, names: Sequence[str]) -> Lab:
 def logical_servers_of(lab: Lab) -> int:
     """Return the number of logical servers into which each server of a job is divided.
 
-    Logical servers that other jobs use count, too. Raise `TopologyError` if the servers of the job differ in this
-    number: devices of a job must be alike.
+    Logical servers of other jobs count too. Raises `TopologyError` if the servers of the job differ in this number,
+    because the devices of a job must be alike.
     """
-    every = Counter(host.server for host in (*lab.hosts, *lab.others) if host.server)
-    counts = {host.name: every[host.server] if host.server else 1 for host in lab.hosts}
+    hosts_per_server = Counter(host.server for host in (*lab.hosts, *lab.others) if host.server)
+    counts = {host.name: hosts_per_server[host.server] if host.server else 1 for host in lab.hosts}
     if len(set(counts.values())) > 1:
         most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
         what = f"the server of host {most!r} is {counts[most]} logical servers, that of {least!r} {counts[least]}"

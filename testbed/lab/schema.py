@@ -1,6 +1,6 @@
 """The schema of a lab file: its keys, their types and defaults. `testbed.lab.checks` compares keys with each other.
 
-Pydantic finds errors; `read_schema` reports them in the words of the file, with line and hint.
+Pydantic finds errors, and `read_schema` reports them with line and hint.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _check_mac(text: str) -> str:
 
 
 def _wrap_in_list(value: object) -> object:
-    """Return a list also where the user wrote a single file."""
+    """Wrap a single file in a list."""
     return [value] if isinstance(value, str) else value
 
 
@@ -142,7 +142,7 @@ class SshSchema(Schema):
 
 
 class HostSshSchema(Schema):
-    """SSH access to one host, if it differs from that of all hosts."""
+    """SSH access to one host, where it differs from the other hosts."""
 
     user: User | None = None
     port: TcpPort | None = None
@@ -205,7 +205,7 @@ class BoardPortSchema(Schema):
 
 
 class BoardSchema(Schema):
-    """A smartNIC: `address` is that of the registers of a real one, `program` the program of a simulated one."""
+    """A smartNIC. `address` locates the registers of a real board, `program` is the program of a simulated board."""
 
     name: Name
     address: Annotated[str, Field(min_length=1)] | None = None
@@ -250,7 +250,7 @@ def read_schema(document: Document) -> LabSchema:
     try:
         return LabSchema.model_validate(document.data)
     except ValidationError as error:
-        # A misspelt key first, because it also explains a missing one; then from top to bottom.
+        # Report an unknown key first, because a misspelt key is also a missing one. Otherwise, go from top to bottom.
         details = min(
             error.errors(), key=lambda each: (each["type"] != "extra_forbidden", document.line(each["loc"]))
         )
@@ -270,7 +270,7 @@ def _explain(document: Document, details: ErrorDetails) -> LabFileError:
         part = f" in '{_join_dots(where[:-1])}'" if where[:-1] else ""
         return document.error(where, f"'{key}' is missing{part}", f"add '{key}: ...'")
     what = _describe_error(details)
-    return document.error(where, f"'{_join_dots(where)}': {what}", _hint(details))
+    return document.error(where, f"'{_join_dots(where)}': {what}", _make_hint(details))
 
 
 def _describe_error(details: ErrorDetails) -> str:
@@ -314,7 +314,7 @@ _HINTS_BY_KEY = {
 }
 
 
-def _hint(details: ErrorDetails) -> str:
+def _make_hint(details: ErrorDetails) -> str:
     """Return a hint that shows or describes a valid value."""
     key, kind = str(details["loc"][-1]) if details["loc"] else "", details["type"]
     if details["input"] is None:

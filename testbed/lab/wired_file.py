@@ -1,4 +1,4 @@
-"""Edits of a lab file that set the fibres of its NICs: comments, order and all other keys are kept."""
+"""Edits of a lab file that set the fibres of its NICs and keep comments, order and all other keys."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KEYS = ("transmit", "receive", "unused")
 
 @dataclass(frozen=True, slots=True)
 class WiredRow:
-    """Keys of one NIC: the ports of its fibres, and why it is unused; None for a key to leave out."""
+    """Keys of one NIC: the ports of its fibres, and why it is unused. None leaves a key out."""
 
     transmit: str | None = None
     receive: str | None = None
@@ -24,7 +24,7 @@ class WiredRow:
 
 
 def write_wired_text(text: str, rows: Mapping[tuple[str, str], WiredRow]) -> str:
-    r"""Return the text of a lab file with the keys of `rows`, by host and NIC, in place of those that it has.
+    r"""Return the text of a lab file with the keys of `rows`, by host and NIC, in place of its own keys.
 
     >>> print(
     ...     write_wired_text(
@@ -36,7 +36,12 @@ def write_wired_text(text: str, rows: Mapping[tuple[str, str], WiredRow]) -> str
       nics: [{name: n, transmit: 's:1', receive: 's:9'}]  # rack 1
     <BLANKLINE>
     """
-    edits = [edit for key, node in _nic_nodes(text) if key in rows for edit in _edits(text, node, rows[key])]
+    edits = [
+        edit
+        for key, node in _find_nic_nodes(text)
+        if key in rows
+        for edit in _make_edits(text, node, rows[key])
+    ]
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]
     return text
@@ -50,60 +55,60 @@ def write_new_file(path: Path, text: str, *, replace: bool = False) -> None:
 
 
 def check_new_file(path: Path, *, replace: bool = False) -> None:
-    """Raise `LabFileError` for a file that exists, unless `replace`, and `OSError` for one that cannot be written."""
+    """Raise `LabFileError` if a file exists and `replace` is false, `OSError` if it cannot be written."""
     if path.is_file() and not replace:
-        raise exists_already(path)
+        raise make_exists_error(path)
     if path.parent.exists():  # otherwise the folder is created
         check_output(path)
 
 
-def exists_already(path: Path) -> LabFileError:
+def make_exists_error(path: Path) -> LabFileError:
     """Return the error for a file that exists and must not be overwritten."""
     return LabFileError(f"{path}:1: already exists; give another -o, or --force to replace it")
 
 
-def _nic_nodes(text: str) -> Iterator[tuple[tuple[str, str], yaml.MappingNode]]:
+def _find_nic_nodes(text: str) -> Iterator[tuple[tuple[str, str], yaml.MappingNode]]:
     root = yaml.compose(text, Loader=yaml.SafeLoader)
-    for host in _items(root, "hosts"):
-        for nic in _items(host, "nics"):
+    for host in _list_items(root, "hosts"):
+        for nic in _list_items(host, "nics"):
             if isinstance(nic, yaml.MappingNode):
-                yield (_word(host, "name"), _word(nic, "name")), nic
+                yield (_read_text(host, "name"), _read_text(nic, "name")), nic
 
 
-def _value(node: yaml.Node | None, key: str) -> yaml.Node | None:
+def _find_value(node: yaml.Node | None, key: str) -> yaml.Node | None:
     pairs = node.value if isinstance(node, yaml.MappingNode) else ()
     return next((value for name, value in pairs if name.value == key), None)
 
 
-def _items(node: yaml.Node | None, key: str) -> list[yaml.Node]:
-    value = _value(node, key)
+def _list_items(node: yaml.Node | None, key: str) -> list[yaml.Node]:
+    value = _find_value(node, key)
     return list(value.value) if isinstance(value, yaml.SequenceNode) else []
 
 
-def _word(node: yaml.Node, key: str) -> str:
-    value = _value(node, key)
+def _read_text(node: yaml.Node, key: str) -> str:
+    value = _find_value(node, key)
     return str(value.value) if value else ""
 
 
-def _edits(text: str, node: yaml.MappingNode, row: WiredRow) -> Iterator[tuple[int, int, str]]:
-    """Yield edits (start, end, new text) that remove existing keys and add those of the row after the last key."""
+def _make_edits(text: str, node: yaml.MappingNode, row: WiredRow) -> Iterator[tuple[int, int, str]]:
+    """Yield edits (start, end, new text) that remove the existing keys, then append the keys of the row."""
     pairs = node.value
-    for at, (key, value) in enumerate(pairs):
-        if key.value in _KEYS and at:
-            yield _end(text, pairs[at - 1][1]), _end(text, value), ""
+    for position, (key, value) in enumerate(pairs):
+        if key.value in _KEYS and position:
+            yield _find_end(text, pairs[position - 1][1]), _find_end(text, value), ""
         elif key.value in _KEYS:
-            following = pairs[1][0].start_mark.index if len(pairs) > 1 else _end(text, value)
+            following = pairs[1][0].start_mark.index if len(pairs) > 1 else _find_end(text, value)
             yield key.start_mark.index, following, ""
     keys = ((name, getattr(row, name)) for name in _KEYS)
     new = [f"{name}: '{value.replace(chr(39), chr(39) * 2)}'" for name, value in keys if value is not None]
-    last = max(_end(text, value) for _, value in pairs)
-    joint = ", " if node.flow_style else "\n" + " " * node.start_mark.column
-    yield last, last, "".join(joint + words for words in new)
+    last = max(_find_end(text, value) for _, value in pairs)
+    separator = ", " if node.flow_style else "\n" + " " * node.start_mark.column
+    yield last, last, "".join(separator + words for words in new)
 
 
-def _end(text: str, node: yaml.Node) -> int:
-    """Return the offset at which a value ends; the mark of a block lies after the comments that follow it."""
+def _find_end(text: str, node: yaml.Node) -> int:
+    """Return the offset at which a value ends. PyYAML's end mark of a block lies after the comments that follow it."""
     if isinstance(node, yaml.ScalarNode) or node.flow_style:
         return int(node.end_mark.index)
-    ends = [_end(text, value) for _, value in node.value] if isinstance(node, yaml.MappingNode) else []
+    ends = [_find_end(text, value) for _, value in node.value] if isinstance(node, yaml.MappingNode) else []
     return max(ends, default=len(text[: node.end_mark.index].rstrip()))

@@ -1,9 +1,9 @@
-"""One rank of a measurement, on CPU (Gloo) or GPU (NCCL): AllReduce over rings, or transfers; every result checked.
+"""One rank of a measurement on CPU (Gloo) or GPU (NCCL): AllReduce over rings, or transfers, with every result checked.
 
     python3 collective.py RANK
 
-prints `{"event": "ready", "rank", "processor_s", "gpus", "store_port", "versions"}` when it can start (only rank 0,
-which holds the store, has a port), and then waits for one line of input, the job, the same for all ranks:
+prints `{"event": "ready", "rank", "processor_s", "gpus", "store_port", "versions"}` when it can start. Only rank 0 has
+a `store_port`, because it holds the store. The program then reads the job, which is the same for all ranks, as a line:
 
     {"more": false, "nodes": 12, "backend": "gloo", "store": "10.99.0.11:40123", "addresses": [...],
      "nics": [[...], ...], "timeout_s": 60, "min_time_s": 0.5, "min_iterations": 5, "max_iterations": 20,
@@ -11,19 +11,19 @@ which holds the store, has a port), and then waits for one line of input, the jo
      "configurations": [{"name": "one_ring", "sizes": [1024, ...], "rings": [[0, 5, 10, ...], ...]},
                         {"name": "two_ways", "sizes": [1024, ...], "pairs": [[0, 5], [5, 0]]}, ...]}
 
-A plan with several sets of routes adds `"set_addresses": [["10.100.1.100", "198.18.5.145"], ...]` to the job, and to a
-configuration `"weights": [[0.75, 0.25], ...]`, the part of each ring, or pair, that takes each set.
+With several sets of routes, the job also has `"set_addresses": [["10.100.1.100", "198.18.5.145"], ...]`, and a
+configuration has `"weights": [[0.75, 0.25], ...]`: the part of each ring, or pair, that uses each set.
 
-A ring lists its nodes in the order in which data passes. A node takes part in every ring that holds it; its tensor
-is split evenly over them, and they run at the same time. Each ring is a process group of its own whose rank order is
-the ring's: with sorted ranks all rings would silently use the same links. With pairs instead of rings, a node's tensor
-is split evenly over the nodes it sends to, and everything is sent at once: all pairs are an all-to-all.
+A ring lists its nodes in the order in which data passes. A node takes part in every ring that contains it. Its tensor
+is split evenly over these rings, which run at the same time. Each ring has its own process group, with the rank order
+of the ring: with sorted ranks, all rings would silently use the same links. With pairs instead of rings, a node splits
+its tensor evenly over the nodes that it sends to. All transfers run at once, so all pairs together are an all-to-all.
 
-Prints JSON lines: `ready`; per size `at`, and from rank 0 `row` (times, wrong elements, bytes sent by each NIC, load
-of the processors); `done` or `error`. Each job runs in its own process, forked from one that has imported
-torch: the import takes more processor time than most measurements. With `more` the next process gets ready afterwards.
-Only the management network carries the store, barriers and agreements. Standard library and torch only: this file is
-copied to the hosts.
+The program prints JSON lines: `ready`; for each size `at` and, on rank 0, `row` (times, wrong elements, bytes sent by
+each NIC, load of the processors); then `done` or `error`. Each job runs in a process forked from one that has imported
+torch, because the import takes more processor time than most measurements. With `more`, another process then waits for
+the next job. The store, barriers and agreements use only the management network. Standard library and torch only: this
+file is copied to the hosts.
 """
 
 # ruff: noqa: SLF001 - torch names its options with an underscore and has no other way to set them
@@ -49,34 +49,34 @@ from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-_COLLECTS = gc.isenabled()
+_GC_WAS_ENABLED = gc.isenabled()
 gc.disable()  # the import creates a million objects and little garbage: collections take a tenth of its time
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
-if _COLLECTS:
+if _GC_WAS_ENABLED:
     gc.enable()
 
 try:
     from testbed.node.watch import (
         Watch,
-        between,
         find_connections,
-        others_processor_s,
         probe_disk,
         read_moment,
-        thread_waits,
+        read_others_processor_s,
+        read_thread_waits,
+        subtract_moments,
     )
 except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
     sys.path.insert(0, str(Path(__file__).parent))
     from watch import (  # type: ignore[import-not-found,no-redef]
         Watch,
-        between,
         find_connections,
-        others_processor_s,
         probe_disk,
         read_moment,
-        thread_waits,
+        read_others_processor_s,
+        read_thread_waits,
+        subtract_moments,
     )
 
 # Gloo's ring sends to the rank below, NCCL's to the rank above; ranks are numbered so that data passes in ring order.
@@ -85,7 +85,7 @@ GLOO_THREADS = 1  # a process group has one operation at a time
 FAILED, NO_JOB, MORE = 1, 1, 3  # exit statuses
 PR_SET_PDEATHSIG = 1
 DETAIL_S = 0.02
-"""Iterations from this length on are observed one by one: reading takes half a millisecond."""
+"""Shortest iteration that is observed on its own, because a reading takes half a millisecond."""
 PATTERN = 251  # values stay far below 2^24, so that float32 sums are exact
 
 
@@ -104,7 +104,7 @@ def ring_rank(order: list[int], node: int, backend: str) -> int:
 
 
 class Agreement:
-    """Barriers and small agreements over the store; every rank makes the same calls in the same order."""
+    """Barriers and small agreements over the store. Every rank must make the same calls in the same order."""
 
     def __init__(self, store: dist.Store, rank: int, nodes: int) -> None:
         self.store = store
@@ -112,20 +112,20 @@ class Agreement:
         self.nodes = nodes
         self.calls = 0
 
-    def _key(self) -> str:
+    def _make_key(self) -> str:
         self.calls += 1
         return f"agree/{self.calls}"
 
     def barrier(self) -> None:
         """Wait until all ranks have called this."""
-        key = self._key()
+        key = self._make_key()
         if self.store.add(key, 1) == self.nodes:
             self.store.set(f"{key}/all", "1")
         self.store.wait([f"{key}/all"])
 
     def gather(self, value: object) -> list[Any]:
-        """Return every rank's value, in rank order, on rank 0; an empty list elsewhere."""
-        key = self._key()
+        """Return the values of all ranks, in rank order, on rank 0, and an empty list on other ranks."""
+        key = self._make_key()
         self.store.set(f"{key}/{self.rank}", json.dumps(value))
         if self.rank:
             return []
@@ -133,7 +133,7 @@ class Agreement:
 
     def from_first(self, value: object) -> Any:
         """Return rank 0's value, on all ranks."""
-        key = self._key()
+        key = self._make_key()
         if self.rank == 0:
             self.store.set(key, json.dumps(value))
         return json.loads(self.store.get(key))
@@ -155,19 +155,25 @@ class Node:
         nics: list[str] = self.job["nics"][self.rank]
         return nics
 
-    def gloo_device(self, way: int) -> Any:
-        """Return Gloo's device of a set of routes, shared by all groups: each device is a thread that polls often.
+    def gloo_device(self, route_set: int) -> Any:
+        """Return the Gloo device of a set of routes. All groups share it, because each device is a thread that polls.
 
-        Only the first set has a route between all hosts: in the others, only hosts that exchange data connect.
+        Only the first set routes between all hosts. In other sets, only hosts that exchange data may connect.
         """
-        if way not in self.gloo_devices:
-            address = self.job["set_addresses"][self.rank][way] if way else self.job["addresses"][self.rank]
+        if route_set not in self.gloo_devices:
+            address = (
+                self.job["set_addresses"][self.rank][route_set]
+                if route_set
+                else self.job["addresses"][self.rank]
+            )
             create = dist.ProcessGroupGloo.create_device
-            self.gloo_devices[way] = create(hostname=address, **({"lazy_init": True} if way else {}))
-        return self.gloo_devices[way]
+            self.gloo_devices[route_set] = create(
+                hostname=address, **({"lazy_init": True} if route_set else {})
+            )
+        return self.gloo_devices[route_set]
 
-    def process_group(self, name: str, order: list[int], way: int = 0) -> Any:
-        """Return the process group of one ring, on this node's address of a set (never on that of its hostname)."""
+    def process_group(self, name: str, order: list[int], route_set: int = 0) -> Any:
+        """Return the process group of one ring, bound to this node's address in a set of routes (not its hostname)."""
         position = ring_rank(order, self.rank, self.job["backend"])
         store = dist.PrefixStore(name, self.store)
         timeout = timedelta(seconds=self.job["timeout_s"])
@@ -178,7 +184,7 @@ class Node:
             options.global_ranks_in_group = sorted(order, key=lambda node: ring_rank(order, node, "nccl"))
             return dist.ProcessGroupNCCL(store, position, len(order), options)
         options = dist.ProcessGroupGloo._Options()
-        options._devices = [self.gloo_device(way)]
+        options._devices = [self.gloo_device(route_set)]
         options._threads = GLOO_THREADS
         options._timeout = timeout
         return dist.ProcessGroupGloo(store, position, len(order), options)
@@ -191,14 +197,14 @@ class Node:
 
 @lru_cache(maxsize=64)
 def pattern(elements: int, first: int, device: torch.device | str) -> torch.Tensor:
-    """Return the common part of all inputs from place `first` on; cached for one size (see `Configuration.measure`)."""
+    """Return the part that all inputs share, from element `first` on. `Configuration.measure` clears the cache."""
     places = torch.empty(elements, device=device)
     torch.arange(first, first + elements, out=places)
     return places.remainder_(PATTERN)
 
 
 def fill(tensor: torch.Tensor, rank: int, iteration: int, first: int = 0) -> None:
-    """Fill a tensor with an input from place `first` on; inputs differ by rank, place and iteration."""
+    """Fill a tensor with inputs from element `first` on. Inputs differ by rank, element and iteration."""
     torch.add(pattern(tensor.numel(), first, tensor.device), 3 * rank + iteration, out=tensor)
 
 
@@ -208,9 +214,9 @@ def expect(like: torch.Tensor, ranks: list[int], iteration: int) -> torch.Tensor
     return torch.add(constant, pattern(like.numel(), 0, like.device), alpha=len(ranks))
 
 
-def count_different(result: torch.Tensor, right: torch.Tensor) -> int:
+def count_different(result: torch.Tensor, expected: torch.Tensor) -> int:
     """Return the number of elements that differ."""
-    return 0 if torch.equal(result, right) else int((result != right).sum())
+    return 0 if torch.equal(result, expected) else int((result != expected).sum())
 
 
 def iterations_for(job: dict[str, Any], once_s: float) -> int:
@@ -219,8 +225,8 @@ def iterations_for(job: dict[str, Any], once_s: float) -> int:
     Three are enough if `min_iterations` would take longer than `max_time_s`.
     """
     once_s = max(once_s, 1e-6)
-    least = min(job["min_iterations"], max(3, math.floor(job["max_time_s"] / once_s)))
-    return int(min(max(math.ceil(job["min_time_s"] / once_s), least), job["max_iterations"]))
+    min_count = min(job["min_iterations"], max(3, math.floor(job["max_time_s"] / once_s)))
+    return int(min(max(math.ceil(job["min_time_s"] / once_s), min_count), job["max_iterations"]))
 
 
 def quartiles(values: list[float]) -> tuple[float, float, float]:
@@ -231,19 +237,19 @@ def quartiles(values: list[float]) -> tuple[float, float, float]:
     """
     ordered = sorted(values)
 
-    def at(share: float) -> float:
+    def interpolate(share: float) -> float:
         whole, part = divmod(share * (len(ordered) - 1), 1)
         low, high = ordered[int(whole)], ordered[min(int(whole) + 1, len(ordered) - 1)]
         return low + part * (high - low)
 
-    return at(0.25), at(0.5), at(0.75)
+    return interpolate(0.25), interpolate(0.5), interpolate(0.75)
 
 
 @dataclass(frozen=True)
 class ProcessorTimes:
-    """Processor times so far: `own_s` of this process at the clock `clock_s`; ticks of each processor.
+    """Processor times so far, read at `clock_s`: `own_s` of this process, and the ticks of each processor.
 
-    `waited_s` is the time that all threads of this process were runnable and had no processor.
+    `waited_s` is the time that the threads of this process were runnable without a processor, summed over threads.
     """
 
     own_s: float
@@ -255,7 +261,7 @@ class ProcessorTimes:
 
 
 def processor_times() -> ProcessorTimes:
-    """Return the current times; idle and disk waits do not count as busy, time that the hypervisor took does."""
+    """Return the current times. Idle time and disk waits are not busy, but time that the hypervisor took is."""
     lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
     ticks = [
         [int(word) for word in line.split()[1:9]]
@@ -264,11 +270,11 @@ def processor_times() -> ProcessorTimes:
     ]
     return ProcessorTimes(
         own_s=time.process_time(),
-        waited_s=sum(thread_waits().values()),
+        waited_s=sum(read_thread_waits().values()),
         clock_s=time.monotonic(),
-        busy_ticks=tuple(sum(one) - one[3] - one[4] for one in ticks),
-        stolen_ticks=tuple(one[7] for one in ticks),
-        all_ticks=tuple(sum(one) for one in ticks),
+        busy_ticks=tuple(sum(counts) - counts[3] - counts[4] for counts in ticks),
+        stolen_ticks=tuple(counts[7] for counts in ticks),
+        all_ticks=tuple(sum(counts) for counts in ticks),
     )
 
 
@@ -276,8 +282,9 @@ def processor_times() -> ProcessorTimes:
 class ProcessorUse:
     """Processor use in an interval: seconds of this process, and shares of the interval.
 
-    `busy` is the larger share of all processors together and of this process on one of them, `busiest` that of the
-    busiest processor, `stolen` that of the hypervisor, `waited` the waiting time of all threads of this process.
+    `busy` is the share of all processors together or, if larger, of this process on one processor. `busiest` is the
+    share of the busiest processor. `stolen` is the share that the hypervisor took. `waited` is the waiting time of all
+    threads of this process.
     """
 
     own_s: float
@@ -290,7 +297,7 @@ class ProcessorUse:
 def processor_use(before: ProcessorTimes, after: ProcessorTimes, device_type: str) -> ProcessorUse:
     """Return the processor use between two moments, of this machine and of this process.
 
-    Waiting for a GPU keeps our processor busy without need, so with a GPU only the machine counts.
+    With a GPU, `busy` ignores this process, because it polls while it waits for the GPU.
     """
     clock_s = max(1e-9, after.clock_s - before.clock_s)
     whole, busy, stolen = (
@@ -327,27 +334,28 @@ def wait_for(works: list[Any]) -> float:
 
 
 class Reduction:
-    """AllReduce in place, split evenly over the rings that hold this node, all rings at once.
+    """In-place AllReduce, split evenly over the rings that contain this node. All rings run at once.
 
-    The part of a ring is split over the sets of routes by its weights, one process group each.
+    The weights of a ring split its part over the sets of routes, with one process group per set.
     """
 
     def __init__(
         self, node: Node, name: str, rings: list[list[int]], weights: list[list[float]] | None = None
     ) -> None:
         self.node = node
-        mine = [(index, order) for index, order in enumerate(rings) if node.rank in order]
+        own_rings = [(index, order) for index, order in enumerate(rings) if node.rank in order]
         ways = [
-            (index, order, way, weight)
-            for index, order in mine
-            for way, weight in enumerate(weights[index] if weights else [1.0])
+            (index, order, route_set, weight)
+            for index, order in own_rings
+            for route_set, weight in enumerate(weights[index] if weights else [1.0])
             if weight
         ]
         self.groups = [
-            node.process_group(f"{name}/{index}/{way}", order, way) for index, order, way, _ in ways
+            node.process_group(f"{name}/{index}/{route_set}", order, route_set)
+            for index, order, route_set, _ in ways
         ]
         self.weights = [weight for *_, weight in ways]
-        self.members = sorted(mine[0][1])
+        self.members = sorted(own_rings[0][1])
 
     def buffers(self, size: int, iteration: int) -> torch.Tensor:
         """Return the input tensor of one iteration."""
@@ -369,7 +377,7 @@ class Reduction:
 
 @dataclass(frozen=True)
 class Parcels:
-    """The parts of a tensor of `elements` that a node sends and receives in an iteration, by the other node."""
+    """The parts that a node sends and receives in an iteration, by the other node. `elements` is the tensor's size."""
 
     elements: int
     outgoing: dict[int, torch.Tensor]
@@ -377,9 +385,9 @@ class Parcels:
 
 
 class Exchange:
-    """Transfers between pairs, all at once (Gloo); a node's tensor is split evenly over the nodes it sends to.
+    """Transfers between pairs, all at once (Gloo). A node splits its tensor evenly over the nodes that it sends to.
 
-    The part for one target is split over the sets of routes by the weights of the pair, one process group per set.
+    The weights of a pair split its part over the sets of routes, with one process group per set.
     """
 
     def __init__(
@@ -387,22 +395,28 @@ class Exchange:
     ) -> None:
         self.node = node
         each = weights or [[1.0]] * len(pairs)
-        self.weights = {(source, target): one for (source, target), one in zip(pairs, each, strict=True)}
+        self.weights = {
+            (source, target): pair_weights for (source, target), pair_weights in zip(pairs, each, strict=True)
+        }
         nodes: int = node.job["nodes"]
         self.targets = [sorted(target for source, target in pairs if source == rank) for rank in range(nodes)]
         in_order = [DIRECTION[node.job["backend"]] * rank % nodes for rank in range(nodes)]
-        used = sorted({way for one in each for way, weight in enumerate(one) if weight})
+        used = sorted(
+            {route_set for pair_weights in each for route_set, weight in enumerate(pair_weights) if weight}
+        )
         # In each group the rank of a node is its number.
-        self.groups = {way: node.process_group(f"{name}/{way}", in_order, way) for way in used}
+        self.groups = {
+            route_set: node.process_group(f"{name}/{route_set}", in_order, route_set) for route_set in used
+        }
 
     def share(self, source: int, target: int, elements: int) -> tuple[int, int]:
         """Return start and length of the part for `target` in the tensor of `source`."""
-        whole, more = divmod(elements, len(self.targets[source]))
+        whole, remainder = divmod(elements, len(self.targets[source]))
         place = self.targets[source].index(target)
-        return place * whole + min(place, more), whole + (place < more)
+        return place * whole + min(place, remainder), whole + (place < remainder)
 
     def buffers(self, size: int, iteration: int) -> Parcels:
-        """Return the parts that this node sends, and buffers for those it receives."""
+        """Return the parts that this node sends, and buffers for the parts that it receives."""
         own, elements = self.node.rank, max(1, size // 4)
         outgoing = {target: self.part(own, target, elements, iteration) for target in self.targets[own]}
         incoming = {
@@ -423,37 +437,37 @@ class Exchange:
         """Send and receive all parts; the tag is the source. Return the seconds of waiting."""
         own = self.node.rank
         works = [
-            self.groups[way].recv([room], source, source)
+            self.groups[route_set].recv([buffer], source, source)
             for source, whole in parcels.incoming.items()
-            for way, room in self.parts_by_way(source, own, whole)
+            for route_set, buffer in self.parts_by_set(source, own, whole)
         ]
         works += [
-            self.groups[way].send([part], target, own)
+            self.groups[route_set].send([part], target, own)
             for target, whole in parcels.outgoing.items()
-            for way, part in self.parts_by_way(own, target, whole)
+            for route_set, part in self.parts_by_set(own, target, whole)
         ]
         return wait_for(works)
 
-    def parts_by_way(
+    def parts_by_set(
         self, source: int, target: int, tensor: torch.Tensor
     ) -> Iterator[tuple[int, torch.Tensor]]:
-        """Yield (set, part) of a pair's tensor; empty parts are skipped, unless all are empty."""
+        """Yield (set, part) of a pair's tensor. Empty parts are skipped, unless all are empty."""
         weights = self.weights[source, target]
         parts = tensor.tensor_split(bounds_of(weights, tensor.numel())[:-1])
-        filled = [(way, part) for way, part in enumerate(parts) if part.numel()]
+        filled = [(route_set, part) for route_set, part in enumerate(parts) if part.numel()]
         yield from filled or [(weights.index(max(weights)), tensor)]
 
     def count_wrong(self, parcels: Parcels, iteration: int) -> int:
-        """Return the number of received elements that differ from those of their sender."""
-        rights = {
+        """Return the number of received elements that differ from what the sender sent."""
+        sent_parts = {
             source: self.part(source, self.node.rank, parcels.elements, iteration)
             for source in parcels.incoming
         }
-        return sum(count_different(part, rights[source]) for source, part in parcels.incoming.items())
+        return sum(count_different(part, sent_parts[source]) for source, part in parcels.incoming.items())
 
 
 COLLECTIVES: dict[str, Any] = {"pairs": Exchange, "rings": Reduction}
-"""Classes of collectives by their key in a description; the first key present counts."""
+"""Classes of collectives by their key in a description. The first key present decides."""
 
 
 class Configuration:
@@ -506,22 +520,22 @@ class Configuration:
             self.collective.count_wrong(values, iteration) for iteration, values in enumerate(inputs)
         )
         ranks = agreement.gather({**measured, "wrong": wrong})
-        return None if rank else figures(ranks)
+        return None if rank else make_row(ranks)
 
     def time_iterations(
         self, inputs: list[Any], agreement: Agreement, *, in_detail: bool
     ) -> dict[str, object]:
-        """Return `sent`, bytes by NIC; `used`, of the processors; `times`, seconds of each iteration; and `seen`.
+        """Time all iterations; return `times` (s of each), `sent` (bytes by NIC), `used` (processors) and `seen`.
 
-        `seen` holds what the rank observed: of each iteration, of its connections by peer, and of its host. Counters
-        are read between barriers, so that they cover exactly these iterations of all ranks. Unless `in_detail`, all
-        iterations get an equal part of what they used together.
+        `seen` holds observations of each iteration, of each connection by peer, and of the host. Counters are read
+        between barriers, so that they cover exactly these iterations of all ranks. Unless `in_detail`, the totals are
+        divided evenly among the iterations.
         """
         agreement.barrier()
         connections = find_connections()
         watch = Watch(connections, self.node.nics)
         sent_before, used_before = self.node.count_sent_bytes(), processor_times()
-        others_before_s = others_processor_s()
+        others_before_s = read_others_processor_s()
         agreement.barrier()
         watch.begin()
         moments, times, seen = [read_moment(watch)], [], []
@@ -538,7 +552,7 @@ class Configuration:
         moments.append(read_moment(watch))
         agreement.barrier()
         used_after, flows = processor_times(), watch.end()
-        others_s = others_processor_s() - others_before_s
+        others_s = read_others_processor_s() - others_before_s
         sent_after = self.node.count_sent_bytes()
         for _, connection in connections:
             connection.close()
@@ -546,27 +560,29 @@ class Configuration:
         disk_s = probe_disk()
         agreement.barrier()
         seen[-1]["disk_s"] = disk_s
-        whole = between(moments[0], moments[-1])
+        whole = subtract_moments(moments[0], moments[-1])
         parts = {key: value / len(inputs) for key, value in whole.items()}
-        for one, (before, after) in zip(seen, itertools.pairwise(moments), strict=False) if in_detail else ():
-            one.update(between(before, after))
+        for entry, (before, after) in (
+            zip(seen, itertools.pairwise(moments), strict=False) if in_detail else ()
+        ):
+            entry.update(subtract_moments(before, after))
         return {
             "sent": {nic: sent_after[nic] - sent_before[nic] for nic in sent_after},
             "used": vars(processor_use(used_before, used_after, self.node.device.type)),
             "times": times,
             "seen": {
-                "iterations": [{**parts, **one} for one in seen],
+                "iterations": [{**parts, **entry} for entry in seen],
                 "flows": flows,
-                "nics": watch.nic_figures(),
+                "nics": watch.describe_nics(),
                 "others_s": others_s,
             },
         }
 
 
-def figures(ranks: list[dict[str, Any]]) -> dict[str, object]:
+def make_row(ranks: list[dict[str, Any]]) -> dict[str, object]:
     """Return the row of one size from the measurements of all ranks: `time_us` is the median of the slowest rank.
 
-    `min_us` and `max_us` are over iterations of the slowest rank each, `processor_s` of all ranks for one iteration.
+    `min_us` and `max_us` time each iteration by its slowest rank. `processor_s` is the sum of all ranks per iteration.
     """
     times = [entry["times"] for entry in ranks]
     used = [entry["used"] for entry in ranks]
@@ -599,13 +615,13 @@ def make_store() -> dist.TCPStore:
     return dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 
 
-def distant_store(address: str, timeout_s: float) -> dist.TCPStore:
-    """Return the store on rank 0, reached over the management network."""
+def connect_store(address: str, timeout_s: float) -> dist.TCPStore:
+    """Return a connection to the store of rank 0 over the management network."""
     host, _, port = address.rpartition(":")
     return dist.TCPStore(host, int(port), is_master=False, timeout=timedelta(seconds=timeout_s))
 
 
-def get_ready(rank: int, start_s: float) -> dist.TCPStore | None:
+def announce_ready(rank: int, start_s: float) -> dist.TCPStore | None:
     """Print `ready` with the processor time of the start; rank 0 also opens and returns the store."""
     torch.set_num_threads(1)
     store = make_store() if rank == 0 else None
@@ -628,7 +644,7 @@ def measure_all(job: dict[str, Any], rank: int, store: dist.TCPStore | None) -> 
     """Build every process group, then measure one configuration after the other."""
     device = torch.device("cuda", 0) if job["backend"] == "nccl" else torch.device("cpu")
     if store is None:
-        store = distant_store(job["store"], job["timeout_s"])
+        store = connect_store(job["store"], job["timeout_s"])
     store.set_timeout(timedelta(seconds=job["timeout_s"]))
     node = Node(job, rank, store, device)
     if job["backend"] == "nccl":
@@ -645,7 +661,7 @@ def measure_all(job: dict[str, Any], rank: int, store: dist.TCPStore | None) -> 
 
 def do_job(rank: int, start_s: float) -> int:
     """Get ready, wait for one job, run it; return the exit status."""
-    store = get_ready(rank, start_s)
+    store = announce_ready(rank, start_s)
     line = sys.stdin.readline()
     if not line.endswith("\n"):
         return NO_JOB
@@ -660,17 +676,17 @@ def do_job(rank: int, start_s: float) -> int:
 
 
 def main() -> int:
-    """Run one rank: one process per job, as long as there are more; return the exit status of the last."""
+    """Run one rank, with one process per job; return the exit status of the last job."""
     rank = int(sys.argv[1])
     gc.freeze()  # keeps the imported objects shared with children and out of collections
     start_s = time.process_time()
     while True:
-        process = os.fork()  # we have one thread, and no process group or GPU is open
+        process = os.fork()  # safe: this process has one thread, and no process group or GPU is open
         if not process:
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
             status = do_job(rank, start_s)
             sys.stdout.flush()
-            os._exit(status)  # process groups whose peers are gone would wait for them
+            os._exit(status)  # skip all clean-up: process groups would wait for peers that have ended
         status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
         if status < 0:
             os.kill(os.getpid(), -status)

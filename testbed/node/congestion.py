@@ -25,7 +25,7 @@ class Reno:
         self.window += 1.0 if self.window < self.threshold else gain / self.window
 
     def on_loss(self, _now: float) -> None:
-        """Halve the window; called once for all losses of a round trip."""
+        """Halve the window. Callers call this once for all losses of a round trip."""
         self.threshold = self.window = max(2.0, self.window / 2)
 
     def on_timeout(self, now: float) -> None:
@@ -40,28 +40,28 @@ class Cubic:
 
     window: float = INITIAL_WINDOW
     threshold: float = math.inf
-    largest: float = 0.0
-    began: float | None = None
+    curve_top: float = 0.0
+    curve_start_s: float | None = None
     origin_s: float = 0.0
-    friendly: float = 0.0
+    reno_window: float = 0.0
 
     def on_ack(self, gain: float, now: float, rtt_s: float) -> None:
         """Grow by a segment in slow start, else towards the cubic curve, and no slower than Reno."""
         if self.window < self.threshold:
             self.window += 1.0
             return
-        if self.began is None:
-            self.began, self.friendly = now, self.window
-            self.origin_s = math.cbrt(max(self.largest - self.window, 0.0) / CUBIC_C)
-            self.largest = max(self.largest, self.window)
-        curve = CUBIC_C * (now - self.began + rtt_s - self.origin_s) ** 3 + self.largest
+        if self.curve_start_s is None:
+            self.curve_start_s, self.reno_window = now, self.window
+            self.origin_s = math.cbrt(max(self.curve_top - self.window, 0.0) / CUBIC_C)
+            self.curve_top = max(self.curve_top, self.window)
+        curve = CUBIC_C * (now - self.curve_start_s + rtt_s - self.origin_s) ** 3 + self.curve_top
         target = min(max(curve, self.window), 1.5 * self.window)
-        self.friendly += gain * 3 * (1 - CUBIC_BETA) / (1 + CUBIC_BETA) / self.window
-        self.window = max(self.window + gain * (target - self.window) / self.window, self.friendly)
+        self.reno_window += gain * 3 * (1 - CUBIC_BETA) / (1 + CUBIC_BETA) / self.window
+        self.window = max(self.window + gain * (target - self.window) / self.window, self.reno_window)
 
     def on_loss(self, _now: float) -> None:
         """Reduce the window to 0.7 and start a new curve."""
-        self.largest, self.began = self.window, None
+        self.curve_top, self.curve_start_s = self.window, None
         self.threshold = self.window = max(2.0, self.window * CUBIC_BETA)
 
     def on_timeout(self, now: float) -> None:
@@ -75,7 +75,7 @@ CONTROLS: dict[str, Callable[[], Reno | Cubic]] = {"reno": Reno, "cubic": Cubic}
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """MLTCP's F of the part of an iteration's bytes that has been acknowledged; the default is 1 throughout.
+    """MLTCP's gain F, a function of the acknowledged share of an iteration's bytes. The default is always 1.
 
     >>> Gain(1.75, 0.25).evaluate(0.5)
     1.125
@@ -85,5 +85,5 @@ class Gain:
     intercept: float = 1.0
 
     def evaluate(self, ratio: float) -> float:
-        """Return F of a ratio, which is limited to 1."""
+        """Return F of the smaller of `ratio` and 1."""
         return self.slope * min(ratio, 1.0) + self.intercept

@@ -1,12 +1,12 @@
-"""Guard of one command: nothing of it outlives the guard, its deadline or its input.
+"""Guard of one command: none of its processes outlives the guard, its deadline or its input.
 
     python3 guard.py --deadline 60 --renew --nic nic1 --nic nic2 -- python3 collective.py ...
 
-The command gets its own session and a pipe that forwards our input. It is killed, with all its descendants, when our
-input ends, when the deadline passes, and on SIGTERM, SIGHUP or SIGINT; if we are killed, the kernel kills it. With
-`--renew` any input restarts the deadline. At the end we print one line:
+The command gets its own session and a pipe that forwards the guard's input. The guard kills it and all its descendants
+when the input ends, when the deadline passes, or on SIGTERM, SIGHUP or SIGINT. If the guard is killed, the kernel kills
+the command. With `--renew` any input restarts the deadline. At the end the guard prints one line:
 `{"event": "guard", "reason": "exit"|"deadline"|"input_closed"|"signal", "status", "seconds", "dark_nics"}`.
-`--clean FOLDER` removes a folder at the end, usually the one that this file was copied to.
+`--clean FOLDER` removes a folder at the end, usually the folder to which this file was copied.
 Standard library only: this file is copied to the hosts.
 """
 
@@ -35,13 +35,13 @@ class Guard:
     """One guarded command."""
 
     def __init__(self, command: list[str], deadline_s: float, *, renew: bool) -> None:
-        self.began = self.renewed = time.monotonic()
+        self.start_s = self.renewed_s = time.monotonic()
         self.renew = renew
         self.deadline_s = deadline_s
         self.signalled = False
         self.pending = b""
         libc = ctypes.CDLL(None)
-        # Orphans of the command become our children, so that we can find and end them.
+        # Orphans of the command become children of the guard, so that it can find and end them.
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             signal.signal(number, self._note_signal)
@@ -50,12 +50,12 @@ class Guard:
             stdin=subprocess.PIPE,
             bufsize=0,
             start_new_session=True,
-            # Safe: we have one thread.
+            # Safe: the guard has one thread.
             preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),  # noqa: PLW1509
         )
         assert self.process.stdin is not None  # opened as a pipe
-        self.onward = self.process.stdin.fileno()
-        os.set_blocking(self.onward, False)  # a command that does not read must not delay the deadline
+        self.command_input = self.process.stdin.fileno()
+        os.set_blocking(self.command_input, False)  # a command that does not read must not delay the deadline
 
     def _note_signal(self, _number: int, _frame: object) -> None:
         self.signalled = True
@@ -65,41 +65,41 @@ class Guard:
         while self.process.poll() is None:
             if self.signalled:
                 return "signal"
-            if time.monotonic() - self.renewed >= self.deadline_s:
+            if time.monotonic() - self.renewed_s >= self.deadline_s:
                 return "deadline"
-            if not self._pass_input():
+            if not self._forward_input():
                 return "exit" if self._has_just_ended() else "input_closed"
         return "exit"
 
     def _has_just_ended(self) -> bool:
-        """Return whether the command ends just after the input: whoever closed the input may have known first."""
+        """Return whether the command ends right after its input: the caller may have closed it on seeing the end."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(JUST_NOW_S)
         return self.process.returncode is not None
 
-    def _pass_input(self) -> bool:
-        """Forward input, after a short wait for it; return False if the input has ended."""
-        wanting = [self.onward] if self.pending else []
-        arrived, writable, _ = select.select([0], wanting, [], POLL_S)
-        if arrived:
+    def _forward_input(self) -> bool:
+        """Wait briefly for input and forward it; return False if the input has ended."""
+        writers = [self.command_input] if self.pending else []
+        readable, writable, _ = select.select([0], writers, [], POLL_S)
+        if readable:
             data = os.read(0, 65536)
             if not data:
                 return False
             self.pending += data
             if self.renew:
-                self.renewed = time.monotonic()
+                self.renewed_s = time.monotonic()
         if writable:
-            self._write_on()
+            self._write_pending()
         return True
 
-    def _write_on(self) -> None:
+    def _write_pending(self) -> None:
         """Write as much of the pending input as the command accepts."""
         try:
-            self.pending = self.pending[os.write(self.onward, self.pending) :]
+            self.pending = self.pending[os.write(self.command_input, self.pending) :]
         except BlockingIOError:
             pass
         except BrokenPipeError:
-            self.pending = b""  # the command has ended or closed its input; its status tells more
+            self.pending = b""  # the command has ended or closed its input; its exit status says more
 
     def end(self) -> None:
         """Kill the command's session and all its orphans, and reap them."""
@@ -114,7 +114,7 @@ class Guard:
 
 
 def child_pids() -> list[int]:
-    """Return our children, including adopted orphans."""
+    """Return the process ids of the guard's children, including adopted orphans."""
     text = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
     return [int(pid) for pid in text.split()]
 
@@ -154,7 +154,7 @@ def main() -> int:
         if options.clean:
             shutil.rmtree(options.clean, ignore_errors=True)
     status = guard.process.returncode
-    seconds = round(time.monotonic() - guard.began, 3)
+    seconds = round(time.monotonic() - guard.start_s, 3)
     line = {"event": "guard", "reason": reason, "status": status, "seconds": seconds, "dark_nics": dark}
     print("\n" + json.dumps(line), flush=True)  # the command may have died in the middle of a line
     return status if reason == "exit" and status >= 0 else 1

@@ -1,18 +1,18 @@
-"""Send inference requests to a board, one after the other, and compare its answers with the expected ones.
+"""Send inference requests to a board, one after the other, and compare its answers with the expected answers.
 
     python3 inference.py --to 10.100.20.1:8500 [--timeout 1.0] [--tries 5] [--deadline 60] [FILE]
 
 Reads the lines of `lightning packets` from FILE or from standard input: `{"number": 7, "request": HEX, "answer": HEX}`,
-where `request` is a datagram, and `answer` the class, the number of scores and the scores. An answer that does not come
-within `--timeout` seconds makes the program send the same datagram again, `--tries` times in all. Prints one JSON
+where `request` is a datagram, and `answer` the class, the number of scores and the scores. If no answer comes within
+`--timeout` seconds, the program sends the same datagram again, up to `--tries` times in all. It prints one JSON
 document:
 
     {"requests", "answered", "wrong", "lost", "repeated", "refused": {"LATE": 1}, "error": "No route to host",
      "latencies_us": [...], "cycles": [...], "differences": [{"number", "expected", "answer"}]}
 
-`answered` counts wrong answers too. A latency lasts from the first datagram of a request to its answer. `cycles` are
-those of the board's datapath, in each answer. `differences` shows the first wrong answers. The format of the packets is
-in docs/reference/inference-packets.md. Standard library only: this file is copied to the hosts.
+`answered` counts wrong answers too. A latency lasts from the first datagram of a request to its answer. `cycles` holds
+the cycles of the board's datapath that each answer reports. `differences` shows the first wrong answers. For the packet
+format, see docs/reference/inference-packets.md. Standard library only: this file is copied to the hosts.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ SHORTEST_ANSWER = 16
 LONGEST_DATAGRAM = 2048
 MAX_DIFFERENCES = 5
 IP_RECVERR = 11
-"""Socket option of Linux: without it a host that does not answer ARP is no error."""
+"""Linux socket option that reports an error if a host does not answer ARP."""
 MAX_SILENT = 3
-"""Requests without a reply after which a board that never replied gets no more of them."""
+"""Number of lost requests after which a board that never replied gets no more requests."""
 
 
 def split_answer(payload: bytes) -> tuple[bytes, int]:
-    """Return the class, count and scores of an answer as bytes, and its cycles, which are between them.
+    """Return the class, count and scores of an answer as bytes, and its cycles.
 
     >>> split_answer(bytes.fromhex("00000001 00000002 00000000 00000068 3f800000 40400000"))[1]
     104
@@ -52,7 +52,7 @@ def split_answer(payload: bytes) -> tuple[bytes, int]:
 
 
 def read_reply(datagram: bytes, number: int) -> tuple[int, int, bytes] | None:
-    """Return (kind, code, payload) of a whole answer or refusal of this request, None for anything else."""
+    """Return (kind, code, payload) of a complete answer or refusal of this request, or None for any other datagram."""
     if len(datagram) < HEADER.size:
         return None
     magic, version, kind, _, code, _, _, request, _, fragments, length, _ = HEADER.unpack_from(datagram)
@@ -64,7 +64,7 @@ def read_reply(datagram: bytes, number: int) -> tuple[int, int, bytes] | None:
 
 
 class Trial:
-    """The requests to one board, and what came of them."""
+    """The requests to one board, and their outcomes."""
 
     def __init__(self, connection: socket.socket, timeout_s: float, tries: int, deadline_s: float) -> None:
         self.connection = connection
@@ -81,16 +81,16 @@ class Trial:
         self.differences: list[dict[str, Any]] = []
 
     def ask(self, number: int, request: bytes, expected: bytes) -> None:
-        """Send a request until its reply comes, and count what came."""
+        """Send a request until its reply comes, and count the outcome."""
         self.requests += 1
         if self.lost >= MAX_SILENT and not (self.latencies_us or self.refused):
             self.lost += 1
             return
         begin_ns = time.perf_counter_ns()
-        for turn in range(self.tries):
+        for attempt in range(self.tries):
             if time.monotonic() >= self.end_s:
                 break
-            self.repeated += turn == 1
+            self.repeated += attempt == 1
             self.connection.settimeout(self.timeout_s)
             self._send(request)
             reply = self._await_reply(number)
@@ -102,8 +102,8 @@ class Trial:
     def _send(self, request: bytes) -> None:
         try:
             self.connection.send(request)
-        except OSError as error:  # also an ICMP error of the datagram before; the next try may succeed
-            self._note(error)
+        except OSError as error:  # perhaps an ICMP error of an earlier datagram; the next try may succeed
+            self._keep_error(error)
 
     def _await_reply(self, number: int) -> tuple[int, int, bytes] | None:
         """Return the reply to a request, or None if it does not come in time."""
@@ -114,15 +114,15 @@ class Trial:
                 reply = read_reply(self.connection.recv(LONGEST_DATAGRAM), number)
             except TimeoutError:
                 return None
-            except OSError as error:  # an ICMP error, which is no reason to send faster
-                self._note(error)
+            except OSError as error:  # keep waiting after an ICMP error, so that requests are not sent faster
+                self._keep_error(error)
                 continue
-            if reply is not None:  # others are late replies to requests that were repeated
+            if reply is not None:  # None: a late reply to an earlier request
                 return reply
         return None
 
-    def _note(self, error: OSError) -> None:
-        """Keep an error of the network, and empty the socket's queue of errors, which would end every wait at once."""
+    def _keep_error(self, error: OSError) -> None:
+        """Keep a network error, and empty the socket's error queue, which would otherwise end every wait at once."""
         self.error = error.strerror or str(error)
         self.connection.setblocking(False)
         with contextlib.suppress(OSError):
@@ -173,7 +173,7 @@ def main() -> None:
     address, _, port = options.to.rpartition(":")
     with contextlib.ExitStack() as stack:
         lines: Iterable[str] = stack.enter_context(options.file.open()) if options.file else sys.stdin
-        requests = [json.loads(line) for line in lines]  # all first: reading must not delay a request
+        requests = [json.loads(line) for line in lines]  # read all first, so that reading delays no request
         connection = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         connection.connect((address, int(port)))
         trial = Trial(connection, options.timeout, options.tries, options.deadline)

@@ -1,4 +1,4 @@
-"""One host of an iteration that runs as a job: computation is a wait, tensors are bytes on the planned routes.
+"""One host's part of a training iteration: computation is a wait, and tensors are bytes on the planned routes.
 
     python3 iteration.py RANK
 
@@ -10,17 +10,17 @@ prints `{"event": "ready", "rank", "port"}` when it listens, and then waits for 
      "tasks": [{"id": 0, "computes": true, "seconds": 0.01, "after": [], "send": [], "receive": 0},
                {"id": 1, "computes": false, "seconds": 0, "after": [0], "send": [[3, 0, 1000], [3, 1, 500]], ...}]}
 
-A task that computes occupies the host's one device for its seconds, first come, first served; any other waits for its
-seconds, sends `[target, set, bytes]`, and is done when the kernel has accepted these and as many parts have arrived as
-it receives. Each pair of hosts has one connection per set of routes, between the addresses of that set, so that the
-kernel keeps it on the routes of the set.
+A task that computes occupies the host's one device for its seconds; tasks get the device first come, first served. Any
+other task waits for its seconds, then sends each `[target, set, bytes]`. It is done when the kernel has accepted these
+bytes and `receive` parts have arrived. Each pair of hosts has one connection per set of routes. It is between the
+addresses of that set, so that the kernel keeps it on the routes of the set.
 
-With a checkpoint, every `checkpoint_every`-th iteration ends when the disk of the host has `checkpoint_bytes`, in a
-file in `checkpoint_folder` (default: /var/tmp); otherwise a small write after each iteration measures the disk.
+With a checkpoint, every `checkpoint_every`-th iteration also writes `checkpoint_bytes` to a file in `checkpoint_folder`
+(default: /var/tmp), and ends when they are on the disk. Otherwise a small write after each iteration measures the disk.
 
-Prints JSON lines: `ready`; `row` (seconds of each iteration, counters of the NICs before and after, bytes that TCP sent
-again by target and set, use of the processors, and what the host has `seen`); `done` or `error`. Barriers between
-iterations take the management network. Standard library only: this file is copied to the hosts.
+The program prints JSON lines: `ready`; `row` (seconds of each iteration, counters of the NICs before and after, bytes
+that TCP retransmitted by target and set, use of the processors, and what the host has `seen`); `done` or `error`.
+Barriers between iterations use the management network. Standard library only: this file is copied to the hosts.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ try:
     from testbed.node.messages import HEADER, PIECE, ZEROS, Host
     from testbed.node.watch import (
         Watch,
-        between,
-        disk_folder,
-        others_processor_s,
+        find_disk_folder,
         probe_disk,
         read_moment,
+        read_others_processor_s,
+        subtract_moments,
         write_durably,
     )
 except ModuleNotFoundError:  # a copy on a host, beside copies of these files
@@ -51,11 +51,11 @@ except ModuleNotFoundError:  # a copy on a host, beside copies of these files
     from messages import HEADER, PIECE, ZEROS, Host  # type: ignore[import-not-found,no-redef]
     from watch import (  # type: ignore[import-not-found,no-redef]
         Watch,
-        between,
-        disk_folder,
-        others_processor_s,
+        find_disk_folder,
         probe_disk,
         read_moment,
+        read_others_processor_s,
+        subtract_moments,
         write_durably,
     )
 
@@ -73,27 +73,27 @@ class Iteration:
     def __init__(self, host: Host, job: dict[str, Any]) -> None:
         self.host = host
         self.tasks = {task["id"]: task for task in job["tasks"]}
-        self.waits = {number: len(task["after"]) for number, task in self.tasks.items()}
-        self.next: dict[int, list[int]] = {}
+        self.open_dependencies = {number: len(task["after"]) for number, task in self.tasks.items()}
+        self.successors: dict[int, list[int]] = {}
         for number, task in self.tasks.items():
             for before in task["after"]:
-                self.next.setdefault(before, []).append(number)
-        self.parts = {number: len(task["send"]) + task["receive"] for number, task in self.tasks.items()}
-        self.left = len(self.tasks)
+                self.successors.setdefault(before, []).append(number)
+        self.open_parts = {number: len(task["send"]) + task["receive"] for number, task in self.tasks.items()}
+        self.unfinished = len(self.tasks)
         self.ready: list[tuple[float, int]] = []
         self.is_busy = False
         self.computing_s = 0.0
-        self.computes_since = 0.0
+        self.compute_start_s = 0.0
 
-    def run(self, until: float) -> float:
+    def run(self, deadline: float) -> float:
         """Run the iteration and return its seconds. Raises `TimeoutError`, `OSError`."""
-        self.host.arrived = self._count_part
+        self.host.on_arrival = self._count_part
         begin_s = time.monotonic()
-        for number, waits in list(self.waits.items()):
-            if not waits:
+        for number, open_dependencies in list(self.open_dependencies.items()):
+            if not open_dependencies:
                 self._start(number, begin_s)
-        while self.left:
-            self.host.turn(until)
+        while self.unfinished:
+            self.host.serve_once(deadline)
         return time.monotonic() - begin_s
 
     def _start(self, number: int, now_s: float) -> None:
@@ -108,23 +108,23 @@ class Iteration:
             self._send(number)
 
     def _compute(self, now_s: float) -> None:
-        """Give the device to the first waiting task, from `now_s` on, so that late timers do not add up."""
+        """Give the device to the first waiting task. Its time counts from `now_s`, so that delays do not add up."""
         if self.ready:
             ready_s, number = heapq.heappop(self.ready)
-            self.is_busy, self.computes_since = True, time.monotonic()
+            self.is_busy, self.compute_start_s = True, time.monotonic()
             end_s = max(now_s, ready_s) + self.tasks[number]["seconds"]
             self.host.call_at(end_s, lambda moment_s: self._finish_computing(number, moment_s))
 
     def _finish_computing(self, number: int, moment_s: float) -> None:
         self.is_busy = False
-        self.computing_s += time.monotonic() - self.computes_since
+        self.computing_s += time.monotonic() - self.compute_start_s
         self._end(number, moment_s)
         if not self.is_busy:
             self._compute(moment_s)
 
     def _send(self, number: int) -> None:
-        """Send the parts of a task; a task without parts to send or receive is done."""
-        if not self.parts[number]:
+        """Send the parts of a task. A task without parts to send or receive is done."""
+        if not self.open_parts[number]:
             self._end(number, time.monotonic())
         for target, way, size in self.tasks[number]["send"]:
             line = self.host.outgoing[target, way]
@@ -132,23 +132,23 @@ class Iteration:
             line.write()
 
     def _count_part(self, number: int) -> None:
-        """Count a part that has arrived, or that the kernel has accepted. Raise `ValueError` for one too many."""
-        self.parts[number] -= 1
-        if self.parts[number] < 0:
+        """Count a part that has arrived or that the kernel has accepted. Raise `ValueError` if too many arrive."""
+        self.open_parts[number] -= 1
+        if self.open_parts[number] < 0:
             raise ValueError(f"more data of task {number} arrived than planned")
-        if not self.parts[number]:
+        if not self.open_parts[number]:
             self._end(number, time.monotonic())
 
     def _end(self, number: int, now_s: float) -> None:
         """End a task, and start the tasks that waited only for it."""
-        self.left -= 1
-        for after in self.next.get(number, ()):
-            self.waits[after] -= 1
-            if not self.waits[after]:
+        self.unfinished -= 1
+        for after in self.successors.get(number, ()):
+            self.open_dependencies[after] -= 1
+            if not self.open_dependencies[after]:
                 self._start(after, now_s)
 
 
-def counters(nics: list[str]) -> dict[str, list[int]]:
+def read_counters(nics: list[str]) -> dict[str, list[int]]:
     """Return [bytes, packets] that each NIC has sent since it came up."""
     folder = "/sys/class/net/{}/statistics/tx_{}"
     return {
@@ -159,23 +159,23 @@ def counters(nics: list[str]) -> dict[str, list[int]]:
     }
 
 
-def busy_ticks() -> tuple[int, int]:
+def read_busy_ticks() -> tuple[int, int]:
     """Return the busy ticks of all processors of this machine, and all ticks."""
-    with open("/proc/stat", encoding="ascii") as file:  # noqa: PTH123 - started a dozen times at once: no more imports
+    with open("/proc/stat", encoding="ascii") as file:  # noqa: PTH123 - a dozen of these processes start at once
         ticks = [int(word) for word in file.readline().split()[1:9]]
     return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
 
 
 def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
     """Run all iterations and return the row of this host."""
-    until = time.monotonic() + job["timeout_s"]
+    deadline = time.monotonic() + job["timeout_s"]
     host.connect(job)
     host.barrier()
     for _ in range(job["warm_up"]):
-        _run_iteration(host, job, until)
-    before, busy_before = counters(job["nics"]), busy_ticks()
+        _run_iteration(host, job, deadline)
+    before, busy_before = read_counters(job["nics"]), read_busy_ticks()
     retransmitted = {pair: line.count_retransmitted() for pair, line in host.outgoing.items()}
-    own_s, others_s = time.process_time(), others_processor_s()
+    own_s, others_s = time.process_time(), read_others_processor_s()
     watch = Watch([(pair, line.connection) for pair, line in host.outgoing.items()], job["nics"])
     host.barrier()
     watch.begin()
@@ -184,10 +184,10 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
     for number in range(1, job["iterations"] + 1):
         moment, waiting_s = read_moment(watch), host.waiting_s
         iteration = Iteration(host, job)
-        took_s, writes_s = iteration.run(until), 0.0
+        took_s, writes_s = iteration.run(deadline), 0.0
         if job.get("checkpoint_bytes") and number % job["checkpoint_every"] == 0:
             writes_s = _write_checkpoint(job)
-        used, end_s = between(moment, read_moment(watch)), time.monotonic()
+        used, end_s = subtract_moments(moment, read_moment(watch)), time.monotonic()
         times.append(took_s + writes_s)
         probe_s = 0.0 if job.get("checkpoint_bytes") else probe_disk()
         seen.append(
@@ -204,7 +204,7 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
         host.barrier()
         last_s = time.monotonic()
     flows = watch.end()
-    busy_after, after = busy_ticks(), counters(job["nics"])
+    busy_after, after = read_busy_ticks(), read_counters(job["nics"])
     busy, whole = (late - early for early, late in zip(busy_before, busy_after, strict=True))
     return {
         "times": times,
@@ -218,22 +218,22 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
         "seen": {
             "iterations": seen,
             "flows": [[*pair, figures] for pair, figures in flows],
-            "nics": watch.nic_figures(),
-            "others_s": others_processor_s() - others_s,
+            "nics": watch.describe_nics(),
+            "others_s": read_others_processor_s() - others_s,
         },
     }
 
 
-def _run_iteration(host: Host, job: dict[str, Any], until: float) -> float:
+def _run_iteration(host: Host, job: dict[str, Any], deadline: float) -> float:
     """Run an iteration between two barriers; return its seconds on this host."""
-    took_s = Iteration(host, job).run(until)
+    took_s = Iteration(host, job).run(deadline)
     host.barrier()
     return took_s
 
 
 def _write_checkpoint(job: dict[str, Any]) -> float:
     """Write a checkpoint to the disk of this host, remove it, and return the seconds of writing. Raise `OSError`."""
-    folder = Path(job["checkpoint_folder"]) if job["checkpoint_folder"] else disk_folder()
+    folder = Path(job["checkpoint_folder"]) if job["checkpoint_folder"] else find_disk_folder()
     path, size = folder / f"lightbed-checkpoint-{os.getpid()}-{platform.node()}", job["checkpoint_bytes"]
     try:
         return float(write_durably(path, (ZEROS[: size - at] for at in range(0, size, PIECE))))
@@ -260,7 +260,7 @@ def main() -> int:
     say("row", rank=host.rank, **row)
     say("done", rank=host.rank)
     with suppress(OSError):
-        host.barrier()  # an early end would close connections that others still use
+        host.barrier()  # an early exit would close connections that other hosts still use
     return 0
 
 

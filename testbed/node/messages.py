@@ -1,6 +1,6 @@
 """Messages between the hosts of a job: one connection for each pair and set of routes, and one loop that serves them.
 
-For `iteration.py`, with which this file is copied to the hosts. Standard library only.
+`iteration.py` uses this file, and both are copied to the hosts. Standard library only.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from collections.abc import Callable
 from typing import Any
 
 HELLO = struct.Struct("!cI")
-"""First bytes of a connection: `d` for data or `b` for barriers, and the rank that it comes from."""
+"""First bytes of a connection: `d` for data or `b` for barriers, and the rank of the sender."""
 HEADER = struct.Struct("!IQ")
 """Number of the task, and number of bytes that follow."""
 PIECE = 1 << 18
 ZEROS = memoryview(bytes(PIECE))
 _SO_MAX_PACING_RATE = 47  # bytes/s; asm-generic/socket.h
 SEND_BUFFER = 1 << 16
-"""Send buffer of a connection in bytes: those of all connections fit into the queues of the NICs."""
+"""Send buffer of a connection in bytes. The buffers of all connections fit into the queues of the NICs."""
 
-_BYTES_RETRANSMITTED, _INFO_BYTES = 208, 232
+_RETRANSMITTED_OFFSET, _INFO_BYTES = 208, 232
 """Offset of `tcpi_bytes_retrans` in `struct tcp_info` (linux/tcp.h, since Linux 4.19), and bytes to read."""
 
 
@@ -37,11 +37,11 @@ class Outgoing:
         self.header = b""
         self.left = 0
 
-    def put(self, header: bytes, size: int, sent: Callable[[], None]) -> None:
-        """Queue a message; `sent` is called when the kernel has accepted its last byte."""
+    def put(self, header: bytes, size: int, on_sent: Callable[[], None]) -> None:
+        """Queue a message. `on_sent` is called when the kernel has accepted its last byte."""
         if not self.waiting:
             self.header, self.left = header, size
-        self.waiting.append((header, size, sent))
+        self.waiting.append((header, size, on_sent))
 
     def write(self) -> None:
         """Write as much as the kernel accepts."""
@@ -50,55 +50,55 @@ class Outgoing:
                 count = self.connection.sendmsg([self.header, ZEROS[: self.left]])
             except BlockingIOError:
                 return
-            of_header = min(count, len(self.header))
-            self.header, self.left = self.header[of_header:], self.left - (count - of_header)
+            header_bytes = min(count, len(self.header))
+            self.header, self.left = self.header[header_bytes:], self.left - (count - header_bytes)
             if self.header or self.left:
                 continue
-            sent = self.waiting.popleft()[2]
+            on_sent = self.waiting.popleft()[2]
             if self.waiting:
                 self.header, self.left, _ = self.waiting[0]
-            sent()
+            on_sent()
 
     def count_retransmitted(self) -> int:
         """Return the bytes that TCP has retransmitted so far."""
         info = self.connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
-        place = _BYTES_RETRANSMITTED
-        return int(struct.unpack_from("=Q", info, place)[0]) if len(info) >= place + 8 else 0
+        offset = _RETRANSMITTED_OFFSET
+        return int(struct.unpack_from("=Q", info, offset)[0]) if len(info) >= offset + 8 else 0
 
 
 class Incoming:
     """Messages that arrive on one connection."""
 
-    room = memoryview(bytearray(PIECE))
+    receive_buffer = memoryview(bytearray(PIECE))
 
-    def __init__(self, connection: socket.socket, arrived: Callable[[int], None]) -> None:
+    def __init__(self, connection: socket.socket, on_arrival: Callable[[int], None]) -> None:
         self.connection = connection
-        self.arrived = arrived
+        self.on_arrival = on_arrival
         self.header = b""
         self.left = -1
 
     def read(self) -> None:
         """Read what has arrived. Raise `ConnectionError` if the peer has closed the connection."""
         try:
-            count = self.connection.recv_into(self.room)
+            count = self.connection.recv_into(self.receive_buffer)
         except BlockingIOError:
             return
         if not count:
             raise ConnectionError("another host closed its connection")
-        place = 0
-        while place < count or not self.left:
+        offset = 0
+        while offset < count or not self.left:
             if self.left < 0:
-                length = min(HEADER.size - len(self.header), count - place)
-                self.header += bytes(self.room[place : place + length])
-                place += length
+                length = min(HEADER.size - len(self.header), count - offset)
+                self.header += bytes(self.receive_buffer[offset : offset + length])
+                offset += length
                 if len(self.header) < HEADER.size:
                     return
                 self.left = HEADER.unpack(self.header)[1]
-            length = min(self.left, count - place)
+            length = min(self.left, count - offset)
             self.left -= length
-            place += length
+            offset += length
             if not self.left:
-                self.arrived(HEADER.unpack(self.header)[0])
+                self.on_arrival(HEADER.unpack(self.header)[0])
                 self.header, self.left = b"", -1
 
 
@@ -115,26 +115,26 @@ class Host:
         self.outgoing: dict[tuple[int, int], Outgoing] = {}
         self.timers: list[tuple[float, int, Callable[[float], None]]] = []
         self.barriers: list[socket.socket] = []
-        self.numbers = 0
-        self.arrived: Callable[[int], None] = lambda _task: None
+        self.timer_count = 0
+        self.on_arrival: Callable[[int], None] = lambda _task: None
         self.waiting_s = 0.0
 
     def call_at(self, moment_s: float, call: Callable[[float], None]) -> None:
         """Schedule `call(moment_s)` at that time of the monotonic clock."""
-        self.numbers += 1
-        heapq.heappush(self.timers, (moment_s, self.numbers, call))
+        self.timer_count += 1
+        heapq.heappush(self.timers, (moment_s, self.timer_count, call))
 
-    def turn(self, until: float) -> None:
-        """Wait for a timer or for connections, and serve them. Raise `TimeoutError` from `until` on."""
+    def serve_once(self, deadline: float) -> None:
+        """Serve a timer that is due, or else wait for connections. Raise `TimeoutError` from `deadline` on."""
         now = time.monotonic()
-        if now >= until:
+        if now >= deadline:
             raise TimeoutError("the job did not end in time")
         if self.timers and self.timers[0][0] <= now:
             moment_s, _, call = heapq.heappop(self.timers)
             call(moment_s)
             return
-        writing = {one.connection.fileno(): one for one in self.outgoing.values() if one.waiting}
-        wake = min(until, self.timers[0][0]) if self.timers else until
+        writing = {line.connection.fileno(): line for line in self.outgoing.values() if line.waiting}
+        wake = min(deadline, self.timers[0][0]) if self.timers else deadline
         readable, writable, _ = select.select(list(self.incoming), list(writing), [], max(0.0, wake - now))
         self.waiting_s += time.monotonic() - now
         for number in writable:
@@ -142,8 +142,8 @@ class Host:
         for number in readable:
             self.incoming[number].read()
 
-    def _took(self, task: int) -> None:
-        self.arrived(task)
+    def _report_arrival(self, task: int) -> None:
+        self.on_arrival(task)
 
     def connect(self, job: dict[str, Any]) -> None:
         """Connect to each host and set of routes that this host sends to, and accept the connections of the others."""
@@ -155,7 +155,7 @@ class Host:
                 (addresses[target][number], job["ports"][target]), timeout_s, source
             )
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            _shape(connection, job["pace_bytes"])
+            _limit_rate(connection, job["pace_bytes"])
             connection.sendall(HELLO.pack(b"d", self.rank))
             connection.setblocking(False)
             self.outgoing[target, number] = Outgoing(connection)
@@ -177,7 +177,7 @@ class Host:
             self.barriers.append(connection)
         else:
             connection.setblocking(False)
-            self.incoming[connection.fileno()] = Incoming(connection, self._took)
+            self.incoming[connection.fileno()] = Incoming(connection, self._report_arrival)
 
     def barrier(self) -> None:
         """Wait until all hosts have called this."""
@@ -190,8 +190,8 @@ class Host:
         _receive_mark(self.barrier_line)
 
 
-def _shape(connection: socket.socket, pace_bytes: int) -> None:
-    """Limit a connection to the rate of a link and the length of its queue: losses on long paths load links twice."""
+def _limit_rate(connection: socket.socket, pace_bytes: int) -> None:
+    """Limit a connection to the rate and queue length of a link, because losses on long paths load links twice."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER)
     connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("@L", pace_bytes))
 

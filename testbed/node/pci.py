@@ -3,10 +3,10 @@
     python3 pci.py nic1 nic2
 
 `{"arch", "processor": {"vendor", "family", "model"} or null, "affinity": {NUMA node: mask},
-"nics": {NIC: {"index", "path": [...]}}, "gpus": [[...], ...]}`. A path holds the device last and before it the bridges
-above it, every second level of the tree: both ports of a PCI switch are bridges, and one of them stands for the switch.
-The path of a NIC without a PCI device is empty; a NIC that does not exist is left out. `index` is the number of the
-interface. GPUs are in the order of their addresses, which is that of the driver.
+"nics": {NIC: {"index", "path": [...]}}, "gpus": [[...], ...]}`. A path lists the bridges above a device, outermost
+first, and then the device. It skips every second level of the tree, because a PCI switch is two bridges in a row.
+The path of a NIC without a PCI device is empty. A NIC that does not exist is left out. `index` is the kernel's number
+of the interface. GPUs are in the order of their addresses, as in the driver.
 Standard library only: this file is copied to the hosts. Needs Linux.
 """
 
@@ -27,35 +27,35 @@ PROCESSOR = {"vendor": "vendor_id", "family": "cpu family", "model": "model"}
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file without blanks around it, '' for one that cannot be read."""
+    """Return the text of a file without blanks around it, or '' if it cannot be read."""
     try:
         return path.read_text(encoding="ascii", errors="replace").strip()
     except OSError:
         return ""
 
 
-def _rate(text: str) -> float:
-    """Return the gigatransfers of a link speed; infinity for a text without a number."""
+def _parse_rate(text: str) -> float:
+    """Return a link speed in GT/s, or infinity for a text without a number."""
     number = re.match(r"[0-9.]+", text)
     return float(number[0]) if number else float("inf")
 
 
 def describe(device: Path) -> dict[str, Any]:
-    """Return the keys of a PCI device: speed and width are the smaller of the device's and its port's."""
-    speeds = [read_text(place / "max_link_speed") for place in (device, device.parent)]
-    widths = [read_text(place / "max_link_width") for place in (device, device.parent)]
-    known = [int(width) for width in widths if width.isdigit() and 0 < int(width) < 255]
+    """Return the document of a PCI device. Speed and width are the smaller of the device's and its port's."""
+    speeds = [read_text(folder / "max_link_speed") for folder in (device, device.parent)]
+    widths = [read_text(folder / "max_link_width") for folder in (device, device.parent)]
+    valid_widths = [int(width) for width in widths if width.isdigit() and 0 < int(width) < 255]
     return {
         "address": device.name,
         "numa": read_text(device / "numa_node") or "-1",
         **{key: read_text(device / key) for key in TEXTS},
-        "link_speed": min(speeds, key=_rate),
-        "link_width": min(known, default=0),
+        "link_speed": min(speeds, key=_parse_rate),
+        "link_width": min(valid_widths, default=0),
     }
 
 
 def read_path(device: Path) -> list[dict[str, Any]]:
-    """Return a PCI device and the bridges above it, the device last; [] for a device that is not on a PCI bus."""
+    """Return the bridges above a PCI device and then the device, or [] for a device that is not on a PCI bus."""
     real = device.resolve()
     chain = []
     while ADDRESS.fullmatch(real.name):
@@ -77,16 +77,16 @@ def read_nics(root: Path, names: list[str]) -> dict[str, Any]:
 
 def read_gpus(root: Path) -> list[Any]:
     """Return the paths of all NVIDIA GPUs, by address."""
-    found = []
+    gpu_devices = []
     for device in (root / "sys/bus/pci/devices").glob("*"):
         is_gpu = read_text(device / "class").startswith(GPU_CLASSES)
         if is_gpu and read_text(device / "vendor") == NVIDIA:
-            found.append(device)
-    return [read_path(device) for device in sorted(found, key=lambda each: each.name)]
+            gpu_devices.append(device)
+    return [read_path(device) for device in sorted(gpu_devices, key=lambda each: each.name)]
 
 
 def read_processor(root: Path) -> dict[str, str] | None:
-    """Return vendor, family and model of the first processor; None if the kernel does not show one of them."""
+    """Return vendor, family and model of the first processor, or None if one of them is unknown."""
     first = read_text(root / "proc/cpuinfo").partition("\n\n")[0]
     cells = dict(re.findall(r"^([^\t:]+?)\s*: ?(.*)$", first, re.MULTILINE))
     keys = {key: cells.get(name, "") for key, name in PROCESSOR.items()}
@@ -94,7 +94,7 @@ def read_processor(root: Path) -> dict[str, str] | None:
 
 
 def read_machine(root: Path, names: list[str]) -> dict[str, Any]:
-    """Return all that is printed; `root` is the root of the file system."""
+    """Return the document to print. `root` is the root of the file system."""
     nodes = (root / "sys/devices/system/node").glob("node[0-9]*")
     return {
         "arch": platform.machine(),

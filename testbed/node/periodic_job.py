@@ -1,4 +1,4 @@
-"""Agent of one host that runs periodic jobs, which compute and send in turn, and keeps each to its period.
+"""Agent of one host for periodic jobs, which compute and send in turn. The agent keeps each job to its period.
 
     python3 periodic_job.py
 
@@ -9,17 +9,18 @@ The second, `{"epoch": 1700000000.5, "jobs": {"x": {...}}}`, holds for each job:
     next, port        address and port of the member that it sends to, null where it only receives
     source, mark      own address of what it sends, and priority of its packets
     phases            [[seconds of computing, bytes, bytes a second at most], ...], and `rest_s` after the last
-    steps             parts of a burst: each is sent when the part before has arrived (AllReduce: 2 (k - 1))
+    steps             parts of a burst: each is sent when the previous part has arrived (AllReduce: 2 (k - 1))
     iterations, start_s, slot_s, tolerance, most_alignments
     control, slope, intercept     congestion control; slope and intercept only over UDP
-    give_up_s         an iteration takes at most this
+    give_up_s         time limit of an iteration
 
-`start_s` counts from `epoch`, seconds since 1970: clocks of the hosts agree to a millisecond. With a `slot_s` above 0,
-iteration k begins at `start_s + k * slot_s`; one that is late by more than `tolerance` of the slot waits for the next.
+`start_s` counts from `epoch`, in seconds since 1970; the hosts' clocks must agree to a millisecond. With a `slot_s`
+above 0, iteration k begins at `start_s + k * slot_s`. An iteration that is late by more than `tolerance` (a share of
+the slot) waits for the next slot.
 
 Prints `ready`; a `row` for each job (`job`, `begins_s` from `epoch`, `computed_s`, `alignments`, `retransmits`); `done`
 or `error`.
-Each job has a process of its own. Standard library only: this file is copied to the hosts.
+Each job has its own process. Standard library only: this file is copied to the hosts.
 """
 
 from __future__ import annotations
@@ -59,11 +60,11 @@ class Slots:
 
     def __init__(self, job: dict[str, Any], began_s: float) -> None:
         self.began_s, self.slot_s = began_s, job["slot_s"]
-        self.tolerance, self.most = job["tolerance"], job["most_alignments"]
+        self.tolerance, self.max_alignments = job["tolerance"], job["most_alignments"]
         self.slot = self.alignments = 0
 
     def wait_s(self, now_s: float) -> float:
-        """Return the wait of the next iteration in seconds; one that is too late skips slots (an alignment).
+        """Return the seconds until the next iteration. An iteration that is too late skips slots (an alignment).
 
         >>> slots = Slots({"slot_s": 1.0, "tolerance": 0.05, "most_alignments": 1}, 10.0)
         >>> [round(slots.wait_s(now), 2) for now in (10.9, 12.04, 13.5, 15.5)], slots.alignments
@@ -73,7 +74,7 @@ class Slots:
             return 0.0
         self.slot += 1
         wait: float = self.began_s + self.slot * self.slot_s - now_s
-        if -wait > self.tolerance * self.slot_s and self.alignments < self.most:
+        if -wait > self.tolerance * self.slot_s and self.alignments < self.max_alignments:
             skipped = math.ceil(-wait / self.slot_s)
             self.slot += skipped
             self.alignments += 1
@@ -84,8 +85,10 @@ class Slots:
 class PeriodicJob:
     """One job on this host, with its sending and receiving ends."""
 
-    def __init__(self, job: dict[str, Any], out: Outgoing | None, into: Incoming | None, loop: Loop) -> None:
-        self.job, self.out, self.into, self.loop = job, out, into, loop
+    def __init__(
+        self, job: dict[str, Any], outgoing: Outgoing | None, incoming: Incoming | None, loop: Loop
+    ) -> None:
+        self.job, self.outgoing, self.incoming, self.loop = job, outgoing, incoming, loop
         self.computed_s = 0.0
 
     def run(self, epoch: float) -> dict[str, object]:
@@ -94,49 +97,51 @@ class PeriodicJob:
         slots, begins = Slots(self.job, began_s), [began_s]
         self.loop.serve_until(began_s)
         for _ in range(self.job["iterations"]):
-            self._iteration(time.monotonic())
+            self._run_iteration(time.monotonic())
             self.loop.serve_until(time.monotonic() + slots.wait_s(time.monotonic()))
             begins.append(time.monotonic())
         return {
             "begins_s": [begin - began_s + self.job["start_s"] for begin in begins],
             "computed_s": self.computed_s,
             "alignments": slots.alignments,
-            "retransmits": self.out.retransmits if self.out else 0,
+            "retransmits": self.outgoing.retransmits if self.outgoing else 0,
         }
 
-    def _iteration(self, began_s: float) -> None:
+    def _run_iteration(self, began_s: float) -> None:
         give_up_s = began_s + self.job["give_up_s"]
         for number, (compute_s, size, pace) in enumerate(self.job["phases"]):
             self._compute(began_s if number == 0 else time.monotonic(), compute_s)
-            self._burst(size, pace, give_up_s)
+            self._send_burst(size, pace, give_up_s)
         self._compute(time.monotonic(), self.job["rest_s"])
 
     def _compute(self, began_s: float, seconds: float) -> None:
         self.computed_s += seconds
         self.loop.serve_until(began_s + seconds)
 
-    def _burst(self, size: int, pace: float, give_up_s: float) -> None:
-        """Send the parts of a burst, each after the one before was delivered and that of the other host arrived."""
+    def _send_burst(self, size: int, pace: float, give_up_s: float) -> None:
+        """Send the parts of a burst. Each waits until the part before is delivered and the other host's has arrived."""
         steps = self.job["steps"]
         part = -(-size // steps)
         for _ in range(steps):
-            if self.out:
-                self.out.begin(part, pace)
-            if self.into:
-                self.into.expect(part)
-            self.loop.run(self._is_through, give_up_s)
+            if self.outgoing:
+                self.outgoing.begin(part, pace)
+            if self.incoming:
+                self.incoming.expect(part)
+            self.loop.run(self._is_delivered, give_up_s)
 
-    def _is_through(self) -> bool:
-        return (self.out is None or self.out.is_done) and (self.into is None or self.into.is_done)
+    def _is_delivered(self) -> bool:
+        return (self.outgoing is None or self.outgoing.is_done) and (
+            self.incoming is None or self.incoming.is_done
+        )
 
 
-def run_member(job: dict[str, Any], into: Incoming | None, epoch: float) -> dict[str, object]:
+def run_member(job: dict[str, Any], incoming: Incoming | None, epoch: float) -> dict[str, object]:
     """Run one job of this host; return its row. Raises `TimeoutError`, `OSError`."""
-    out = open_outgoing(job) if job["next"] else None
-    ends = [end for end in (out, into) if end]
+    outgoing = open_outgoing(job) if job["next"] else None
+    ends = [end for end in (outgoing, incoming) if end]
     loop = Loop(ends)
     try:
-        row = PeriodicJob(job, out, into, loop).run(epoch)
+        row = PeriodicJob(job, outgoing, incoming, loop).run(epoch)
         loop.linger(job["give_up_s"])
     finally:
         for end in ends:
@@ -145,20 +150,20 @@ def run_member(job: dict[str, Any], into: Incoming | None, epoch: float) -> dict
 
 
 def run_in_processes(
-    jobs: dict[str, dict[str, Any]], arriving: dict[str, Incoming | None], epoch: float
+    jobs: dict[str, dict[str, Any]], incoming_ends: dict[str, Incoming | None], epoch: float
 ) -> int:
     """Run each job in its own process; print its row. Return the exit status."""
     children = []
     for name, job in jobs.items():
-        near, far = os.pipe()
+        read_end, write_end = os.pipe()
         if os.fork() == 0:
-            os.close(near)
-            os._exit(_run_child(job, arriving[name], epoch, far))
-        os.close(far)
-        children.append((name, near))
+            os.close(read_end)
+            os._exit(_run_child(job, incoming_ends[name], epoch, write_end))
+        os.close(write_end)
+        children.append((name, read_end))
     failed = 0
-    for name, near in children:
-        with os.fdopen(near) as pipe:
+    for name, read_end in children:
+        with os.fdopen(read_end) as pipe:
             line = json.loads(pipe.read() or '{"error": "it was killed"}')
         if "error" in line:
             failed = FAILED
@@ -168,12 +173,12 @@ def run_in_processes(
     return failed
 
 
-def _run_child(job: dict[str, Any], into: Incoming | None, epoch: float, far: int) -> int:
+def _run_child(job: dict[str, Any], incoming: Incoming | None, epoch: float, write_end: int) -> int:
     try:
-        row = run_member(job, into, epoch)
+        row = run_member(job, incoming, epoch)
     except (OSError, ValueError, KeyError) as error:
         row = {"error": (str(error).strip() or type(error).__name__).splitlines()[0][:500]}
-    with os.fdopen(far, "w") as pipe:
+    with os.fdopen(write_end, "w") as pipe:
         pipe.write(json.dumps(row))
     return FAILED if "error" in row else 0
 
@@ -187,13 +192,13 @@ def main() -> int:
     line = sys.stdin.readline()
     if not line.endswith("\n"):
         return FAILED
-    arriving = {one["job"]: open_incoming(one) for one in json.loads(line)["members"]}
-    say("ready", ports={name: end.port for name, end in arriving.items() if end})
+    incoming_ends = {member["job"]: open_incoming(member) for member in json.loads(line)["members"]}
+    say("ready", ports={name: end.port for name, end in incoming_ends.items() if end})
     line = sys.stdin.readline()
     if not line.endswith("\n"):
         return FAILED
     work = json.loads(line)
-    status = run_in_processes(work["jobs"], arriving, work["epoch"])
+    status = run_in_processes(work["jobs"], incoming_ends, work["epoch"])
     if not status:
         say("done")
     return status

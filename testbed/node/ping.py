@@ -2,11 +2,11 @@
 
     python3 ping.py --deadline 2.0 [--size 8972 --bind 10.0.0.1 --port 24001 --bytes 20000 --later 0.2] ADDRESS[=25]...
 
-Peers run the same program. It prints JSON, a line an event: `ready` when it listens for the exchanges of the peers,
-and, after a line of input, `ways`: `listens`, the addresses whose port was not taken, and by address `{"ttl": 62,
-"seconds": 0.0004, "sent": 25, "received": 25, "large": true, "tcp": true}`, or null for one that does not answer;
-`large` and `tcp` are null where they were not asked for. It serves the peers until its input ends. Needs root (raw
-ICMP socket). Standard library only: this file is copied to the hosts.
+Peers run the same program. It prints one JSON event per line: `ready` when it listens for the peers' exchanges, and
+`ways` after a line of input. There, `listens` lists the own addresses whose port was free, and `ways` maps each address
+to `{"ttl": 62, "seconds": 0.0004, "sent": 25, "received": 25, "large": true, "tcp": true}`, or to null if it does not
+answer. `large` and `tcp` are null if they were not requested. The program serves its peers until its input ends. It
+needs root (raw ICMP socket). Standard library only: this file is copied to the hosts.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ import time
 ECHO_REPLY, ECHO_REQUEST = 0, 8
 REPEAT_S = 0.1
 PAUSE_S = 0.005
-"""Time between two pings of one address that are sent to count the lost ones."""
+"""Time between two counted pings of one address."""
 STRAGGLERS_S = 1.0
-"""Time for an answer before its ping counts as lost: a busy machine may stall for a while."""
+"""Time after which a ping without an answer counts as lost: a busy machine may stall for a while."""
 LARGE_S = 1.2
 MAX_EXCHANGES = 64
 TCP_S = 2.0
-"""Time for the exchange: a lost SYN is sent again after a second."""
+"""Time limit of an exchange. A lost SYN is sent again after a second."""
 BUFFER_BYTES = 8 << 20
 SO_RCVBUFFORCE = 33
 IP_MTU_DISCOVER, IP_PMTUDISC_DO = 10, 2
@@ -39,8 +39,8 @@ MAGIC = b"lightbed"
 LONGEST_S = 60.0
 """Time after which the program ends even if its input stays open."""
 LARGE = 0xFFFF
-"""Round of a ping of the full size; 0 are pings until the first answer, the others are counted."""
-_NOTHING_YET = (BlockingIOError, InterruptedError)
+"""Round number of full-size pings. Pings before the first answer have round 0, and counted pings the rounds from 1."""
+_WOULD_BLOCK = (BlockingIOError, InterruptedError)
 
 
 def checksum(data: bytes) -> int:
@@ -65,7 +65,7 @@ def echo_request(identifier: int, sequence: int, number: int = 0, size: int = 10
 
 
 def read_reply(packet: bytes, identifier: int) -> tuple[int, int, int] | None:
-    """Return (sequence, TTL, round) of an echo reply to us, else None. `packet` begins with its IPv4 header."""
+    """Return (sequence, TTL, round) of an echo reply to this process, or None. `packet` begins with its IPv4 header."""
     header = (packet[0] & 0x0F) * 4 if packet else 0
     if len(packet) < header + 18 or header < 20 or packet[header + 8 : header + 16] != MAGIC:
         return None
@@ -80,14 +80,14 @@ class Way:
     def __init__(self, text: str) -> None:
         self.address, _, count = text.partition("=")
         self.count = int(count or 0)
-        """Pings that are counted."""
+        """Number of counted pings."""
         self.ttl: int | None = None
         self.first_s = 0.0
-        self.asked_s = 0.0
-        self.tried = 0
+        self.last_ping_s = 0.0
+        self.attempts = 0
         self.sent = 0
         self.sent_s = 0.0
-        self.heard: set[int] = set()
+        self.answered_rounds: set[int] = set()
         self.large: bool | None = None
         self.large_s = 0.0
         self.tcp: bool | None = None
@@ -101,7 +101,7 @@ class Way:
             "ttl": self.ttl,
             "seconds": round(self.first_s - begin_s, 6),
             "sent": self.sent,
-            "received": len(self.heard),
+            "received": len(self.answered_rounds),
             "large": self.large,
             "tcp": self.tcp,
         }
@@ -114,9 +114,9 @@ class Trial:
         self.ways = [Way(text) for text in options.addresses]
         self.deadline_s: float = options.deadline
         self.later_s: float = options.later
-        """Time of small pings alone: what is larger fills queues, in which pings are lost that no fibre has lost."""
+        """Seconds of small pings only: larger traffic fills queues, which drop pings that no fibre would lose."""
         self.large_s = math.inf
-        """Time from which more is sent: after that, and after all pings that are counted."""
+        """Time from which larger traffic is sent: after `later_s`, and after all counted pings."""
         self.size: int = options.size
         self.port: int = options.port
         """TCP port of the exchanges; 0 for none."""
@@ -134,7 +134,7 @@ class Trial:
                 self.icmp.setsockopt(level, option, struct.pack("I", value))
             except OSError:
                 continue
-        self.selector.register(self.icmp, selectors.EVENT_READ, self.take_replies)
+        self.selector.register(self.icmp, selectors.EVENT_READ, self.read_replies)
         self.listening = [address for address in options.bind if self.port and self.listen(address)]
         self.begin_s = time.monotonic()
 
@@ -151,35 +151,35 @@ class Trial:
         return self.ways
 
     def serve(self) -> None:
-        """Handle ready sockets, of our exchanges and of the peers'."""
+        """Handle the ready sockets of this host's exchanges and of its peers' exchanges."""
         for key, _ in self.selector.select(PAUSE_S):
             key.data()
 
     def is_over(self, now_s: float) -> bool:
-        """Return whether no way needs more time."""
+        """Return whether no path needs more time."""
         is_late = now_s >= self.begin_s + self.deadline_s
         return all(is_late if way.ttl is None else self.is_done(way, now_s) for way in self.ways)
 
     def is_done(self, way: Way, now_s: float) -> bool:
         """Return whether all tests of a path that answers have succeeded or timed out."""
-        is_counted = way.tried >= way.count and (
-            len(way.heard) >= way.sent or now_s >= way.sent_s + STRAGGLERS_S
+        is_counted = way.attempts >= way.count and (
+            len(way.answered_rounds) >= way.sent or now_s >= way.sent_s + STRAGGLERS_S
         )
         is_large_tried = not self.size or way.large is True or now_s >= self.begin_large(way) + LARGE_S
         is_tcp_tried = not self.port or way.tcp is not None
         return is_counted and is_large_tried and is_tcp_tried
 
     def begin_large(self, way: Way) -> float:
-        """Return the time from which more than small pings is sent on a way that answers."""
+        """Return the time from which a path that answers gets full-size pings and TCP."""
         return max(way.first_s, self.large_s)
 
     def has_counted(self) -> bool:
-        """Return whether all pings were sent that are counted."""
-        return all(way.ttl is None or way.tried >= way.count for way in self.ways)
+        """Return whether all counted pings were sent."""
+        return all(way.ttl is None or way.attempts >= way.count for way in self.ways)
 
     def begin_exchange(self, way: Way) -> None:
-        """Start an exchange, unless too many are running: each takes a descriptor at both ends."""
-        if sum(one.exchange is not None for one in self.ways) < MAX_EXCHANGES:
+        """Start an exchange, unless too many are running: each needs a descriptor at both ends."""
+        if sum(other.exchange is not None for other in self.ways) < MAX_EXCHANGES:
             try:
                 way.exchange = Exchange(self, way)
             except OSError:
@@ -188,13 +188,13 @@ class Trial:
     def advance(self, sequence: int, way: Way, now_s: float) -> None:
         """Send what is due to one address."""
         if way.ttl is None:
-            if now_s >= way.asked_s + REPEAT_S and now_s < self.begin_s + self.deadline_s:
-                way.asked_s = now_s
+            if now_s >= way.last_ping_s + REPEAT_S and now_s < self.begin_s + self.deadline_s:
+                way.last_ping_s = now_s
                 self.ask(sequence, way, 0)
             return
-        if way.tried < way.count and now_s >= way.sent_s + PAUSE_S:
-            way.tried, way.sent_s = way.tried + 1, now_s
-            way.sent += self.ask(sequence, way, way.tried)
+        if way.attempts < way.count and now_s >= way.sent_s + PAUSE_S:
+            way.attempts, way.sent_s = way.attempts + 1, now_s
+            way.sent += self.ask(sequence, way, way.attempts)
         if way.exchange and now_s >= way.exchange.end_s:
             way.exchange.end(is_whole=False)
         since_s = now_s - self.begin_large(way)
@@ -205,7 +205,7 @@ class Trial:
             self.ask(sequence, way, LARGE)
 
     def ask(self, sequence: int, way: Way, number: int) -> bool:
-        """Send one echo request; return False where this machine did not: no route, a smaller MTU, no buffer."""
+        """Send one echo request. Return False if this machine could not: no route, a smaller MTU or no buffer."""
         size = self.size if number == LARGE else 10
         self.icmp.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO if number == LARGE else 0)
         try:
@@ -214,8 +214,8 @@ class Trial:
             return False
         return True
 
-    def take_replies(self) -> None:
-        """Take in the replies that have arrived."""
+    def read_replies(self) -> None:
+        """Record the replies that have arrived."""
         while True:
             try:
                 packet, (sender, _) = self.icmp.recvfrom(65535)
@@ -224,21 +224,21 @@ class Trial:
             reply = read_reply(packet, self.identifier)
             if reply is None or reply[0] >= len(self.ways) or self.ways[reply[0]].address != sender:
                 continue
-            self.take(self.ways[reply[0]], *reply[1:])
+            self.record_reply(self.ways[reply[0]], *reply[1:])
 
-    def take(self, way: Way, ttl: int, number: int) -> None:
+    def record_reply(self, way: Way, ttl: int, number: int) -> None:
         """Record a reply."""
         if number == LARGE:
             way.large = True
         elif 0 < number <= way.count:
-            way.heard.add(number)
+            way.answered_rounds.add(number)
         elif way.ttl is None:
             way.ttl, way.first_s = ttl, time.monotonic()
 
     # -- TCP
 
     def listen(self, address: str) -> bool:
-        """Take the exchanges of the peers with an address; return False where somebody else has the port."""
+        """Accept peers' exchanges at an address; return False if the port is not free."""
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setblocking(False)
@@ -261,7 +261,7 @@ class Trial:
 
 
 class Exchange:
-    """As many bytes to a peer as come back from it, over one connection."""
+    """A TCP exchange: it sends bytes to a peer, which sends as many back."""
 
     def __init__(self, trial: Trial, way: Way) -> None:
         self.trial, self.way = trial, way
@@ -270,10 +270,12 @@ class Exchange:
         self.connection = socket.socket()
         self.connection.setblocking(False)
         self.connection.connect_ex((way.address, trial.port))
-        trial.selector.register(self.connection, selectors.EVENT_READ | selectors.EVENT_WRITE, self.go_on)
+        trial.selector.register(
+            self.connection, selectors.EVENT_READ | selectors.EVENT_WRITE, self.handle_ready
+        )
 
-    def go_on(self) -> None:
-        """Send and receive what can be; end when all came back, or nothing can."""
+    def handle_ready(self) -> None:
+        """Send and receive what is possible. End when all bytes came back or the connection failed."""
         try:
             if self.left:
                 self.left -= self.connection.send(b"\0" * self.left)
@@ -281,33 +283,33 @@ class Exchange:
                 self.expected -= received
             else:
                 self.expected = -1
-        except _NOTHING_YET:
+        except _WOULD_BLOCK:
             return
         except OSError:
             self.expected = -1
         if self.left == 0 and self.expected > 0:
-            self.trial.selector.modify(self.connection, selectors.EVENT_READ, self.go_on)
+            self.trial.selector.modify(self.connection, selectors.EVENT_READ, self.handle_ready)
         if self.expected <= 0:
             self.end(is_whole=self.expected == 0)
 
     def end(self, *, is_whole: bool) -> None:
-        """Note how it ended, and close the connection."""
+        """Record the result, and close the connection."""
         self.way.tcp, self.way.exchange = is_whole, None
         self.trial.selector.unregister(self.connection)
         self.connection.close()
 
 
 class Service:
-    """The other side of an exchange: what comes is sent back."""
+    """The other end of an exchange, which sends all bytes back."""
 
     def __init__(self, trial: Trial, connection: socket.socket) -> None:
         self.trial, self.connection = trial, connection
         self.waiting = b""
         connection.setblocking(False)
-        trial.selector.register(connection, selectors.EVENT_READ, self.go_on)
+        trial.selector.register(connection, selectors.EVENT_READ, self.handle_ready)
 
-    def go_on(self) -> None:
-        """Send back what came; the peer closes."""
+    def handle_ready(self) -> None:
+        """Send back the received bytes. The peer closes the connection."""
         try:
             if self.waiting:
                 self.waiting = self.waiting[self.connection.send(self.waiting) :]
@@ -315,19 +317,21 @@ class Service:
                 raise ConnectionError
             else:
                 self.waiting = data
-        except _NOTHING_YET:
+        except _WOULD_BLOCK:
             return
         except OSError:
             self.trial.selector.unregister(self.connection)
             self.connection.close()
             return
         self.trial.selector.modify(
-            self.connection, selectors.EVENT_WRITE if self.waiting else selectors.EVENT_READ, self.go_on
+            self.connection,
+            selectors.EVENT_WRITE if self.waiting else selectors.EVENT_READ,
+            self.handle_ready,
         )
 
 
 def main() -> None:
-    """Read the command line, try all ways when told to, print, and serve the peers until the input ends."""
+    """Read the command line, test all paths after a line of input, print, and serve the peers until the input ends."""
     parser = argparse.ArgumentParser(description="Try the ways to many addresses at once.")
     parser.add_argument("--deadline", type=float, default=2.0, metavar="SECONDS")
     parser.add_argument("--size", type=int, default=0, help="payload of a ping that may not be fragmented")

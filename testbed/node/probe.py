@@ -1,12 +1,12 @@
-"""Send identifying frames on every NIC, and report those received: this tests fibres, not hosts.
+"""Send frames that name their sender on every NIC, and report the received frames: a test of fibres, not hosts.
 
     python3 probe.py --host a --epoch 7 nic1 nic2
 
 Opens every NIC that exists, prints `{"event": "ready"}`, waits for a line `go`, sends a few frames on each NIC,
-prints `{"event": "sent"}` and listens until its input ends, so that no host stops listening before the last one spoke.
+prints `{"event": "sent"}` and listens until its input ends, so that no host stops before the last one has sent.
 Then it prints
 `{"event": "heard", "nics": {NIC: {"carrier", "sent", "frames": [[host, nic, epoch], ...], "counters"}}}`;
-`counters` are the packets that the NIC itself sent, received, and received with errors meanwhile.
+`counters` holds the packets that the NIC sent, received, and received with errors in this time.
 Frames are one-way (EtherType 0x88B5, local experimental), so each direction of a link is tested separately.
 Standard library only: this file is copied to the hosts. Needs root (AF_PACKET).
 """
@@ -56,7 +56,7 @@ def decode(frame: bytes) -> tuple[str, str, int] | None:
 
 
 def open_nic(nic: str) -> socket.socket:
-    """Return a socket that sends on one NIC and hears probe frames there."""
+    """Return a socket that sends on one NIC and receives probe frames there."""
     connection = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
     connection.bind((nic, ETHERTYPE))
     connection.setblocking(False)
@@ -86,25 +86,25 @@ def read_counters(nic: str) -> dict[str, int]:
     return counters
 
 
-class Ear:
-    """One NIC: the frames that we sent and received."""
+class ProbeNic:
+    """One NIC, with the frames that it sent and received."""
 
-    def __init__(self, nic: str) -> None:
-        self.nic = nic
-        self.connection = open_nic(nic)
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.connection = open_nic(name)
         self.sent = 0
         self.frames: list[tuple[str, str, int]] = []
-        self.counters_before = read_counters(nic)
+        self.counters_before = read_counters(name)
 
-    def speak(self, host: str, epoch: int) -> None:
-        """Send one frame; a NIC without carrier cannot, and that is a finding, not an error."""
+    def send_frame(self, host: str, epoch: int) -> None:
+        """Send one frame. A NIC without carrier cannot send, which is a finding, not an error."""
         try:
-            self.connection.send(encode(mac_of(self.connection, self.nic), host, self.nic, epoch))
+            self.connection.send(encode(mac_of(self.connection, self.name), host, self.name, epoch))
             self.sent += 1
         except OSError:
             pass
 
-    def hear(self) -> None:
+    def receive_frames(self) -> None:
         """Read the frames that have arrived."""
         while True:
             try:
@@ -115,28 +115,28 @@ class Ear:
                 self.frames.append(frame)
 
     def report(self) -> dict[str, object]:
-        """Return the report of this NIC, which may have been removed meanwhile."""
+        """Return the report of this NIC, which may have been removed since it was opened."""
         try:
-            carrier = has_carrier(self.connection, self.nic)
+            carrier = has_carrier(self.connection, self.name)
         except OSError:
             carrier = False
         before = self.counters_before
         counters = {
-            name: now - before[name] for name, now in read_counters(self.nic).items() if name in before
+            name: now - before[name] for name, now in read_counters(self.name).items() if name in before
         }
         return {"carrier": carrier, "sent": self.sent, "frames": self.frames, "counters": counters}
 
 
-def open_ears(nics: list[str]) -> list[Ear]:
-    """Open the NICs that exist. A missing one is a finding for the caller, not an error."""
-    ears = []
-    for nic in nics:
+def open_nics(names: list[str]) -> list[ProbeNic]:
+    """Open the NICs that exist. A missing NIC is a finding for the caller, not an error."""
+    nics = []
+    for name in names:
         try:
-            ears.append(Ear(nic))
+            nics.append(ProbeNic(name))
         except OSError as error:
             if error.errno != errno.ENODEV:
                 raise
-    return ears
+    return nics
 
 
 def say(event: str, **details: object) -> None:
@@ -144,42 +144,42 @@ def say(event: str, **details: object) -> None:
     print(json.dumps({"event": event, **details}), flush=True)
 
 
-def speak(ears: list[Ear], host: str, epoch: int) -> None:
-    """Send a few copies on every NIC, listening in between."""
+def send_frames(nics: list[ProbeNic], host: str, epoch: int) -> None:
+    """Send a few copies of the frame on every NIC, and receive frames after each."""
     for copy in range(COPIES):
         if copy:
             time.sleep(SPACING_S)
-        for ear in ears:
-            ear.speak(host, epoch)
-            ear.hear()
+        for nic in nics:
+            nic.send_frame(host, epoch)
+            nic.receive_frames()
 
 
-def listen(ears: list[Ear]) -> None:
+def listen(nics: list[ProbeNic]) -> None:
     """Collect frames until the input ends."""
     while True:
-        ready, _, _ = select.select([sys.stdin, *(ear.connection for ear in ears)], [], [])
-        for ear in ears:
-            ear.hear()
+        ready, _, _ = select.select([sys.stdin, *(nic.connection for nic in nics)], [], [])
+        for nic in nics:
+            nic.receive_frames()
         if sys.stdin in ready and not sys.stdin.readline():
             return
 
 
 def main() -> None:
-    """Read the command line, wait for `go`, speak, listen, report."""
+    """Read the command line, wait for `go`, send frames, listen, report."""
     parser = argparse.ArgumentParser(description="Send and hear one-way probe frames.")
     parser.add_argument("--host", required=True)
     parser.add_argument("--epoch", type=int, required=True)
     parser.add_argument("nics", nargs="+")
     options = parser.parse_args()
-    ears = open_ears(options.nics)
+    nics = open_nics(options.nics)
     say("ready")
     if sys.stdin.readline().strip() != "go":
         return
-    speak(ears, options.host, options.epoch)
+    send_frames(nics, options.host, options.epoch)
     say("sent")
-    listen(ears)
+    listen(nics)
     silent = {"carrier": False, "sent": 0, "frames": [], "counters": {}}
-    say("heard", nics=dict.fromkeys(options.nics, silent) | {ear.nic: ear.report() for ear in ears})
+    say("heard", nics=dict.fromkeys(options.nics, silent) | {nic.name: nic.report() for nic in nics})
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
-"""The queues of this host's NICs while jobs are measured: set from one line of input, put back when the input ends.
+"""Set the queues of this host's NICs for a measurement, and restore them when the input ends.
 
     python3 queues.py hold        reads {"nics": {"nic1": {"rate_mbps": 100, "limit": 16, "shares": [0.75, 0.25]}},
                                   "sysctls": {"ipv4/tcp_slow_start_after_idle": 0}}
-    python3 queues.py restore     puts back what a holder left that was killed
+    python3 queues.py restore     restores the queues after `hold` was killed
 
 Each NIC gets HTB at its rate: a class for each share, in order, or one class for all. The queue of a class holds
-`limit` packets, and packets are what is on the wire: segments are not joined. A socket chooses class i by the priority
-`HANDLE << 16 | i + 1`.
+`limit` packets. Segmentation offload is limited to one segment, so these are packets on the wire. A socket chooses
+class i by the priority `HANDLE << 16 | i + 1`.
 
-What was there before is in a file that the holder locks; whoever holds the lock puts it back. Prints JSON lines: `set`,
-`restored`, or `error`. Standard library only: this file is copied to the hosts. Needs root.
+`hold` saves the earlier state in a file and locks it. Only a process with the lock restores the state. The program
+prints JSON lines: `set`, `restored`, or `error`. Standard library only: this file is copied to the hosts. Needs root.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ STATE = Path("/run/lightbed-queues.json")
 KIB = 1024
 PACKET_BYTES = 1514
 MIN_PACKETS, BUCKET_S = 2, 0.0012
-"""The link's bucket, which goes to the job that begins first.
+"""Size of the link's token bucket, in packets for several classes, and in seconds for one class.
 
-Where classes share a link it is as small as HTB takes, or locked jobs would move apart. With one class it is a
-millisecond of the link, so that a kernel that is late by less makes it good.
+The job that begins first gets the whole bucket. Where classes share a link, the bucket is as small as HTB allows,
+because interleaved jobs would otherwise drift apart. With one class it is a millisecond of the link, so that the link
+catches up if the kernel is late.
 """
 FAILED, HELD = 1, 2
 
@@ -56,9 +57,9 @@ def run(*command: str) -> str:
 
 
 def make_restore_commands(nic: str, shown: list[dict[str, Any]]) -> list[list[str]]:
-    """Return the commands that make queues again as `tc -j` shows them, root first.
+    """Return the commands that restore queues, given as `tc -j` shows them, root first.
 
-    Raises `Refused` for a kind we cannot.
+    Raises `Refused` for a kind of queue that cannot be restored.
 
     >>> make_restore_commands("nic1", [{"kind": "fq_codel", "handle": "0:", "root": True, "options": {}}])
     [['tc', 'qdisc', 'del', 'dev', 'nic1', 'root']]
@@ -69,34 +70,34 @@ def make_restore_commands(nic: str, shown: list[dict[str, Any]]) -> list[list[st
     """
     root = next(row for row in shown if row.get("root"))
     inner = [row for row in shown if not row.get("root")]
-    if root["handle"] == "0:":  # the kernel's own, which comes back by itself
+    if root["handle"] == "0:":  # the kernel's default queue, which comes back by itself
         return [["tc", "qdisc", "del", "dev", nic, "root"]]
     if (
         root["kind"] == "tbf"
         and {"rate", "burst", "lat"} <= set(root["options"])
-        and (not inner or _is_of_twins(inner))
+        and (not inner or _is_simulated(inner))
     ):
         options = root["options"]
         burst = -(-int(options["burst"]) // KIB) * KIB  # the kernel keeps it as a time, rounded down
         rate = ["rate", f"{int(options['rate']) * 8}bit", "burst", f"{burst}b"]
-        place = ["dev", nic, "root", "handle", root["handle"]]
-        bucket = ["tc", "qdisc", "replace", *place, "tbf", *rate, "latency", f"{int(options['lat'])}us"]
-        return [bucket, *(_queues_of_twins(nic, root["handle"], inner) if inner else [])]
+        location = ["dev", nic, "root", "handle", root["handle"]]
+        bucket = ["tc", "qdisc", "replace", *location, "tbf", *rate, "latency", f"{int(options['lat'])}us"]
+        return [bucket, *(_make_twin_commands(nic, root["handle"], inner) if inner else [])]
     raise Refused(
         f"{nic} has the queue {root['kind']} {root['handle']}, which cannot be restored: remove it first"
     )
 
 
-def _is_of_twins(inner: list[dict[str, Any]]) -> bool:
-    """Return True for the queues of simulated NICs, in which connections take turns and acknowledgements pass."""
+def _is_simulated(inner: list[dict[str, Any]]) -> bool:
+    """Return True for the queues of simulated NICs, where connections take turns and acknowledgements overtake."""
     kinds = [row["kind"] for row in inner]
-    return kinds == ["htb", *["bfifo"] * (1 + _TURNS)] and inner[0]["handle"] == "2:"
+    return kinds == ["htb", *["bfifo"] * (1 + _TURN_CLASSES)] and inner[0]["handle"] == "2:"
 
 
-def _queues_of_twins(nic: str, parent: str, inner: list[dict[str, Any]]) -> list[list[str]]:
-    """Return the commands that make these queues in a token bucket, as `LinkShape.queues` of the twins has them."""
+def _make_twin_commands(nic: str, parent: str, inner: list[dict[str, Any]]) -> list[list[str]]:
+    """Return the commands that make these queues inside a token bucket, as `LinkShape.queues` of the twins does."""
     limit = inner[1]["options"]["limit"]
-    own, classes = f"dev {nic} parent 2:", range(1, 2 + _TURNS)
+    own, classes = f"dev {nic} parent 2:", range(1, 2 + _TURN_CLASSES)
     lines = (
         f"qdisc add dev {nic} parent {parent}1 handle 2: htb default 2",
         *(
@@ -104,18 +105,18 @@ def _queues_of_twins(nic: str, parent: str, inner: list[dict[str, Any]]) -> list
             for number in classes
         ),
         *(f"qdisc add {own}{number:x} handle {number + 2:x}: bfifo limit {limit}" for number in classes),
-        *(f"filter add {own} protocol ip prio 1 u32 {match} flowid 2:1" for match in _PASSING),
-        f"filter add {own} protocol ip prio 1 handle 9: u32 divisor {_TURNS}",
+        *(f"filter add {own} protocol ip prio 1 u32 {match} flowid 2:1" for match in _PRIORITY_FILTERS),
+        f"filter add {own} protocol ip prio 1 handle 9: u32 divisor {_TURN_CLASSES}",
         *(
             f"filter add {own} protocol ip prio 1 u32 ht 9:{turn:x}: match u32 0 0 flowid 2:{turn + 2:x}"
-            for turn in range(_TURNS)
+            for turn in range(_TURN_CLASSES)
         ),
         f"filter add {own} protocol ip prio 1 u32 ht 800: {_BY_SOURCE_PORT} link 9:",
     )
     return [["tc", *line.split()] for line in lines]
 
 
-_PASSING = (
+_PRIORITY_FILTERS = (
     "match u8 1 0xff at 9 match u16 0 0xff00 at 2",
     *(
         f"match u16 {20 + 4 * words} 0xffff at 2 match u8 0x45 0xff at 0 match u8 6 0xff at 9"
@@ -123,8 +124,8 @@ _PASSING = (
         for words in range(5, 16)
     ),
 )
-"""As `LinkShape.queues` of the twins has them: pings, and acknowledgements without data."""
-_TURNS = 16
+"""Filters for pings and for acknowledgements without data, as in `LinkShape.queues` of the twins."""
+_TURN_CLASSES = 16
 _BY_SOURCE_PORT = "match u8 0x45 0xff at 0 match u8 6 0xff at 9 hashkey mask 0x001e0000 at 20"
 
 
@@ -133,16 +134,22 @@ def make_queue_commands(nic: str, wanted: dict[str, Any]) -> list[list[str]]:
     rate_kbit, shares = round(wanted["rate_mbps"] * 1000), wanted["shares"] or [1.0]
     bucket = 0 if wanted["shares"] else round(wanted["rate_mbps"] * 1e6 / 8 * BUCKET_S)
     burst = f"{max(bucket, MIN_PACKETS * PACKET_BYTES)}b"
-    short = ["burst", burst, "cburst", burst, "quantum", str(PACKET_BYTES)]
+    bucket_options = ["burst", burst, "cburst", burst, "quantum", str(PACKET_BYTES)]
     whole = f"{HANDLE:x}:{WHOLE:x}"
-    limits = ["rate", f"{rate_kbit}kbit", "ceil", f"{rate_kbit}kbit", *short]
+    limits = ["rate", f"{rate_kbit}kbit", "ceil", f"{rate_kbit}kbit", *bucket_options]
     commands = [
         ["qdisc", "replace", "dev", nic, "root", "handle", f"{HANDLE:x}:", "htb", "default", "1"],
         ["class", "add", "dev", nic, "parent", f"{HANDLE:x}:", "classid", whole, "htb", *limits],
     ]
     for number, share in enumerate(shares, 1):
         own = f"{HANDLE:x}:{number:x}"
-        rate = ["rate", f"{max(1, round(rate_kbit * share))}kbit", "ceil", f"{rate_kbit}kbit", *short]
+        rate = [
+            "rate",
+            f"{max(1, round(rate_kbit * share))}kbit",
+            "ceil",
+            f"{rate_kbit}kbit",
+            *bucket_options,
+        ]
         commands += [
             ["class", "add", "dev", nic, "parent", whole, "classid", own, "htb", *rate],
             ["qdisc", "add", "dev", nic, "parent", own, "pfifo", "limit", str(wanted["limit"])],
@@ -150,8 +157,8 @@ def make_queue_commands(nic: str, wanted: dict[str, Any]) -> list[list[str]]:
     return [["tc", *command] for command in commands]
 
 
-def as_it_is(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Return the current state of everything that `wanted` changes. Raise `Refused` for queues we cannot restore."""
+def read_state(wanted: dict[str, Any]) -> dict[str, Any]:
+    """Return the current state of what `wanted` changes. Raise `Refused` for queues that cannot be restored."""
     nics = {}
     for nic in wanted["nics"]:
         rows = json.loads(run("tc", "-j", "qdisc", "show", "dev", nic))
@@ -179,12 +186,12 @@ def apply(wanted: dict[str, Any]) -> None:
             run(*command)
 
 
-def put_back(before: dict[str, Any]) -> list[str]:
-    """Restore queues and settings; return the errors of those that failed."""
+def restore_state(before: dict[str, Any]) -> list[str]:
+    """Restore queues and settings; return the errors."""
     failed = []
-    for nic, was in before["nics"].items():
-        segments = ["ip", "link", "set", "dev", nic, "gso_max_segs", str(was["gso_max_segs"])]
-        for command in (*make_restore_commands(nic, was["queues"]), segments):
+    for nic, saved in before["nics"].items():
+        segments = ["ip", "link", "set", "dev", nic, "gso_max_segs", str(saved["gso_max_segs"])]
+        for command in (*make_restore_commands(nic, saved["queues"]), segments):
             try:
                 run(*command)
             except Refused as error:
@@ -201,7 +208,7 @@ def restore(state: IO[str]) -> None:
     """Restore the state in the file, and empty it. Raise `Refused` with the errors."""
     state.seek(0)
     text = state.read()
-    failed = put_back(json.loads(text)) if text else []
+    failed = restore_state(json.loads(text)) if text else []
     state.seek(0)
     state.truncate()
     if failed:
@@ -212,7 +219,7 @@ def hold(state: IO[str]) -> None:
     """Apply the first line of input, and restore the earlier state at the end of the input or on a signal."""
     wanted = json.loads(sys.stdin.readline())
     restore(state)
-    state.write(json.dumps(as_it_is(wanted)))
+    state.write(json.dumps(read_state(wanted)))
     state.flush()
     try:
         apply(wanted)

@@ -1,14 +1,15 @@
-"""One rank of a program on this host: start it, frame its output, and count what its NICs carry meanwhile.
+"""One rank of a program on this host: start it, forward its output as events, and count the traffic of its NICs.
 
     python3 guard.py --deadline 30 --renew -- python3 rank.py
 
-The first line of our input that is not empty is JSON: `argv`, `folder` (with `needs_folder`, the program does not start
-without it; else it starts in the home directory), `variables`, `path` (put before `PATH`) and `nics`. Empty lines are
-heartbeats for the guard; `stop` ends the program. Each line that we print is JSON: `out` holds a piece of the program's
-output, `rank` its exit code and the counters of the NICs, and `spawn` a command that Open MPI wants on another host.
+The first line of input that is not empty is JSON: `argv`, `folder`, `variables`, `path` (put before `PATH`) and `nics`.
+If `folder` does not exist, the program starts in the home directory; with `needs_folder`, it does not start. Empty
+lines are heartbeats for the guard; `stop` ends the program. Each line of output is a JSON event: `out` holds a piece of
+the program's output, `rank` its exit code and the counters of the NICs, and `spawn` a command that Open MPI wants to
+run on another host.
 
-Open MPI calls this file in place of ssh, as `rank.py --spawn HOST WORD ...`; it reaches us through the socket whose
-path is in `TESTBED_SPAWN`. Standard library only: this file is copied to the hosts.
+Open MPI calls this file instead of ssh, as `rank.py --spawn HOST WORD ...`. That call reaches the rank through the
+socket whose path is in `TESTBED_SPAWN`. Standard library only: this file is copied to the hosts.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ LIMIT = 1 << 16
 """Longest piece of a line that one event carries, in bytes."""
 WINDOW_S = 0.1
 MAX_WINDOWS = 20_000
-"""Windows kept; beyond these, two become one. So a program may run for weeks."""
+"""Number of windows kept. Beyond it, pairs of windows are merged, so that a program may run for weeks."""
 PR_SET_PDEATHSIG = 1
 TERM_S = 2.0
 """Time between SIGTERM and SIGKILL for a program that is stopped."""
 DRAIN_S = 1.0
-"""Time for the output to arrive after the end of the program; a process that it left behind may hold the pipe."""
+"""Time limit for output after the program ends, because a process that it left behind may hold the pipe."""
 COUNTERS = (
     "tx_bytes",
     "rx_bytes",
@@ -48,20 +49,20 @@ COUNTERS = (
     "rx_dropped",
 )
 NOT_RUNNABLE, NOT_FOUND = 126, 127
-"""Exit codes of a shell for a command that cannot be run, and for one that does not exist."""
+"""Exit codes of a shell for a command that cannot be run, and for a command that does not exist."""
 SPAWN = "TESTBED_SPAWN"
 
-_printing = threading.Lock()
+_print_lock = threading.Lock()
 
 
 def send(**event: Any) -> None:
     """Print one event as a line."""
-    with _printing:
+    with _print_lock:
         print(json.dumps(event), flush=True)
 
 
 def read_counters(nics: list[str]) -> dict[str, dict[str, int]]:
-    """Return the counters of each NIC; a NIC or counter that the kernel does not have is left out."""
+    """Return the counters of each NIC. A counter that the kernel does not have is left out."""
     counters: dict[str, dict[str, int]] = {}
     for nic in nics:
         counters[nic] = {}
@@ -73,7 +74,7 @@ def read_counters(nics: list[str]) -> dict[str, dict[str, int]]:
 
 
 def read_retransmissions() -> int:
-    """Return the TCP segments that this host has sent again since its start; 0 if the kernel does not say."""
+    """Return the number of TCP segments that this host has retransmitted since its start, or 0 if unknown."""
     with suppress(OSError, ValueError, KeyError):
         lines = [line.split() for line in Path("/proc/net/snmp").read_text(encoding="ascii").splitlines()]
         names, values = (words for words in lines if words[0] == "Tcp:")
@@ -88,7 +89,7 @@ class Rates:
         self.nics = nics
         self.window_s = WINDOW_S
         self.rates: dict[str, list[float]] = {nic: [] for nic in nics}
-        self._sent, self._at = self._read(), time.monotonic()
+        self._sent, self._last_s = self._read(), time.monotonic()
 
     def _read(self) -> dict[str, int]:
         return {nic: counters.get("tx_bytes", 0) for nic, counters in read_counters(self.nics).items()}
@@ -97,12 +98,12 @@ class Rates:
         """Add the rates since the last window."""
         sent, now = self._read(), time.monotonic()
         for nic, rates in self.rates.items():
-            rates.append((sent[nic] - self._sent[nic]) / max(now - self._at, 1e-6))
+            rates.append((sent[nic] - self._sent[nic]) / max(now - self._last_s, 1e-6))
             if len(rates) > MAX_WINDOWS:
                 pairs = zip(rates[::2], rates[1::2])  # noqa: B905 - an odd last one is dropped
                 rates[:] = [(one + other) / 2 for one, other in pairs]
                 self.window_s = 2 * self.window_s if nic == self.nics[0] else self.window_s
-        self._sent, self._at = sent, now
+        self._sent, self._last_s = sent, now
 
     def describe(self) -> dict[str, dict[str, float]]:
         """Return for each NIC the number of windows, and the 95th percentile of its rates, in bytes/s."""
@@ -116,13 +117,13 @@ class Rates:
 
 
 def forward(stream: IO[bytes], name: str) -> None:
-    """Send each line of a stream as an event; bytes that are no UTF-8 are escaped as Python does in file names."""
+    """Send each line of a stream as an event. Bytes that are not UTF-8 are escaped as in Python's file names."""
     while piece := stream.readline(LIMIT):
         send(event="out", stream=name, text=piece.decode(errors="surrogateescape"))
 
 
 def read_spec() -> dict[str, Any] | None:
-    """Return what to run; None if the input ends before, or says `stop`."""
+    """Return the specification of the program, or None if the input ends or says `stop` first."""
     for line in sys.stdin:
         if line.strip() == "stop":
             return None
@@ -149,7 +150,7 @@ def serve_spawns(path: str) -> None:
 
 
 def spawn(words: list[str]) -> int:
-    """Hand a command for another host to the rank that runs mpirun; `words` are the host and those of the command."""
+    """Hand a command for another host to the rank that runs mpirun. `words` holds the host, then the command."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(os.environ[SPAWN])
         connection.sendall(json.dumps(words).encode())
@@ -179,7 +180,7 @@ class Program:
         if spec.get("needs_folder") and self.folder != spec["folder"]:
             raise NotADirectoryError(0, f"no folder {spec['folder']} on this host")
         if spec.get("spawns"):
-            # Beside this file, where the fleet removes what it has copied.
+            # Beside this file, because the fleet removes that folder at the end.
             scratch = tempfile.mkdtemp(dir=Path(__file__).absolute().parent)
             agent = f"{sys.executable} {Path(__file__).absolute()} --spawn"
             hostfile = Path(scratch, "hosts")
@@ -199,12 +200,12 @@ class Program:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
-            # If we are killed, so is the program. Safe: no other thread of ours holds a lock here.
+            # Kill the program if this process is killed. Safe: no other thread of this process holds a lock here.
             preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),  # noqa: PLW1509
         )
 
-    def obey(self) -> None:
-        """Read our input to its end, and stop the program at the line `stop`."""
+    def follow_input(self) -> None:
+        """Read the input to its end, and stop the program at the line `stop`."""
         for line in sys.stdin:
             if line.strip() == "stop" and self.process is not None:
                 self.is_stopped = True
@@ -219,7 +220,7 @@ class Program:
         """Forward the output until the program ends, send its `rank` event, and return its exit code."""
         process, nics = self.process, self.spec["nics"]
         assert process is not None
-        before, again, begin = read_counters(nics), read_retransmissions(), time.monotonic()
+        before, retransmitted_before, begin = read_counters(nics), read_retransmissions(), time.monotonic()
         readers = [
             threading.Thread(target=forward, args=(stream, name), daemon=True)
             for stream, name in ((process.stdout, "stdout"), (process.stderr, "stderr"))
@@ -250,7 +251,7 @@ class Program:
                 for nic, counters in before.items()
             },
             rates=rates.describe(),
-            retransmitted=read_retransmissions() - again,
+            retransmitted=read_retransmissions() - retransmitted_before,
         )
         return code
 
@@ -266,12 +267,12 @@ def run(spec: dict[str, Any]) -> int:
         nothing: dict[str, Any] = {"nics": {}, "rates": {}, "retransmitted": 0, "seconds": 0.0}
         send(event="rank", exit_code=code, stopped=False, folder=program.folder, **nothing)
         return code
-    threading.Thread(target=program.obey, daemon=True).start()
+    threading.Thread(target=program.follow_input, daemon=True).start()
     return program.watch()
 
 
 def main() -> int:
-    """Run what the first line of the input says; return the exit code of the program."""
+    """Run the program that the first line of input specifies; return its exit code."""
     if sys.argv[1:2] == ["--spawn"]:
         return spawn(sys.argv[2:])
     send(event="ready")

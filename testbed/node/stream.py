@@ -3,9 +3,9 @@
     python3 stream.py receive ADDRESS PORT
     python3 stream.py send ADDRESS PORT SOURCE   connects from SOURCE and sends a small piece every 2 ms
 
-The receiver prints `{"event": "listening"}`, then `{"event": "flowing"}` once data comes, and notes when it arrives.
-When its input ends it prints `{"event": "stall", "longest_gap_s", "median_gap_s", "received_bytes"}` and ends; the
-sender ends when the connection does, or with its input. Standard library only: this file is copied to the hosts.
+The receiver prints `{"event": "listening"}`, then `{"event": "flowing"}` once data comes, and records arrival times.
+When its input ends, it prints `{"event": "stall", "longest_gap_s", "median_gap_s", "received_bytes"}` and ends. The
+sender ends when the connection or its input ends. Standard library only: this file is copied to the hosts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def say(event: str, **details: object) -> None:
 
 
 def receive(address: str, port: int) -> None:
-    """Accept one connection and record the arrival times of its data until our input ends."""
+    """Accept one connection and record the arrival times of its data until the standard input ends."""
     with socket.create_server((address, port)) as server:
         say("listening")
         if 0 in select.select([server.fileno(), 0], [], [])[0]:
@@ -55,12 +55,12 @@ def receive(address: str, port: int) -> None:
 
 
 def send(address: str, port: int, source: str) -> None:
-    """Send a piece every `INTERVAL_S` until the connection or our input ends."""
+    """Send a piece every `INTERVAL_S` until the connection or the standard input ends."""
     with socket.create_connection((address, port), timeout=10, source_address=(source, 0)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setblocking(False)
         while not select.select([0], [], [], INTERVAL_S)[0]:
-            # A stalled connection accepts no data, perhaps for minutes; our input may end meanwhile.
+            # A stalled connection accepts no data, perhaps for minutes. The standard input may end in this time.
             ended, _, _ = select.select([0], [connection], [])
             if ended:
                 return

@@ -1,7 +1,7 @@
-"""Bursts of a job over TCP or over our transport on UDP, and the loop that serves both ends while a job computes.
+"""Bursts of a job over TCP or over `transport.py` on UDP, and the loop that serves both ends while a job computes.
 
-Over TCP a byte comes back for each part of a burst, so that a part is done when all of it has arrived. Standard library
-only: this file is copied to the hosts.
+Over TCP, the receiver answers each part of a burst with one byte, so the sender knows when all of it has arrived.
+Standard library only: this file is copied to the hosts.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ except ModuleNotFoundError:  # a copy on a host, beside a copy of that file
     from udp_ends import UdpReceiver, UdpSender, bind_socket  # type: ignore[import-not-found,no-redef]
 
 SEGMENT = 1448
-"""Payload of a TCP segment with time stamps in a packet of 1500 bytes: MTUs of laboratories are larger."""
+"""Payload of a TCP segment with time stamps in a packet of 1500 bytes. The MTU of a lab may be larger."""
 CONNECT_S = 10.0
 IDLE_S = 0.25
 CHUNK = 1 << 16
@@ -39,15 +39,15 @@ class End(Protocol):
 
     @property
     def is_done(self) -> bool:
-        """True when the part that was begun or is expected has arrived."""
+        """True when the current part has arrived."""
         ...
 
     def read(self) -> None:
-        """Take what has arrived."""
+        """Receive what has arrived."""
         ...
 
     def write(self) -> float | None:
-        """Send what can be sent; return when to be called again: None when something has arrived."""
+        """Send what can be sent. Return when to call this again, or None to wait for input."""
         ...
 
     def close(self) -> None:
@@ -64,7 +64,7 @@ class Outgoing(End, Protocol):
         ...
 
     def begin(self, size: int, pace: float) -> None:
-        """Begin a part of so many bytes, of `pace` bytes a second at most; 0 is as fast as it goes."""
+        """Begin a part of `size` bytes, at no more than `pace` bytes per second (0: no limit)."""
         ...
 
 
@@ -74,12 +74,12 @@ class Incoming(End, Protocol):
     port: int
 
     def expect(self, size: int) -> None:
-        """Expect a part of so many bytes."""
+        """Expect a part of `size` bytes."""
         ...
 
 
 class TcpOut:
-    """A part as bytes of a connection, with a byte back when all has arrived."""
+    """The sending end over TCP."""
 
     def __init__(self, job: dict[str, Any]) -> None:
         self.connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -100,14 +100,14 @@ class TcpOut:
         self.left, self.is_done = size, False
 
     def write(self) -> float | None:
-        """Send what the socket takes."""
+        """Send as much as the socket accepts."""
         with suppress(BlockingIOError):
             while self.left:
                 self.left -= self.connection.send(_ZEROS[: min(self.left, CHUNK)])
         return None
 
     def read(self) -> None:
-        """Take the byte that says that the part has arrived."""
+        """Receive the byte that confirms that the part has arrived."""
         with suppress(BlockingIOError):
             if not self.connection.recv(1):
                 raise ConnectionError("the receiving host ended")
@@ -125,7 +125,7 @@ class TcpOut:
 
 
 class TcpIn:
-    """The end that counts bytes, and answers each part with one."""
+    """The receiving end over TCP, which counts bytes and answers each part with one byte."""
 
     def __init__(self, address: str) -> None:
         self.server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -138,16 +138,16 @@ class TcpIn:
         self.is_done = True
 
     def expect(self, size: int) -> None:
-        """Expect a part; some of it may be here already."""
+        """Expect a part of `size` bytes, some of which may have arrived already."""
         self.expected, self.is_done = size, False
-        self._count()
+        self._confirm_part()
 
     def write(self) -> float | None:
         """Do nothing: this end only answers."""
         return None
 
     def read(self) -> None:
-        """Take the connection, or bytes."""
+        """Accept the connection, or receive bytes."""
         if self.connection is self.server:
             self.connection, _ = self.server.accept()
             self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -158,9 +158,9 @@ class TcpIn:
             if not data:
                 raise ConnectionError("the sending host ended")
             self.arrived += len(data)
-        self._count()
+        self._confirm_part()
 
-    def _count(self) -> None:
+    def _confirm_part(self) -> None:
         if not self.is_done and self.arrived >= self.expected:
             self.arrived -= self.expected
             self.is_done = True
@@ -178,7 +178,7 @@ def open_outgoing(job: dict[str, Any]) -> Outgoing:
 
 
 def open_incoming(member: dict[str, Any]) -> Incoming | None:
-    """Return the receiving end of a job; None where nothing arrives."""
+    """Return the receiving end of a job, or None if the job receives nothing here."""
     if member["listen"] is None:
         return None
     return TcpIn(member["listen"]) if member["transport"] == "tcp" else UdpReceiver(member["listen"])
@@ -193,7 +193,7 @@ class Loop:
     def serve_until(self, moment_s: float) -> None:
         """Serve until a time of the monotonic clock."""
         while (now := time.monotonic()) < moment_s:
-            self._turn(moment_s - now)
+            self._serve_once(moment_s - now)
 
     def run(self, is_over: Callable[[], bool], give_up_s: float) -> None:
         """Serve until `is_over()`. Raise `TimeoutError` at `give_up_s`."""
@@ -201,15 +201,15 @@ class Loop:
             now = time.monotonic()
             if now > give_up_s:
                 raise TimeoutError("a burst did not end in time: check the other hosts of the job")
-            self._turn(give_up_s - now)
+            self._serve_once(give_up_s - now)
 
     def linger(self, give_up_s: float) -> None:
         """Serve until nothing has arrived for a while: the last acknowledgement may be lost."""
         end = time.monotonic() + give_up_s
-        while time.monotonic() < end and self._turn(IDLE_S):
+        while time.monotonic() < end and self._serve_once(IDLE_S):
             pass
 
-    def _turn(self, wait_s: float) -> bool:
+    def _serve_once(self, wait_s: float) -> bool:
         """Send what can be sent and wait for input; return False if no socket became ready."""
         now = time.monotonic()
         due = [when for end in self.ends if (when := end.write()) is not None]
@@ -222,7 +222,7 @@ class Loop:
         return bool(readable or writable)
 
     def _read(self, end: End) -> None:
-        """Read input; drop an end that is done and whose peer has closed the connection."""
+        """Read from an end. Drop it if it is done and its peer has closed the connection."""
         try:
             end.read()
         except ConnectionError:

@@ -1,11 +1,11 @@
-"""A reliable bulk transfer over UDP with a congestion control of its own: Reno or CUBIC, each plain or as MLTCP.
+"""A reliable bulk transfer over UDP with its own congestion control: Reno or CUBIC, each plain or as MLTCP.
 
-The machines `Sender` and `Receiver` take packets and times and give packets: they know no sockets and no clock, so that
-they run against a simulated link as well. Every transmission has a number of its own, and an acknowledgement names the
-largest number received and the 64 before it. A number is lost when one sent three later has arrived, or one sent a
-quarter of a round trip later; a line that is silent for two round trips is probed with its last packet (RFC 8985), so
-that a loss at the end of a burst does not wait for the retransmission timeout. Standard library only: this file is
-copied to the hosts.
+`Sender` and `Receiver` are pure state machines: they take packets and times, and return packets. They use no sockets
+and no clock, so they also run against a simulated link. Every transmission has its own number. An acknowledgement
+names the largest number received, and which of the 64 numbers before it arrived. A transmission is lost if a later one
+has arrived that is three numbers higher, or was sent a quarter of a round trip later. After two silent round trips, the
+sender repeats its last packet as a probe (RFC 8985), so that a loss at the end of a burst does not wait for the
+retransmission timeout. Standard library only: this file is copied to the hosts.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ ACK = struct.Struct("!BxxxQQd")
 _DATA, _ACK = 1, 2
 PAYLOAD = 1400
 _ZEROS = bytes(PAYLOAD)
-LATER = 3
+REORDERING_LIMIT = 3
 MIN_RTO_S = 0.02
 MAX_RTO_S = 1.0
 PROBE_S = 0.001
-"""Time beside two round trips after which a silent line is probed."""
+"""Time that is added to two round trips before a silent connection is probed."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class RoundTrip:
     backoff: int = 0
 
     def measure(self, sample_s: float) -> None:
-        """Take a sample into the means."""
+        """Add a sample to the means."""
         if not self.smoothed_s:
             self.smoothed_s, self.variation_s = sample_s, sample_s / 2
         self.variation_s += 0.25 * (abs(self.smoothed_s - sample_s) - self.variation_s)
@@ -63,7 +63,7 @@ class RoundTrip:
 
     @property
     def probe_s(self) -> float:
-        """Time after which a silent line is probed."""
+        """Time after which a silent connection is probed."""
         return min(2 * self.smoothed_s + PROBE_S, self.timeout_s) if self.smoothed_s else self.timeout_s
 
 
@@ -78,33 +78,33 @@ class Sender:
     probes: int = 0
     _round_trip: RoundTrip = field(default_factory=RoundTrip)
     _waiting: deque[int] = field(default_factory=deque)
-    _flying: dict[int, tuple[int, float]] = field(default_factory=dict)
-    _number: int = 0
-    _first: int = 0
+    _in_flight: dict[int, tuple[int, float]] = field(default_factory=dict)
+    _next_number: int = 0
+    _first_chunk: int = 0
     _chunks: int = 0
-    _done: set[int] = field(default_factory=set)
-    _recovery: int = 0
+    _acknowledged: set[int] = field(default_factory=set)
+    _recovery_number: int = 0
     _deadline: float | None = None
     _is_probing: bool = False
 
     def begin(self, chunks: int) -> None:
-        """Begin an iteration's transfer of so many packets; window and round trip stay as they are."""
-        self._first += self._chunks
+        """Begin a transfer of `chunks` packets. Window and round trip keep their values."""
+        self._first_chunk += self._chunks
         self._chunks = chunks
-        self._waiting = deque(range(self._first, self._first + chunks))
-        self._flying.clear()
-        self._done.clear()
+        self._waiting = deque(range(self._first_chunk, self._first_chunk + chunks))
+        self._in_flight.clear()
+        self._acknowledged.clear()
         self._deadline, self._is_probing = None, False
 
     @property
     def is_done(self) -> bool:
         """True when all packets of the transfer have been acknowledged."""
-        return len(self._done) == self._chunks
+        return len(self._acknowledged) == self._chunks
 
     @property
     def unacknowledged(self) -> str:
-        """Packets of the transfer that are not acknowledged, and of how many, in words."""
-        return f"{self._chunks - len(self._done)} of {self._chunks}"
+        """Number of packets that are not acknowledged, as text such as `3 of 20`."""
+        return f"{self._chunks - len(self._acknowledged)} of {self._chunks}"
 
     @property
     def deadline(self) -> float | None:
@@ -113,141 +113,141 @@ class Sender:
 
     @property
     def has_waiting(self) -> bool:
-        """True while there are packets that are to be sent."""
+        """True while packets wait to be sent."""
         return bool(self._waiting)
 
     def poll(self, now: float, room: int | None = None) -> list[bytes]:
-        """Return the packets that the window has room for, `room` at most."""
+        """Return the packets that the window allows, but at most `room`."""
         packets: list[bytes] = []
-        while self._waiting and len(self._flying) < int(max(self.control.window, 1.0)):
+        while self._waiting and len(self._in_flight) < int(max(self.control.window, 1.0)):
             if room is not None and len(packets) >= room:
                 break
             chunk = self._waiting.popleft()
-            if chunk in self._done:
+            if chunk in self._acknowledged:
                 continue
-            packets.append(self._packet(chunk, now))
+            packets.append(self._make_packet(chunk, now))
         if packets:
-            self._wait(now)
+            self._schedule_probe(now)
         return packets
 
-    def _packet(self, chunk: int, now: float) -> bytes:
-        self._flying[self._number] = (chunk, now)
-        packet = DATA.pack(_DATA, self._number, chunk, now) + _ZEROS
-        self._number += 1
+    def _make_packet(self, chunk: int, now: float) -> bytes:
+        self._in_flight[self._next_number] = (chunk, now)
+        packet = DATA.pack(_DATA, self._next_number, chunk, now) + _ZEROS
+        self._next_number += 1
         return packet
 
-    def _wait(self, now: float) -> None:
-        """Set the time at which the line is probed if nothing is acknowledged until then."""
+    def _schedule_probe(self, now: float) -> None:
+        """Set the time at which the connection is probed if no acknowledgement comes before."""
         self._deadline, self._is_probing = now + self._round_trip.probe_s, False
 
     def on_packet(self, packet: bytes, now: float) -> None:
-        """Take an acknowledgement; anything else is ignored."""
+        """Process an acknowledgement; ignore other packets."""
         if len(packet) < ACK.size or packet[0] != _ACK:
             return
         _, largest, earlier, sent = ACK.unpack_from(packet)
-        if largest in self._flying:
+        if largest in self._in_flight:
             self._round_trip.measure(now - sent)
-        seen = earlier << 1 | 1  # bit i: number largest - i
+        received_bits = earlier << 1 | 1  # bit i: number largest - i
         before = sent - self._round_trip.smoothed_s / 4
         lost = []
-        for number in list(self._flying):
+        for number in list(self._in_flight):
             behind = largest - number
             if behind < 0:
                 continue
-            if seen >> behind & 1:
-                self._take(number, now)
-            elif behind >= LATER or self._flying[number][1] < before:
+            if received_bits >> behind & 1:
+                self._acknowledge(number, now)
+            elif behind >= REORDERING_LIMIT or self._in_flight[number][1] < before:
                 lost.append(number)
-        self._lose(lost, now)
-        if self._flying:
-            self._wait(now)
+        self._handle_losses(lost, now)
+        if self._in_flight:
+            self._schedule_probe(now)
         else:
             self._deadline = None
 
-    def _take(self, number: int, now: float) -> None:
-        """Note that a packet has arrived."""
-        self._done.add(self._flying.pop(number)[0])
-        if number >= self._recovery:
-            ratio = len(self._done) / self._chunks
+    def _acknowledge(self, number: int, now: float) -> None:
+        """Record that a packet has arrived."""
+        self._acknowledged.add(self._in_flight.pop(number)[0])
+        if number >= self._recovery_number:
+            ratio = len(self._acknowledged) / self._chunks
             self.control.on_ack(self.gain.evaluate(ratio), now, self._round_trip.smoothed_s)
 
     def on_time(self, now: float) -> list[bytes]:
-        """Return a probe for a silent connection; if the probe got no answer, count all packets in flight as lost."""
+        """Return a probe for a silent connection. If the probe got no answer, count all packets in flight as lost."""
         if self._deadline is None or now < self._deadline:
             return []
-        if not self._is_probing and self._flying and self._round_trip.smoothed_s:
+        if not self._is_probing and self._in_flight and self._round_trip.smoothed_s:
             self._is_probing = True
             self._deadline = now + self._round_trip.timeout_s
             self.probes += 1
-            return [self._packet(self._flying[max(self._flying)][0], now)]
+            return [self._make_packet(self._in_flight[max(self._in_flight)][0], now)]
         self.timeouts += 1
         self._round_trip.backoff += 1
-        self._resend(list(self._flying))
-        self._recovery = self._number
+        self._resend(list(self._in_flight))
+        self._recovery_number = self._next_number
         self.control.on_timeout(now)
         self._deadline = now + self._round_trip.timeout_s
         return []
 
-    def _lose(self, numbers: list[int], now: float) -> None:
+    def _handle_losses(self, numbers: list[int], now: float) -> None:
         if not numbers:
             return
         newest = max(numbers)
         self._resend(numbers)
-        if newest >= self._recovery:
-            self._recovery = self._number
+        if newest >= self._recovery_number:
+            self._recovery_number = self._next_number
             self.control.on_loss(now)
 
     def _resend(self, numbers: list[int]) -> None:
         for number in sorted(numbers, reverse=True):
-            chunk, _ = self._flying.pop(number)
-            if chunk not in self._done:
+            chunk, _ = self._in_flight.pop(number)
+            if chunk not in self._acknowledged:
                 self._waiting.appendleft(chunk)
                 self.retransmits += 1
 
 
 @dataclass(slots=True)
 class Receiver:
-    """Receiving end: acknowledges every packet of data, and counts the different ones."""
+    """Receiving end, which acknowledges every data packet and counts the distinct ones."""
 
     received: int = 0
     duplicates: int = 0
     _largest: int = -1
     _earlier: int = 0
     _next: int = 0
-    _ahead: set[int] = field(default_factory=set)
+    _out_of_order: set[int] = field(default_factory=set)
 
     def on_packet(self, packet: bytes) -> bytes | None:
-        """Return the acknowledgement of a packet of data; None for anything else."""
+        """Return the acknowledgement of a data packet, or None for other packets."""
         if len(packet) < DATA.size or packet[0] != _DATA:
             return None
         _, number, chunk, sent = DATA.unpack_from(packet)
-        self._note(number)
-        if chunk < self._next or chunk in self._ahead:
+        self._record_number(number)
+        if chunk < self._next or chunk in self._out_of_order:
             self.duplicates += 1
         else:
             self.received += 1
-            self._ahead.add(chunk)
-            while self._next in self._ahead:
-                self._ahead.remove(self._next)
+            self._out_of_order.add(chunk)
+            while self._next in self._out_of_order:
+                self._out_of_order.remove(self._next)
                 self._next += 1
         return ACK.pack(_ACK, self._largest, self._earlier, sent)
 
-    def _note(self, number: int) -> None:
+    def _record_number(self, number: int) -> None:
         if number > self._largest:
             gap = number - self._largest
-            seen = self._earlier << gap | (1 << gap - 1 if self._largest >= 0 else 0)
-            self._earlier, self._largest = seen & (1 << 64) - 1, number
+            received_bits = self._earlier << gap | (1 << gap - 1 if self._largest >= 0 else 0)
+            self._earlier, self._largest = received_bits & (1 << 64) - 1, number
         elif self._largest - number <= 64 and number < self._largest:
             self._earlier |= 1 << self._largest - number - 1
 
 
 def make_sender(control: str, slope: float = 0.0, intercept: float = 1.0) -> Sender:
-    """Return a sender with a control by its name; a slope above 0 makes it MLTCP. Raises `KeyError` for others."""
+    """Return a sender with the named congestion control. A slope above 0 makes it MLTCP. Raises `KeyError`."""
     return Sender(CONTROLS[control](), Gain(slope, intercept))
 
 
 def transfer(
-    near: socket.socket, sending: Sender, give_up_s: float, clock: Callable[[], float] = time.monotonic
+    udp_socket: socket.socket, sending: Sender, give_up_s: float, clock: Callable[[], float] = time.monotonic
 ) -> None:
     """Run the transfer of `sending` over a connected socket. Raise `TimeoutError` after `give_up_s`."""
     end = clock() + give_up_s
@@ -260,18 +260,18 @@ def transfer(
             )
         for packet in [*sending.on_time(now), *sending.poll(now)]:
             with suppress(OSError):  # a full socket buffer loses a packet as a full link does
-                near.send(packet)
+                udp_socket.send(packet)
         wait_s = min(max((sending.deadline or now) - now, 0.0), MIN_RTO_S)
-        while select.select([near], [], [], wait_s)[0]:
+        while select.select([udp_socket], [], [], wait_s)[0]:
             with suppress(OSError):
-                sending.on_packet(near.recv(2048), clock())
+                sending.on_packet(udp_socket.recv(2048), clock())
             wait_s = 0.0
 
 
-def answer(far: socket.socket, receiver: Receiver, is_over: Callable[[], bool]) -> None:
+def answer(bound_socket: socket.socket, receiver: Receiver, is_over: Callable[[], bool]) -> None:
     """Acknowledge what arrives on a bound socket until `is_over`."""
     while not is_over():
-        if select.select([far], [], [], 0.05)[0]:
-            packet, sender_address = far.recvfrom(2048)
+        if select.select([bound_socket], [], [], 0.05)[0]:
+            packet, sender_address = bound_socket.recvfrom(2048)
             if (acknowledgement := receiver.on_packet(packet)) is not None:
-                far.sendto(acknowledgement, sender_address)
+                bound_socket.sendto(acknowledgement, sender_address)

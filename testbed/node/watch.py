@@ -1,7 +1,7 @@
-"""Observations of a rank about itself while it runs: connections, processor, disk, and times when it stood still.
+"""Observations that a rank makes of its own process: connections, processor, disk, and times when it was stopped.
 
-For `collective.py` and `iteration.py`, with which this file is copied to the hosts. Nothing here needs a clock that
-hosts share: all values are durations, or sums since the start of this process. Standard library only.
+`collective.py` and `iteration.py` use this file, and all are copied to the hosts. Hosts need no common clock, because
+all values are durations, or sums since the start of this process. Standard library only.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from pathlib import Path
 from typing import Any
 
 TICK_S = 0.02
-"""Time between two wakes. One that comes late, but waited for no processor, shows that the rank stood still."""
+"""Time between two wake-ups. A late wake-up that did not wait for a processor shows that the rank was stopped."""
 WINDOW_TICKS = 5
-"""Ticks of a window in which the rate of a connection is measured: at 0.1 s, bursts of a shaped link matter little."""
+"""Ticks per window of a connection's rate: in 0.1 s, bursts of a shaped link matter little."""
 LATE_S = 0.02
-"""A later wake than this counts; timers and the interpreter's lock delay a wake by some milliseconds."""
+"""Shortest delay that counts. Timers and the interpreter's lock delay a wake-up by some milliseconds."""
 BUSY_SHARE = 0.9
-"""A window measures the rate of the network if data waited for acknowledgement, and the peer read, this part of it."""
-DISK = Path("/var/tmp")  # noqa: S108 - the name holds our process number and host
+"""A window measures the network if data was in flight, and the peer was reading, for this share of the window."""
+DISK = Path("/var/tmp")  # noqa: S108 - file names contain process id and host
 PROBE = bytes(1 << 16)
-"""A write to the disk with which a rank that writes nothing else measures it."""
+"""Content of the write that measures the disk for a rank that writes nothing else."""
 
 _INFO_BYTES, _RTT_US, _ACKED, _BUSY_US = 216, 68, 120, 168
 """Length and offsets of `struct tcp_info` (linux/tcp.h, since Linux 4.19): round-trip time, bytes, and times."""
@@ -38,7 +38,7 @@ _INFO_BYTES, _RTT_US, _ACKED, _BUSY_US = 216, 68, 120, 168
 class Flow:
     """Sums of a connection since its start: bytes acknowledged, sent and retransmitted; seconds with data in flight.
 
-    `limited_s` is the part of `busy_s` in which the peer's buffer, or ours, was the limit; `rtt_s` is current.
+    `limited_s` is the part of `busy_s` in which the peer's receive buffer was the limit. `rtt_s` is current.
     """
 
     acked: int = 0
@@ -60,15 +60,17 @@ class Flow:
 
 
 def read_flow(connection: socket.socket) -> Flow:
-    """Return the sums of a TCP connection; zeros if it is closed, or the kernel is too old."""
+    """Return the sums of a TCP connection, or zeros if it is closed or the kernel is too old."""
     with suppress(OSError):
         info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
         if len(info) == _INFO_BYTES:
-            busy_us, peer_us, _own_us, _, _, sent, again = struct.unpack_from("=QQQIIQQ", info, _BUSY_US)
+            busy_us, peer_us, _own_us, _, _, sent, retransmitted_bytes = struct.unpack_from(
+                "=QQQIIQQ", info, _BUSY_US
+            )
             return Flow(
                 acked=struct.unpack_from("=Q", info, _ACKED)[0],
                 sent=sent,
-                retransmitted=again,
+                retransmitted=retransmitted_bytes,
                 busy_s=busy_us / 1e6,
                 limited_s=peer_us / 1e6,
                 rtt_s=struct.unpack_from("=I", info, _RTT_US)[0] / 1e6,
@@ -77,11 +79,11 @@ def read_flow(connection: socket.socket) -> Flow:
 
 
 def find_connections() -> list[tuple[str, socket.socket]]:
-    """Return duplicates of the TCP connections of this process with the address of the peer; the caller closes them.
+    """Return (peer address, duplicate socket) of each TCP connection of this process. The caller closes the sockets.
 
-    Gloo and NCCL do not expose their sockets, so we search the descriptors of the process.
+    Gloo and NCCL do not expose their sockets, so this searches the descriptors of the process.
     """
-    found = []
+    peer_connections = []
     for path in list(Path("/proc/self/fd").iterdir()):
         with suppress(
             OSError
@@ -95,14 +97,14 @@ def find_connections() -> list[tuple[str, socket.socket]]:
             except (OSError, IndexError):
                 connection.close()
                 continue
-            found.append((peer, connection))
-    return found
+            peer_connections.append((peer, connection))
+    return peer_connections
 
 
-def thread_waits(thread: str = "") -> dict[str, float]:
-    """Return the seconds that each of our threads, or one of them, has waited for a processor, by its number.
+def read_thread_waits(thread: str = "") -> dict[str, float]:
+    """Return the seconds that each thread of this process, or only `thread`, has waited for a processor, by thread id.
 
-    Empty if the kernel does not count them.
+    The result is empty if the kernel does not count them.
     """
     waits_s = {}
     for name in [thread] if thread else os.listdir("/proc/self/task"):  # noqa: PTH208 - read at every tick
@@ -114,11 +116,11 @@ def thread_waits(thread: str = "") -> dict[str, float]:
     return waits_s
 
 
-def others_processor_s() -> float:
+def read_others_processor_s() -> float:
     """Return the processor seconds of all other processes that this host shows, since their starts."""
-    ticks, ours = 0, {os.getpid(), os.getppid()}
+    ticks, own_pids = 0, {os.getpid(), os.getppid()}
     for path in Path("/proc").iterdir():
-        if path.name.isdigit() and int(path.name) not in ours:
+        if path.name.isdigit() and int(path.name) not in own_pids:
             with suppress(OSError, ValueError, IndexError):  # the process has just ended
                 words = (
                     (path / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
@@ -128,7 +130,7 @@ def others_processor_s() -> float:
 
 
 def write_durably(path: Path, content: Iterable[bytes | memoryview]) -> float:
-    """Write a file until the disk has it; return the seconds. Raises `OSError`."""
+    """Write a file and wait until the disk has it; return the seconds. Raises `OSError`."""
     begin = time.monotonic()
     with path.open("wb", buffering=0) as file:
         for piece in content:
@@ -137,14 +139,14 @@ def write_durably(path: Path, content: Iterable[bytes | memoryview]) -> float:
     return time.monotonic() - begin
 
 
-def disk_folder() -> Path:
-    """Return the folder that stands for the disk of this host: `/var/tmp` outlives a boot, a home may be in memory."""
+def find_disk_folder() -> Path:
+    """Return a folder on the disk of this host: `/var/tmp` or, if that is not writable, the folder of this file."""
     return DISK if os.access(DISK, os.W_OK) else Path(__file__).parent
 
 
 def probe_disk() -> float:
-    """Return the median seconds in which the disk takes `PROBE`, of three tries; 0 if it takes nothing."""
-    path = disk_folder() / f"lightbed-probe-{os.getpid()}-{platform.node()}"
+    """Return the median time (s) of three writes of `PROBE` to the disk, or 0 if a write fails."""
+    path = find_disk_folder() / f"lightbed-probe-{os.getpid()}-{platform.node()}"
     try:
         return sorted(write_durably(path, [PROBE]) for _ in range(3))[1]
     except OSError:
@@ -162,14 +164,14 @@ class Link:
     rtts_s: list[float] = field(default_factory=list)
 
     def add_window(self, flow: Flow, seconds: float) -> None:
-        """Add what the connection did in a window, if the network was its limit."""
+        """Add the connection's rate in a window, if the network was its limit."""
         if flow.busy_s - flow.limited_s >= BUSY_SHARE * seconds:
             self.rates.append(flow.acked / seconds)
             self.rtts_s.append(flow.rtt_s)
 
 
 class Watch:
-    """A thread that observes this process between `begin` and `end`, at some 30 microseconds a tick."""
+    """A thread that observes this process between `begin` and `end`. A tick takes some 30 microseconds."""
 
     def __init__(self, connections: Sequence[tuple[Any, socket.socket]], nics: Sequence[str] = ()) -> None:
         self.connections = connections
@@ -177,9 +179,9 @@ class Watch:
         self.nics = {nic: f"/sys/class/net/{nic}/statistics/tx_bytes" for nic in nics}
         self.nic_rates: dict[str, list[float]] = {nic: [] for nic in nics}
         self.stopped_s = 0.0
-        self._ending = threading.Event()
+        self._stop_event = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
-        self._first = self._flows()
+        self._first_flows = self._read_flows()
 
     def begin(self) -> None:
         """Start observing."""
@@ -187,17 +189,17 @@ class Watch:
 
     def end(self) -> list[tuple[Any, dict[str, float]]]:
         """Stop observing; return the figures of each connection that sent data, with the connection's name."""
-        self._ending.set()
+        self._stop_event.set()
         self._thread.join()
         return [
-            (name, _figures(now - first, link))
+            (name, _summarise(now - first, link))
             for (name, _), first, now, link in zip(
-                self.connections, self._first, self._flows(), self.links, strict=True
+                self.connections, self._first_flows, self._read_flows(), self.links, strict=True
             )
             if now.sent > first.sent
         ]
 
-    def nic_figures(self) -> dict[str, dict[str, float]]:
+    def describe_nics(self) -> dict[str, dict[str, float]]:
         """Return for each NIC the number of windows, and the 95th percentile of its rates, in bytes/s."""
         return {
             nic: {
@@ -207,42 +209,42 @@ class Watch:
             for nic, rates in self.nic_rates.items()
         }
 
-    def _sent(self) -> list[int]:
+    def _read_sent_bytes(self) -> list[int]:
         sent = []
         for path in self.nics.values():
             with open(path, encoding="ascii") as file:  # noqa: PTH123 - ten times a second
                 sent.append(int(file.read()))
         return sent
 
-    def _flows(self) -> list[Flow]:
+    def _read_flows(self) -> list[Flow]:
         return [read_flow(connection) for _, connection in self.connections]
 
     def _run(self) -> None:
         own = str(threading.get_native_id())
-        before, sent, since, ticks = self._flows(), self._sent(), time.monotonic(), 0
-        queued_s = thread_waits(own).get(own, 0.0)
+        before, sent, window_start_s, ticks = self._read_flows(), self._read_sent_bytes(), time.monotonic(), 0
+        queued_s = read_thread_waits(own).get(own, 0.0)
         while True:
             begin = time.monotonic()
-            if self._ending.wait(TICK_S):
+            if self._stop_event.wait(TICK_S):
                 return
             now = time.monotonic()
-            queued_before_s, queued_s = queued_s, thread_waits(own).get(own, 0.0)
+            queued_before_s, queued_s = queued_s, read_thread_waits(own).get(own, 0.0)
             late_s = now - begin - TICK_S - (queued_s - queued_before_s)
             self.stopped_s += late_s if late_s > LATE_S else 0.0
             ticks += 1
             if ticks % WINDOW_TICKS == 0:
-                flows = self._flows()
+                flows = self._read_flows()
                 for link, first, last in zip(self.links, before, flows, strict=True):
-                    link.add_window(last - first, now - since)
-                sent_now = self._sent()
+                    link.add_window(last - first, now - window_start_s)
+                sent_now = self._read_sent_bytes()
                 for rates, first_bytes, last_bytes in zip(
                     self.nic_rates.values(), sent, sent_now, strict=True
                 ):
-                    rates.append((last_bytes - first_bytes) / (now - since))
-                before, sent, since = flows, sent_now, now
+                    rates.append((last_bytes - first_bytes) / (now - window_start_s))
+                before, sent, window_start_s = flows, sent_now, now
 
 
-def _figures(flow: Flow, link: Link) -> dict[str, float]:
+def _summarise(flow: Flow, link: Link) -> dict[str, float]:
     rates, middle = sorted(link.rates), len(link.rates) // 2
     return {
         "bytes": flow.acked,
@@ -259,7 +261,7 @@ def _figures(flow: Flow, link: Link) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Moment:
-    """Sums of this process at a moment: processor seconds, waits of its threads, and time that it stood still."""
+    """Sums of this process at a moment: processor seconds, waits of its threads, and time that it was stopped."""
 
     processor_s: float
     waits_s: dict[str, float]
@@ -268,11 +270,11 @@ class Moment:
 
 def read_moment(watch: Watch) -> Moment:
     """Return the sums now."""
-    return Moment(time.process_time(), thread_waits(), watch.stopped_s)
+    return Moment(time.process_time(), read_thread_waits(), watch.stopped_s)
 
 
-def between(before: Moment, after: Moment) -> dict[str, float]:
-    """Return what an iteration between two moments used; `queued_s` is that of the thread that waited longest."""
+def subtract_moments(before: Moment, after: Moment) -> dict[str, float]:
+    """Return what the process used between two moments. `queued_s` is the wait of the thread that waited longest."""
     queued_s = max(
         (waited_s - before.waits_s.get(thread, 0.0) for thread, waited_s in after.waits_s.items()),
         default=0.0,

@@ -1,8 +1,8 @@
 """Application of a plan: read the switches again, store the intent, execute the steps, and judge by a read-back.
 
-One switch and a whole configuration take three round trips: the read that compares, the command, the read that
-proves. Switches work in parallel; a failure reports the outcome of every circuit. Routes and neighbours of hosts are
-steps as well, judged by what the kernels hold.
+A switch that takes a whole configuration in one command needs three round trips: a read to compare, the command, and a
+read to prove the result. Switches work in parallel. A failure reports the outcome of every circuit. Routes and
+neighbours of hosts are steps too; the state of the kernels decides their outcome.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ from testbed.operate.proof.host_findings import judge_host
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
     from testbed.leases.fence import Fence
-    from testbed.operate.journal import Journal  # SQLAlchemy: not for a plan
+    from testbed.operate.journal import Journal  # imported late: a plan needs no SQLAlchemy
 
 
 Pair = tuple[int, int]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 LONG_STEP_S = 1.0
-"""Steps estimated to take longer are also recorded as started: next to a robot's minutes one more commit is cheap."""
+"""Longer steps are also recorded as started. Compared with the minutes of a robot, one more commit is cheap."""
 
 
 def check_permission(lab: Lab, really_move: str | None) -> None:
@@ -71,18 +71,19 @@ def apply_plan(
     plan: LabPlan,
     switches: Mapping[str, OpticalSwitch],
     journal: Journal,
-    begun: Callable[[str], object] = lambda _operation: None,
+    on_begin: Callable[[str], object] = lambda _operation: None,
     *,
     within: str | None = None,
-    done: Callable[[str], object] = lambda _switch: None,
+    on_step_done: Callable[[str], object] = lambda _switch: None,
 ) -> ApplyResult:
     """Bring every switch to its target, in a new operation or `within` an open one.
 
-    `begun` is called with the operation's id before anything is sent, `done` with a switch after each of its steps.
-    Raises `DriftError` (nothing was sent) if a switch changed since the plan was made, `ApplyFailed` naming every
-    circuit that failed or is unknown, `Interrupted` after Ctrl-C, `OperationStopped`, and drivers' errors.
+    `on_begin` is called with the operation's id before anything is sent, and `on_step_done` with a switch's name after
+    each of its steps.
+    Raises `DriftError` before anything is sent if a switch has changed since the plan was made, `ApplyFailed` naming
+    every circuit that failed or is unknown, `Interrupted` after Ctrl-C, `OperationStopped`, and drivers' errors.
     """
-    from testbed.leases.fence import hold_fence  # SQLAlchemy: not for a plan
+    from testbed.leases.fence import hold_fence  # imported late: a plan needs no SQLAlchemy
 
     commits_before_s, consent = journal.commit_s, EmergencyStop(journal.directory, lab.name).check
     consent()
@@ -91,8 +92,8 @@ def apply_plan(
     # Lock, lease, then operation: a refused lock or lease leaves no new operation in the journal.
     with _lock_switches(plan, switches), lease as fence, opened as operation:
         snapshots = _check_unchanged(lab, plan, switches, journal)
-        work = _Work(journal, operation, consent, fence, done)
-        begun(operation)
+        work = _Work(journal, operation, consent, fence, on_step_done)
+        on_begin(operation)
         work.plan(plan, switches)
         reports = _execute(plan, switches, snapshots, work)
         result = ApplyResult(
@@ -114,7 +115,7 @@ def _check_unchanged(
 ) -> Mapping[str, Snapshot]:
     """Read all switches, record the outcome of open steps, and return the snapshots.
 
-    Raises `DriftError` if a switch differs from what the plan was made from.
+    Raises `DriftError` if a switch has changed since the plan was made.
     """
     snapshots = _call_each(plan, lambda part: switches[part.switch].read())
     for name, snapshot in snapshots.items():
@@ -128,7 +129,9 @@ def _execute(
 ) -> dict[str, ApplyReport]:
     """Execute the steps of every switch and return a report for each."""
     try:
-        return _call_each(plan, lambda part: _run(part, snapshots[part.switch], switches[part.switch], work))
+        return _call_each(
+            plan, lambda part: _run_steps(part, snapshots[part.switch], switches[part.switch], work)
+        )
     except KeyboardInterrupt:  # the second Ctrl-C: a device may still execute what was sent to it
         work.journal.steps.give_up(work.operation, "Ctrl-C while it was under way")
         raise
@@ -140,7 +143,7 @@ def _check_complete(lab: Lab, result: ApplyResult, consent: Consent) -> None:
     if is_interrupted():
         raise Interrupted(_describe_stop(result.reports))
     consent()
-    raise ApplyFailed(_account(lab, result.reports), result=result)
+    raise ApplyFailed(_describe_outcomes(lab, result.reports), result=result)
 
 
 def parts_of_plan(lab: Lab, plan: LabPlan) -> frozenset[str]:
@@ -162,7 +165,7 @@ def parts_of_plan(lab: Lab, plan: LabPlan) -> frozenset[str]:
 def _lock_switches(plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> Iterator[None]:
     """Lock the switches against other operations on this machine. Raises `SwitchHeld`.
 
-    The drivers' own lock covers one step only; this one covers everything from the comparing read to the proving one.
+    A driver's own lock covers only one step. This lock covers everything from the first read to the last.
     """
     addresses = [switches[part.switch].address for part in plan.switches]
     with DeviceLock(*(f"{name}#operation" for address in addresses for name in lock_names(address))):
@@ -175,10 +178,10 @@ def _call_each(plan: LabPlan, work: Callable[[SwitchPlan], Result]) -> dict[str,
 
 
 def call_each(items: Mapping[str, Item], work: Callable[[Item], Result]) -> dict[str, Result]:
-    """Call `work` for every item in a thread of its own and return the results by name.
+    """Call `work` for every item in its own thread and return the results by name.
 
-    Raises the first error, by the order of `items`, once all threads have ended; a second Ctrl-C does not wait for
-    them. A single item is processed in the caller's thread.
+    Once all threads have ended, raises the first error in the order of `items`. A second Ctrl-C does not wait for the
+    threads. A single item is processed in the caller's thread.
     """
     if len(items) == 1:
         return {name: work(item) for name, item in items.items()}
@@ -192,7 +195,8 @@ def call_each(items: Mapping[str, Item], work: Callable[[Item], Result]) -> dict
             errors[name] = error
 
     threads = [
-        threading.Thread(target=copy_context().run, args=(run, *one), daemon=True) for one in items.items()
+        threading.Thread(target=copy_context().run, args=(run, *named_item), daemon=True)
+        for named_item in items.items()
     ]
     for thread in threads:
         thread.start()
@@ -225,21 +229,21 @@ def _name_pair(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """An operation in progress; `first` is the number of each switch's first step in it."""
+    """An operation in progress. `first` maps each switch to the number of its first step in the operation."""
 
     journal: Journal
     operation: str
     consent: Consent
     fence: Fence
-    done: Callable[[str], object]
+    on_step_done: Callable[[str], object]
     first: dict[str, int] = field(default_factory=dict)
 
     def plan(self, plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> None:
         """Store all steps and the goal of the operation in the journal."""
         planned = []
-        following = self.journal.steps.next_ordinals(self.operation)
+        first_ordinals = self.journal.steps.next_ordinals(self.operation)
         for part in plan.switches:
-            self.first[part.switch] = following.get(part.switch, 0)
+            self.first[part.switch] = first_ordinals.get(part.switch, 0)
             address = switches[part.switch].address
             for ordinal, step in enumerate(part.steps, self.first[part.switch]):
                 planned.append(PlannedStep.from_step(part.switch, ordinal, address, step))
@@ -247,23 +251,23 @@ class _Work:
         self.journal.begin(self.operation, planned, goal_text(goal))
 
 
-def _run(plan: SwitchPlan, snapshot: Snapshot, switch: OpticalSwitch, work: _Work) -> ApplyReport:
-    """Execute the steps of one switch up to the first that is not done, or to Ctrl-C, and return its report."""
+def _run_steps(plan: SwitchPlan, snapshot: Snapshot, switch: OpticalSwitch, work: _Work) -> ApplyReport:
+    """Execute the steps of one switch until a step is not done or Ctrl-C is pressed, and return its report."""
     outcomes: list[Outcome] = []
     for ordinal, step in enumerate(plan.steps, work.first[plan.switch]):
         if is_interrupted():
             break
-        outcomes.append(_do(plan.switch, ordinal, step, switch, work))
+        outcomes.append(_execute_step(plan.switch, ordinal, step, switch, work))
         if outcomes[-1].status is not Status.DONE:
             break
-        work.done(plan.switch)
+        work.on_step_done(plan.switch)
     return report_of(plan.target, snapshot, plan.steps, outcomes, scope=plan.scope)
 
 
-def _do(name: str, ordinal: int, step: Step, switch: OpticalSwitch, work: _Work) -> Outcome:
-    """Execute one step: its intent is committed before the first byte, its outcome comes from the device.
+def _execute_step(name: str, ordinal: int, step: Step, switch: OpticalSwitch, work: _Work) -> Outcome:
+    """Execute one step. Its intent is committed before the first byte is sent, and its outcome comes from the device.
 
-    The lease is checked in the guard and cannot end until the step has.
+    The guard checks the lease, which then cannot end before the step ends.
     """
     journal, operation, has_intent, sending = work.journal, work.operation, False, ExitStack()
 
@@ -285,13 +289,13 @@ def _do(name: str, ordinal: int, step: Step, switch: OpticalSwitch, work: _Work)
             outcome = switch.execute(step, guard)
             logger.info("step %d is %s", ordinal, outcome.status.value)
     except (OcsError, TestbedError) as error:
-        # By contract a driver raises only while nothing has been sent, and so does what the guard raises.
+        # By contract, a driver raises only before it has sent anything. The guard, too, runs before anything is sent.
         changes = step.before.pairs ^ step.after.pairs
         outcome = Outcome(Status.FAILED, dict.fromkeys(changes, Status.FAILED), None, error=error)
     if has_intent:
         try:
             journal.record(operation, name, ordinal, outcome)
-        except JournalError as error:  # the device has moved all the same, so that the outcome is unknown
+        except JournalError as error:  # the device may have moved nevertheless, so the outcome is unknown
             return replace(outcome, status=Status.UNKNOWN, error=error)
     return outcome
 
@@ -305,16 +309,16 @@ def _describe_stop(reports: Mapping[str, ApplyReport]) -> str:
     )
 
 
-def _account(lab: Lab, reports: Mapping[str, ApplyReport]) -> str:
-    """Return the outcomes of all circuits, switch by switch, and what to do next."""
+def _describe_outcomes(lab: Lab, reports: Mapping[str, ApplyReport]) -> str:
+    """Return a text with the outcomes of all circuits, switch by switch, and the next command."""
     owners = port_owners(lab)
-    parts = [_account_switch(owners, name, report) for name, report in reports.items()]
+    parts = [_describe_switch(owners, name, report) for name, report in reports.items()]
     return f"{'; '.join(parts)}. Run `testbed plan` to see what the switches hold now, then apply again"
 
 
-def _account_switch(owners: Mapping[tuple[str, int], str], name: str, report: ApplyReport) -> str:
+def _describe_switch(owners: Mapping[tuple[str, int], str], name: str, report: ApplyReport) -> str:
     by_status = {
-        status: [pair for pair, became in sorted(report.pairs.items()) if became is status]
+        status: [pair for pair, pair_status in sorted(report.pairs.items()) if pair_status is status]
         for status in Status
     }
     text = f"{name}: {len(by_status[Status.DONE])} done"
@@ -338,20 +342,20 @@ def install_hosts(
     *,
     again: bool = False,
 ) -> None:
-    """Configure hosts in parallel; a host is done when its kernel holds what was planned for it.
+    """Configure hosts in parallel. A host is done when its kernel holds the planned state.
 
-    With `again`, hosts that hold it already are skipped. Raises `LeaseDenied`, `OperationStopped`, and `HostError`
-    naming hosts that failed. The outcome of each host is in the journal; a kernel that differs without an error is
-    left to the proof to report.
+    With `again`, hosts that are already configured are skipped. Raises `LeaseDenied`, `OperationStopped`, and
+    `HostError` naming hosts that failed. The journal records the outcome of each host. A kernel that differs although
+    no command failed raises nothing here, because the proof reports it.
     """
-    from testbed.leases.fence import hold_fence  # SQLAlchemy: not for a plan
+    from testbed.leases.fence import hold_fence  # imported late: a plan needs no SQLAlchemy
 
     if again:
         parts = _settle_hosts(lab, fleet, parts, journal, operation)
-    following = journal.steps.next_ordinals(operation)
+    first_ordinals = journal.steps.next_ordinals(operation)
     if not parts:
         return
-    steps = [_host_step(lab, part, following.get(name, 0)) for name, part in parts.items()]
+    steps = [_make_host_step(lab, part, first_ordinals.get(name, 0)) for name, part in parts.items()]
     failure: HostError | None = None
     lease = hold_fence(journal.database, lab.name, parts_of(lab, (f"host:{name}" for name in parts)))
     with lease as fence, fence.sending():
@@ -374,7 +378,7 @@ def install_hosts(
 def _settle_hosts(
     lab: Lab, fleet: Fleet, parts: Mapping[str, HostForwarding], journal: Journal, operation: str
 ) -> dict[str, HostForwarding]:
-    """Record the outcome of open host steps by what the kernels hold; return the parts that are not yet installed."""
+    """Record the outcome of open host steps from the kernels' state; return the parts that are not yet installed."""
     states = _read_states(lab, fleet)
     outcomes = {name: _judge_kernel(lab, part, states.get(name)) for name, part in parts.items()}
     open_states = (StepState.INTENT, StepState.STARTED, StepState.UNKNOWN)
@@ -389,13 +393,13 @@ def digest_of(part: HostForwarding) -> str:
     return hashlib.sha256(f"{part.command}\n{part.text}".encode()).hexdigest()[:16]
 
 
-def _host_step(lab: Lab, part: HostForwarding, ordinal: int) -> PlannedStep:
+def _make_host_step(lab: Lab, part: HostForwarding, ordinal: int) -> PlannedStep:
     management = next(str(host.management) for host in lab.hosts if host.name == part.host)
     return PlannedStep(part.host, ordinal, management, "configure", "", digest_of(part), ROUTES)
 
 
 def _read_states(lab: Lab, fleet: Fleet) -> Mapping[str, KernelState]:
-    """Return the kernel state of every host, or an empty mapping if any cannot be read: a later command settles it."""
+    """Return the kernel state of every host. If one cannot be read, return {}: a later command records the outcomes."""
     try:
         return read_kernels(fleet, lab)
     except HostError:
@@ -409,5 +413,5 @@ def _judge_kernel(lab: Lab, part: HostForwarding, state: KernelState | None) -> 
     planned = plan_state(part)
     findings = judge_host(lab, host, planned, state)
     if findings:
-        return Status.FAILED, "; ".join(f"{one.kind}: {one.subject}" for one in findings[:4])
+        return Status.FAILED, "; ".join(f"{finding.kind}: {finding.subject}" for finding in findings[:4])
     return Status.DONE, digest_of(part)

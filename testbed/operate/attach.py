@@ -1,7 +1,7 @@
 """Attachment of a NIC of a host to a port of a board: two circuits, their light, and the host's route to the board.
 
-A board stands in the plan as a host with one NIC for each port. The shard of an attachment is the one NIC and the one
-port, so that a plan changes nothing but their four switch ports, and the circuits that light them.
+The plan treats a board as a host with one NIC for each port. The shard of an attachment contains only one NIC and one
+port, so that the plan changes only their four switch ports and the circuits there.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Attachment:
 
     @property
     def labels(self) -> tuple[str, str]:
-        """Labels of its two circuits: `a/nic4 -> board1/port1` and the way back."""
+        """Labels of its two circuits: `a/nic4 -> board1/port1` and the reverse."""
         nic, port = f"{self.host}/{self.nic}", f"{self.board}/{self.port}"
         return f"{nic} -> {port}", f"{port} -> {nic}"
 
@@ -64,13 +64,13 @@ class AttachReport:
 def attach(session: LabSession, attachment: Attachment, note: Note = lambda _text: None) -> AttachReport:
     """Patch a NIC to a port of a board, check the light, and give the host its route to the board's address.
 
-    Circuits that occupy the four ports are removed; the next `testbed apply` of a topology that needs the NIC makes
-    them again. `testbed resume` finishes the circuits of an interrupted attachment; attach again for the route.
-    Without a fleet (hosts only modelled) no route is set. Raises `TopologyError` for names that the lab
-    does not have and for fibres on two switches, `VerifyFailed` without light, `HostError`, and what
+    Circuits that occupy the four ports are removed. A later `testbed apply` of a topology that needs the NIC restores
+    them. `testbed resume` finishes the circuits of an interrupted attachment; attach again to set its route.
+    Without a fleet (modelled hosts), no route is set. Raises `TopologyError` for names that the lab
+    does not have and for fibres on two switches, `VerifyFailed` without light, `HostError`, and the errors that
     `LabSession.apply` raises.
     """
-    from testbed.leases.fence import hold_fence  # SQLAlchemy: not for a plan
+    from testbed.leases.fence import hold_fence  # imported late: a plan needs no SQLAlchemy
 
     lab, journal = session.lab, session.writable
     shard = shard_of_attachment(lab, attachment)
@@ -119,10 +119,12 @@ def shard_of_attachment(lab: Lab, attachment: Attachment) -> Lab:
         raise TopologyError(
             f"{lab.path}: host {host.name!r} has no NIC {attachment.nic!r}; it has {', '.join(nics)}"
         )
-    board = next(one for one in lab.boards if one.name == attachment.board)
-    rest = tuple(nic for nic in host.nics if nic.name != attachment.nic)
-    others = [replace(host, nics=rest), *(one for one in hosts.values() if one is not host)]
-    others += [_as_host(each, host, without=attachment.port if each is board else "") for each in lab.boards]
+    board = next(candidate for candidate in lab.boards if candidate.name == attachment.board)
+    other_nics = tuple(nic for nic in host.nics if nic.name != attachment.nic)
+    others = [replace(host, nics=other_nics), *(other for other in hosts.values() if other is not host)]
+    others += [
+        _make_board_host(each, host, without=attachment.port if each is board else "") for each in lab.boards
+    ]
     node = LabHost(
         board.name,
         host.management,
@@ -133,18 +135,18 @@ def shard_of_attachment(lab: Lab, attachment: Attachment) -> Lab:
     return replace(lab, hosts=(replace(host, nics=(nics[attachment.nic],)), node), others=tuple(others))
 
 
-def _as_host(board: LabBoard, like: LabHost, *, without: str) -> LabHost:
+def _make_board_host(board: LabBoard, template: LabHost, *, without: str) -> LabHost:
     nics = tuple(
         LabNic(port.name, port.address, port.transmit, port.receive)
         for port in board.ports
         if port.name != without
     )
     address = board.ports[0].address
-    return LabHost(board.name, like.management, address, nics, "")
+    return LabHost(board.name, template.management, address, nics, "")
 
 
 def _check_light(session: LabSession, shard: Lab, circuits: tuple[Circuit, ...]) -> None:
     """Raise `VerifyFailed` unless the switches hold both circuits and, where they measure it, have light on them."""
     findings = judge_circuits(shard, circuits, read_light(circuits, session.switches))
     if findings:
-        raise VerifyFailed("; ".join(f"{one.subject}: {one.detail}" for one in findings))
+        raise VerifyFailed("; ".join(f"{finding.subject}: {finding.detail}" for finding in findings))

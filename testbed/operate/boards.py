@@ -1,4 +1,4 @@
-"""NICs of hosts that are attached to ports of boards: circuits, routes to the boards, and whether the boards answer."""
+"""NICs that are attached to ports of boards: their circuits, routes to the boards, and pings of the boards."""
 
 from __future__ import annotations
 
@@ -44,24 +44,26 @@ class BoardLink:
 
 def find_board_links(lab: Lab, held: Mapping[str, CrossConnects]) -> tuple[BoardLink, ...]:
     """Return the NICs of the lab's hosts that the switches connect with a port of a board, in both directions."""
-    sends = {(nic.transmit.switch, nic.transmit.port): (host, nic) for host in lab.hosts for nic in host.nics}
+    transmitters = {
+        (nic.transmit.switch, nic.transmit.port): (host, nic) for host in lab.hosts for nic in host.nics
+    }
     links = []
     for board in lab.boards:
         for port in board.ports:
             here = held.get(port.receive.switch)
             source = here.inputs_of.get(port.receive.port) if here is not None else None
-            if source is None or (port.receive.switch, source) not in sends:
+            if source is None or (port.receive.switch, source) not in transmitters:
                 continue
-            host, nic = sends[port.receive.switch, source]
+            host, nic = transmitters[port.receive.switch, source]
             back = held.get(port.transmit.switch)
-            is_back = back is not None and back.get(port.transmit.port) == nic.receive.port
-            if is_back and nic.receive.switch == port.transmit.switch:
+            is_duplex = back is not None and back.get(port.transmit.port) == nic.receive.port
+            if is_duplex and nic.receive.switch == port.transmit.switch:
                 links.append(BoardLink(host, nic, board.name, port))
     return tuple(links)
 
 
 def find_free_links(links: Iterable[BoardLink], used: Collection[tuple[str, int]]) -> tuple[BoardLink, ...]:
-    """Return the links at whose NICs a topology uses no port; `used` are the switch ports of its circuits."""
+    """Return the links whose NICs a topology leaves free. `used` holds the switch ports of the topology's circuits."""
     return tuple(
         link
         for link in links
@@ -73,13 +75,15 @@ def find_free_circuits(
     lab: Lab, held: Mapping[str, CrossConnects], used: Collection[tuple[str, int]]
 ) -> frozenset[tuple[str, int, int]]:
     """Return the circuits to and from boards at NICs that a topology leaves free, as switch, input and output."""
-    return frozenset(one for link in find_free_links(find_board_links(lab, held), used) for one in link.pairs)
+    return frozenset(
+        pair for link in find_free_links(find_board_links(lab, held), used) for pair in link.pairs
+    )
 
 
 def set_board_routes(fleet: Fleet, mtu: int, links: Iterable[BoardLink]) -> None:
     """Give NICs their addresses, and hosts routes over them to the boards. Raises `HostError`.
 
-    The neighbours are not permanent: a board answers ARP itself, which proves that it is there.
+    The neighbour entries are not permanent: a board answers ARP itself, which proves that it is there.
     """
     batches: defaultdict[str, list[str]] = defaultdict(list)
     for link in links:
@@ -99,7 +103,7 @@ def set_board_routes(fleet: Fleet, mtu: int, links: Iterable[BoardLink]) -> None
 
 
 def ping_boards(fleet: Fleet, links: Iterable[BoardLink]) -> dict[str, bool]:
-    """Return whether each port of a board answers a ping of its host, by label. Hosts outside the fleet are left out.
+    """Return whether each port of a board answers its host's ping, by label. Hosts outside the fleet are left out.
 
     Raises `HostError`.
     """

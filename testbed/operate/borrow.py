@@ -1,7 +1,7 @@
-"""Hosts of a lab that are borrowed: chosen among the free ones, leased, and put back as they were.
+"""Borrowing of hosts: choose free hosts of a lab, lease them, and restore their earlier state.
 
-A test of the fixture `testbed_lab` borrows hosts, and so does `testbed run`. Circuits join hosts to groups. Only a
-whole group is leased, so that nobody else loses light.
+The test fixture `testbed_lab` and the command `testbed run` borrow hosts. Circuits join hosts to groups. Only a whole
+group is leased, so that no other user loses light.
 """
 
 from __future__ import annotations
@@ -32,15 +32,18 @@ from testbed.operate.session import Change, LabSession, open_lab
 from testbed.storage.looking import read_rows
 
 POLL_S = (0.5, 5.0)
-"""First and longest pause between two looks at the switches and leases, in seconds."""
+"""First and longest pause between two reads of the switches and leases, in seconds."""
 _APPLIED = frozenset({"applied", "verified"})
 OpenSession = Callable[[Lab], AbstractContextManager[LabSession]]
-"""Opens a lab, or a shard of it, for changes under the borrower's lease."""
+"""Function that opens a lab, or a shard of it, for changes under the borrower's lease."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostNeeds:
-    """Needs of a borrower: a number of hosts or their names, and NICs and GPUs of each. None: all hosts, any NICs."""
+    """Needs of a borrower: a number of hosts or their names, and the NICs (`degree`) and GPUs of each host.
+
+    None means all hosts, or any number of NICs.
+    """
 
     hosts: int | None = None
     degree: int | None = None
@@ -52,7 +55,7 @@ class HostNeeds:
 class Candidates:
     """Hosts of a running lab, with NICs, faults and GPUs of each.
 
-    `groups` are hosts that circuits join: only a whole group can be changed without taking light from other hosts.
+    Circuits join the hosts of a group, so only whole `groups` can be changed without taking light from other hosts.
     """
 
     groups: tuple[tuple[str, ...], ...]
@@ -61,16 +64,16 @@ class Candidates:
     gpus: Mapping[str, int]
 
     def explain_lack(self, needs: HostNeeds) -> str:
-        """Return why the lab can never meet the needs; empty if it can."""
+        """Return why the lab can never meet the needs, or "" if it can."""
         unknown = [name for name in needs.names if name not in self.nics]
         if unknown:
             return f"it has no host {', '.join(unknown)}: its hosts are {', '.join(self.nics)}"
         wanted = self._count_wanted(needs)
-        fitting = [host for host in self.nics if self._fits(host, needs)]
+        fitting = [host for host in self.nics if self._is_fitting(host, needs)]
         if len(fitting) < wanted or not set(needs.names) <= set(fitting):
             what = f"{wanted} hosts with {needs.degree or 1} NICs and {needs.gpus} GPUs"
             return f"it does not have {what}: {len(fitting)} of {len(self.nics)} hosts fit"
-        usable = {host for group in self._usable(needs) for host in group}
+        usable = {host for group in self._find_usable_groups(needs) for host in group}
         if usable.issuperset(needs.names) and len(usable) >= wanted:
             return ""
         broken = ", ".join(f"{host}: {fault}" for host, fault in sorted(self.faults.items()))
@@ -79,22 +82,22 @@ class Candidates:
         return f"no {wanted} hosts that fit can be moved without taking light from others"
 
     def choose(self, needs: HostNeeds, held: Collection[str]) -> tuple[str, ...]:
-        """Return free hosts that meet the needs, in whole groups; none if the borrower must wait.
+        """Return free hosts that meet the needs, in whole groups, or () if the borrower must wait.
 
         Small groups come first, so that a borrower takes few hosts that it does not need.
         """
-        usable = self._usable(needs)
+        usable = self._find_usable_groups(needs)
         if needs.names:
-            named = [group for group in usable if not set(group).isdisjoint(needs.names)]
-            hosts = tuple(host for group in named for host in group)
+            required_groups = [group for group in usable if not set(group).isdisjoint(needs.names)]
+            hosts = tuple(host for group in required_groups for host in group)
             is_free = set(hosts).isdisjoint(held) and set(hosts).issuperset(needs.names)
             return hosts if is_free else ()
-        taken: list[str] = []
+        selection: list[str] = []
         for group in usable:
             if set(group).isdisjoint(held):
-                taken += group
-                if len(taken) >= self._count_wanted(needs):
-                    return tuple(taken)
+                selection += group
+                if len(selection) >= self._count_wanted(needs):
+                    return tuple(selection)
         return ()
 
     def is_whole(self, hosts: Collection[str]) -> bool:
@@ -104,14 +107,14 @@ class Candidates:
     def _count_wanted(self, needs: HostNeeds) -> int:
         return len(needs.names) or needs.hosts or len(self.nics)
 
-    def _usable(self, needs: HostNeeds) -> Sequence[tuple[str, ...]]:
+    def _find_usable_groups(self, needs: HostNeeds) -> Sequence[tuple[str, ...]]:
         return [
             group
             for group in sorted(self.groups, key=len)
-            if all(host not in self.faults and self._fits(host, needs) for host in group)
+            if all(host not in self.faults and self._is_fitting(host, needs) for host in group)
         ]
 
-    def _fits(self, host: str, needs: HostNeeds) -> bool:
+    def _is_fitting(self, host: str, needs: HostNeeds) -> bool:
         return self.nics[host] >= (needs.degree or 1) and self.gpus.get(host, 0) >= needs.gpus
 
 
@@ -134,7 +137,7 @@ def join_hosts(hosts: Iterable[str], pairs: Iterable[tuple[str, str]]) -> tuple[
 
 @dataclass(frozen=True, slots=True)
 class HostRequest:
-    """A request for hosts of a lab, and for boards besides, that waits for at most `wait_s`."""
+    """A request for hosts and boards of a lab that waits at most `wait_s`."""
 
     lab: Lab
     needs: HostNeeds
@@ -147,10 +150,10 @@ class HostRequest:
     """Count the GPUs of each host, over SSH."""
 
     def acquire(self, on_wait: Callable[[str], object] = lambda _why: None) -> tuple[Lease, tuple[str, ...]]:
-        """Return a granted lease and its hosts in the lab's order; if other hosts are free earlier, those.
+        """Wait for a lease; return it with its hosts in the lab's order. Hosts that are free earlier are preferred.
 
         `on_wait` is called with the hosts that the request waits for, once for each choice. Raises `LeaseImpossible` if
-        the lab can never meet the needs, `UnderMaintenance`, and `LeaseDenied` when the time is over.
+        the lab can never meet the needs, `UnderMaintenance`, and `LeaseDenied` after `wait_s`.
         """
         deadline = time.monotonic() + self.wait_s
         request: Lease | None = None
@@ -165,12 +168,12 @@ class HostRequest:
                 self._check_maintenance()
                 wanted = candidates.choose(self.needs, self._find_held(request)) or chosen
                 wanted = wanted or candidates.choose(self.needs, ())
-                # A request keeps its place in the queue for as long as it is for the same hosts.
+                # A request keeps its place in the queue as long as it names the same hosts.
                 if request is not None and wanted != chosen:
                     self.store.release(request.id)
                     request = None
                 is_new = request is None
-                request = self.store.extend(request.id) if request else self._request(wanted)
+                request = self.store.extend(request.id) if request else self._request_lease(wanted)
                 chosen = wanted
                 # A host may have failed while the request waited.
                 if request.is_held and self._read_candidates().is_whole(chosen):
@@ -188,7 +191,7 @@ class HostRequest:
                 with suppress(LeaseDenied):
                     self.store.release(request.id)
 
-    def _request(self, hosts: tuple[str, ...]) -> Lease:
+    def _request_lease(self, hosts: tuple[str, ...]) -> Lease:
         resources = (*(f"host:{name}" for name in hosts), *self.boards)
         parts = parts_of(self.lab, resources)
         return self.store.request(resources, parts, ttl_s=self.ttl_s, reason=self.reason)
@@ -201,14 +204,14 @@ class HostRequest:
                 "`testbed maintenance off`"
             )
 
-    def _find_held(self, mine: Lease | None) -> frozenset[str]:
-        """Return hosts of which others hold a part, or wait for one."""
-        theirs = [
+    def _find_held(self, own_request: Lease | None) -> frozenset[str]:
+        """Return the hosts of which another lease holds a part or waits for one."""
+        other_leases = [
             each
             for each in read_leases(self.store.database.address, self.lab.name)
-            if mine is None or each.id != mine.id
+            if own_request is None or each.id != own_request.id
         ]
-        parts = frozenset[str]().union(*(each.parts for each in theirs))
+        parts = frozenset[str]().union(*(each.parts for each in other_leases))
         return frozenset(
             host.name
             for host in self.lab.hosts
@@ -234,7 +237,7 @@ class HostRequest:
         )
 
     def _read_faults(self) -> dict[str, str]:
-        """Return the fault of each host of which a part failed its last check."""
+        """Return the fault of each host that has a part whose last check failed."""
         query = "select part, fault from part_checks where lab = ? and fault != '' order by part"
         rows = read_rows(self.store.database.address, query, (self.lab.name,))
         fault_of = {row["part"]: row["fault"] for row in rows}
@@ -247,7 +250,7 @@ class HostRequest:
 
 
 def _count_gpus(session: LabSession) -> dict[str, int]:
-    """Return the number of GPUs of each host that answers; 0 without NVIDIA's driver."""
+    """Return the number of GPUs of each host that answers, which is 0 without NVIDIA's driver."""
     assert session.fleet is not None
     hosts = [host.name for host in session.lab.hosts if host.name not in session.off]
     done = session.fleet.run(dict.fromkeys(hosts, "nvidia-smi --list-gpus 2>/dev/null; true"))
@@ -271,7 +274,7 @@ class LabState:
         names = {host.name for host in lab.hosts}
         intents = select_in_force(load_intents(runs_dir, lab.name))
         epochs = (each for each in intents if names.issuperset(each.hosts) and each.state in _APPLIED)
-        return cls({name: _select_ours(lab, name, held) for name, held in seen.items()}, tuple(epochs))
+        return cls({name: _select_in_scope(lab, name, held) for name, held in seen.items()}, tuple(epochs))
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as a JSON object, which holds the numbers of the epochs."""
@@ -286,17 +289,17 @@ class LabState:
         return cls(circuits, tuple(intents[epoch] for epoch in document["epochs"]))
 
     def restore(self, session: LabSession, reopen: OpenSession, reason: str, *, owner: str = "") -> None:
-        """Make the circuits again through `session`, and bring the epochs into force again that no longer are.
+        """Restore the circuits through `session`, and apply the epochs again that are no longer in force.
 
-        An `owner` is a process that stored no epochs: those of before are in force, but the hosts hold other routes, so
-        they are installed again, through sessions that store none. Raises `VerifyFailed` if an epoch that was verified
-        is not verified again, and what applying raises.
+        `owner` names a process that stored no epochs. The earlier epochs are then still in force, but the hosts hold
+        other routes. So these epochs are applied again, through sessions that store none. Raises `VerifyFailed` if a
+        verified epoch does not verify again, and the errors of an apply.
         """
         lab = session.lab
         if owner:
             _conclude_operations(session, owner, reason)
         parts = (
-            _plan_return(session, name, held)
+            _plan_restore(session, name, held)
             for name, held in self.circuits.items()
             if name in session.switches
         )
@@ -312,29 +315,29 @@ class LabState:
         }
         for intent in reversed(self.epochs):
             if (intent.epoch in in_force) == bool(owner):
-                _bring_back(intent, lab, reopen, reason)
+                _reapply_epoch(intent, lab, reopen, reason)
 
 
-def _bring_back(intent: Intent, lab: Lab, reopen: OpenSession, reason: str) -> None:
-    whole = shard_of(lab, [host.name for host in (*lab.hosts, *lab.others)])
-    here, design = design_of_intent(whole, intent)
+def _reapply_epoch(intent: Intent, lab: Lab, reopen: OpenSession, reason: str) -> None:
+    whole_lab = shard_of(lab, [host.name for host in (*lab.hosts, *lab.others)])
+    epoch_lab, design = design_of_intent(whole_lab, intent)
     change = Change("rollback", f"back to epoch {intent.epoch}: {reason}")
-    with reopen(here) as session:
+    with reopen(epoch_lab) as session:
         if session.off:
             what = "; ".join(f"{name}: {why}" for name, why in session.off.items())
             raise HostError(f"epoch {intent.epoch} of lab '{lab.name}' is not installed again: {what}")
-        brought = session.carry_out(design, session.plan(design), stated=intent.stated, change=change)
-    if intent.state == "verified" and not brought.verified.ok:
-        details = "; ".join(finding.detail for finding in brought.verified.findings)
+        result = session.carry_out(design, session.plan(design), stated=intent.stated, change=change)
+    if intent.state == "verified" and not result.verified.ok:
+        details = "; ".join(finding.detail for finding in result.verified.findings)
         raise VerifyFailed(
             f"epoch {intent.epoch} of lab '{lab.name}' is restored, but not verified: {details}"
         )
 
 
 def _conclude_operations(session: LabSession, owner: str, reason: str) -> None:
-    """Conclude the operations without an epoch of a process that were not completed: what they sent is undone now.
+    """Conclude a process's incomplete operations that stored no epoch: `restore` undoes what they sent.
 
-    Open steps of switches are judged by a read, those of hosts count as unknown.
+    A read decides the open steps of switches. Open steps of hosts count as unknown.
     """
     journal, lab = session.writable, session.lab
     with_epoch = {intent.operation for intent in load_intents(journal.directory, lab.name)}
@@ -349,13 +352,13 @@ def _conclude_operations(session: LabSession, owner: str, reason: str) -> None:
             journal.note(record.id, state="failed", finished=now(), reason=f"killed; undone: {reason}")
 
 
-def _select_ours(lab: Lab, switch: str, held: CrossConnects) -> CrossConnects:
+def _select_in_scope(lab: Lab, switch: str, held: CrossConnects) -> CrossConnects:
     scope = scope_of(lab, lab.switch(switch))
     return held if scope is None else CrossConnects({i: o for i, o in held.pairs if i in scope})
 
 
-def _plan_return(session: LabSession, name: str, target: CrossConnects) -> SwitchPlan:
-    """Return the steps that bring a switch back to earlier circuits."""
+def _plan_restore(session: LabSession, name: str, target: CrossConnects) -> SwitchPlan:
+    """Return the steps that restore earlier circuits of a switch."""
     switch, scope = session.switches[name], scope_of(session.lab, session.lab.switch(name))
     seen = switch.read()
     return SwitchPlan(name, target, scope, seen, switch.plan(target, seen, scope))

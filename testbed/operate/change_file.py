@@ -1,7 +1,7 @@
 """Change files: plans that are made now and applied later, if the lab has not changed since.
 
-A file holds the design, the observed state, the steps, the elements that they touch and their expected duration. When
-the file is applied, the steps are planned again from a new read; they must equal those in the file.
+A file holds the design, the observed state, the steps, the elements that they touch and their expected duration. An
+apply of the file plans the steps again from a new read, which must equal the steps in the file.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from testbed.operate.plan import select_in_scope
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A field whose value differs from the time when the plan was made."""
+    """A field whose value has changed since the plan was made."""
 
     field: str
     planned: object
     found: object
 
     def __str__(self) -> str:
-        return f"{self.field}: planned {_word(self.planned)}, found {_word(self.found)}"
+        return f"{self.field}: planned {_render_value(self.planned)}, found {_render_value(self.found)}"
 
     def json(self) -> dict[str, object]:
         """Return the three fields for JSON documents."""
         return {"field": self.field, "planned": self.planned, "found": self.found}
 
 
-def _word(value: object) -> str:
+def _render_value(value: object) -> str:
     return "nothing" if value is None or value == [] else str(value)
 
 
@@ -46,9 +46,9 @@ def _word(value: object) -> str:
 class Observed:
     """State of a lab when a plan was made for it.
 
-    `circuits` are those that the plan may change, input to output by switch; circuits of other users may change
-    meanwhile. `epochs` are those in force on the plan's hosts. `revision` is that of the lab file. `token` is the
-    fencing token of the newest lease on the hosts; None without a lease.
+    `circuits` maps inputs to outputs by switch. It holds only circuits that the plan may change, because other users
+    may change theirs. `epochs` are in force on the plan's hosts. `revision` identifies the text of the lab file.
+    `token` is the fencing token of the newest lease on the hosts, or None without a lease.
     """
 
     circuits: Mapping[str, Mapping[int, int]]
@@ -69,7 +69,7 @@ class Observed:
 
     def differences(self, now: Observed) -> tuple[Difference, ...]:
         """Return every field in which `now` differs, the lab file and the lease first."""
-        return tuple(_differences(self, now))
+        return tuple(_find_differences(self, now))
 
     def json(self) -> dict[str, Any]:
         """Return the state for JSON documents and change files."""
@@ -91,20 +91,20 @@ def parse_observed(document: Mapping[str, Any]) -> Observed:
 def observe_plan(
     plan: LabPlan, *, epochs: Sequence[int] = (), revision: str = "", token: int | None = None
 ) -> Observed:
-    """Return the state that a plan was made for: the circuits that it may change, with the given other fields."""
+    """Return the state for which a plan was made: the circuits that it may change, and the given other fields."""
     circuits = {part.switch: dict(sorted(select_in_scope(part))) for part in plan.switches}
     return Observed(circuits, tuple(epochs), revision, token)
 
 
-def _differences(then: Observed, now: Observed) -> Iterator[Difference]:
-    if then.revision != now.revision:
-        yield Difference("lab file revision", then.revision, now.revision)
-    if then.token != now.token:
-        yield Difference("lease token", then.token, now.token)
-    if then.epochs != now.epochs:
-        yield Difference("epochs in force", list(then.epochs), list(now.epochs))
-    for switch in sorted({*then.circuits, *now.circuits}):
-        planned, found = then.circuits.get(switch, {}), now.circuits.get(switch, {})
+def _find_differences(earlier: Observed, now: Observed) -> Iterator[Difference]:
+    if earlier.revision != now.revision:
+        yield Difference("lab file revision", earlier.revision, now.revision)
+    if earlier.token != now.token:
+        yield Difference("lease token", earlier.token, now.token)
+    if earlier.epochs != now.epochs:
+        yield Difference("epochs in force", list(earlier.epochs), list(now.epochs))
+    for switch in sorted({*earlier.circuits, *now.circuits}):
+        planned, found = earlier.circuits.get(switch, {}), now.circuits.get(switch, {})
         for port in sorted({*planned, *found}):
             if planned.get(port) != found.get(port):
                 yield Difference(f"{switch} input {port}", planned.get(port), found.get(port))
@@ -117,7 +117,7 @@ FORMAT = "lightbed change 1"
 class ChangeFile:
     """The content of a change file.
 
-    `intent` is the epoch that the change will be, with number 0 until it is applied. `steps` are those of each switch.
+    `intent` is the future epoch, with number 0 until it is applied. `steps` lists the steps of each switch.
     """
 
     path: Path
@@ -127,12 +127,12 @@ class ChangeFile:
     take_over: bool
 
     def check_current(self, plan: LabPlan, now: Observed) -> None:
-        """Raise `PlanStale` unless the lab has not changed and `plan`, made now, has the steps of the file."""
+        """Raise `PlanStale` if the lab has changed, or if `plan`, made now, has other steps than the file."""
         differences = self.observed.differences(now)
         if not differences:
             differences = tuple(
                 Difference(f"{name} steps", self.steps.get(name), steps)
-                for name, steps in _steps(plan).items()
+                for name, steps in _render_steps(plan).items()
                 if steps != self.steps.get(name)
             )
         if differences:
@@ -170,13 +170,13 @@ def change_document(
     return document | {
         "observed": observed.json(),
         "fingerprint": observed.fingerprint,
-        "steps": _steps(plan),
+        "steps": _render_steps(plan),
     }
 
 
 def write_change(path: str | Path, document: Mapping[str, Any]) -> None:
     """Write a change file, with a digest of its content. Raises `OSError`."""
-    write_output(path, json.dumps({**document, "digest": _digest(document)}, indent=1) + "\n")
+    write_output(path, json.dumps({**document, "digest": _compute_digest(document)}, indent=1) + "\n")
 
 
 def read_change(path: str | Path) -> ChangeFile:
@@ -187,7 +187,7 @@ def read_change(path: str | Path) -> ChangeFile:
         raise PlanFileError(f"{path} is not a change file: not JSON ({error}); {_AGAIN}") from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise PlanFileError(f"{path} is not a change file of this release ({FORMAT!r}); {_AGAIN}")
-    if document.pop("digest", None) != _digest(document):
+    if document.pop("digest", None) != _compute_digest(document):
         raise PlanFileError(f"{path} was modified after it was written (digest mismatch); {_AGAIN}")
     observed = parse_observed(document["observed"])
     row = document["intent"]
@@ -200,7 +200,7 @@ def read_change(path: str | Path) -> ChangeFile:
 _AGAIN = "make it again with `testbed plan LAB --out FILE`"
 
 
-def _steps(plan: LabPlan) -> dict[str, list[dict[str, Any]]]:
+def _render_steps(plan: LabPlan) -> dict[str, list[dict[str, Any]]]:
     """Return the steps of each switch in the form of a change file."""
     return {
         part.switch: [
@@ -210,5 +210,5 @@ def _steps(plan: LabPlan) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def _digest(document: Mapping[str, Any]) -> str:
+def _compute_digest(document: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()

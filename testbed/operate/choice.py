@@ -1,4 +1,4 @@
-"""The topology that a command works on: the one that its options name, else the one that is stored for the lab."""
+"""The topology of a command: the one that its options name, or else the topology that is stored for the lab."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 class DesignChoice:
     """The design that a command works on, for the hosts in `lab`.
 
-    `intent` is its stored epoch; None for a design that no epoch holds. `stored` is the epoch in force on these
-    hosts, even if another design was chosen; `beside` are epochs in force on other hosts. `note` says why no stored
-    topology was used. `left` are unfinished operations.
+    `intent` is the stored epoch of the design, or None if it has none. `stored` is the epoch in force on these hosts,
+    even if another design was chosen. `beside` holds the epochs in force on other hosts. `note` says why no stored
+    topology was used. `left` holds the unfinished operations.
     """
 
     lab: Lab
@@ -43,12 +43,12 @@ class DesignChoice:
 
     @property
     def lab_file_changed(self) -> bool:
-        """True if the lab file is not the one with which the chosen epoch was applied."""
+        """True if the lab file has changed since the chosen epoch was applied."""
         return self.intent is not None and self.intent.revision != self.lab.revision
 
     @property
     def is_another(self) -> bool:
-        """True if the chosen topology is neither the stored one nor the one that the stored one repairs."""
+        """True if the chosen topology is not the stored topology and not the topology that the stored one repairs."""
         if self.stored is None:
             return False
         return self.intent is None or self.intent.epoch not in (self.stored.epoch, self.stored.stated.repairs)
@@ -59,7 +59,7 @@ class DesignChoice:
         return text.replace("`testbed apply`", f"`testbed apply {words}`" if words else "`testbed apply`")
 
     def findings_json(self, findings: Iterable[LinkFinding]) -> list[dict[str, Any]]:
-        """Return findings for JSON documents; where they advise an apply, they name this design."""
+        """Return findings for JSON documents. An advised `testbed apply` names this design."""
         return [
             finding.as_json()
             | {
@@ -76,12 +76,12 @@ class DesignChoice:
             "epoch_state": self.intent.status if self.intent else None,
             "stored_epoch": self.stored.epoch if self.stored else None,
             "lab_file_changed": self.lab_file_changed,
-            "unfinished": [one.json() for one in self.left],
+            "unfinished": [unfinished.json() for unfinished in self.left],
         }
 
     def describe_unfinished(self) -> list[str]:
         """Return a line for each unfinished operation."""
-        return [one.line() for one in self.left]
+        return [unfinished.line() for unfinished in self.left]
 
     def heading(self) -> str:
         """Return the part of the first line that names the chosen epoch or topology."""
@@ -94,7 +94,7 @@ class DesignChoice:
         return topology
 
     def lines(self) -> list[str]:
-        """Return warnings about the chosen design as lines for people, each with what to do."""
+        """Return warnings about the chosen design, one per line."""
         lines = [self.note] if self.note else []
         if self.stated.plan_text is not None and '"routes"' not in self.stated.plan_text:
             lines.append(
@@ -107,7 +107,9 @@ class DesignChoice:
             )
         if self.intent and self.lab_file_changed:
             lines.append(self._describe_change(self.intent))
-        lines += [f"{one.describe()} is also in force, on {', '.join(one.hosts)}" for one in self.beside]
+        lines += [
+            f"{intent.describe()} is also in force, on {', '.join(intent.hosts)}" for intent in self.beside
+        ]
         if self.intent and self.intent.is_under_way:
             lines.append(
                 f"an apply of epoch {self.intent.epoch} is running: wait for it, then run this command again"
@@ -121,7 +123,7 @@ class DesignChoice:
         return f"lab file {self.lab.path} {what} {was}; see `testbed plan`, then `testbed apply --epoch {intent.epoch}`"
 
     def plan(self) -> Plan | None:
-        """Return the plan file that the design is from; None if it is from options or the default."""
+        """Return the plan file of the design, or None if the design comes from options or the default."""
         if self.stated.plan_text is None:
             return None
         import json
@@ -134,9 +136,9 @@ class DesignChoice:
 def choose_design(
     lab: Lab, named: NamedTopology, runs_dir: Path, *, before_repair: bool = False
 ) -> DesignChoice:
-    """Return the design that the options name; without options the stored one, and if none is stored the default.
+    """Return the design that the options name, or else the stored design, or else the default design.
 
-    If only hosts are named, the stored one is that in force on exactly these hosts, in any order. With `before_repair`,
+    If the options name only hosts, the stored design must be in force on exactly these hosts. With `before_repair`,
     a stored repair yields the topology that the repair replaced. Raises `PlanFileError`, `IntentError`,
     `TopologyError`, and `JournalError` if no topology is named and the stored one cannot be read.
     """
@@ -151,48 +153,50 @@ def choose_design(
     intent = _find_stored(lab, named, stored, runs_dir)
     if intent is not None:
         if before_repair and intent.stated.repairs is not None:
-            intent = _epoch(lab, intent.stated.repairs, stored, runs_dir)
-        here, design = design_of_intent(lab, intent)
-        beside = tuple(one for one in select_in_force(stored) if set(one.hosts).isdisjoint(intent.hosts))
+            intent = _find_epoch(lab, intent.stated.repairs, stored, runs_dir)
+        job_lab, design = design_of_intent(lab, intent)
+        beside = tuple(
+            other for other in select_in_force(stored) if set(other.hosts).isdisjoint(intent.hosts)
+        )
         unfinished = find_unfinished_or_error(runs_dir, lab)
         return DesignChoice(
-            here, design, intent.stated, intent, _find_current(stored, here), beside, left=unfinished
+            job_lab, design, intent.stated, intent, _find_current(stored, job_lab), beside, left=unfinished
         )
-    here, design, stated = state_design(lab, named)
+    job_lab, design, stated = state_design(lab, named)
     if not (named.has_topology or note):
         whose = f"hosts {', '.join(named.hosts)} of " if named.hosts else ""
         note = f"no topology of {whose}lab '{lab.name}' is stored in {runs_dir}: the default one is used"
-    current = _find_current(stored, here)
+    current = _find_current(stored, job_lab)
     repaired = current.stated.repairs if current else None
-    candidates = [one for one in stored if one is current or one.epoch == repaired]
-    match = next((one for one in candidates if _is_same(one, here, design)), None)
+    candidates = [candidate for candidate in stored if candidate is current or candidate.epoch == repaired]
+    match = next((candidate for candidate in candidates if _is_same(candidate, job_lab, design)), None)
     return DesignChoice(
-        here, design, stated, match, current, (), note, find_unfinished_or_error(runs_dir, lab)
+        job_lab, design, stated, match, current, (), note, find_unfinished_or_error(runs_dir, lab)
     )
 
 
 def running_design(
     lab_file: Path, named: NamedTopology, runs_dir: Path, *, before_repair: bool = False
 ) -> DesignChoice:
-    """Return `choose_design` for a lab file, with the addresses at which the lab runs. Raises also `LabFileError`."""
+    """Load a lab file, find its running lab, and return `choose_design` for it. Raises also `LabFileError`."""
     return choose_design(find_running(load_lab(lab_file)), named, runs_dir, before_repair=before_repair)
 
 
 def design_to_apply(lab_file: Path, named: NamedTopology, runs_dir: Path) -> DesignChoice:
-    """Return the design to apply: the named one, else the stored one, else the default.
+    """Return the design to apply: the named design, or else the stored design, or else the default design.
 
     Raises what `choose_design` raises, and `JournalError` even if a topology is named.
     """
     lab = find_running(load_lab(lab_file))
     load_intents(runs_dir, lab.name)  # fail before anything is planned: an apply writes to this journal
     if named.epoch is None and named.has_topology:
-        here, design, stated = state_design(lab, named)
-        return DesignChoice(here, design, stated)
+        job_lab, design, stated = state_design(lab, named)
+        return DesignChoice(job_lab, design, stated)
     return choose_design(lab, named, runs_dir)
 
 
 def describe_apply_effect(choice: DesignChoice, named: NamedTopology, runs_dir: Path) -> list[str]:
-    """Return a line that says which epoch an apply installs again or replaces; no line if it does neither."""
+    """Return a line that says which epoch an apply installs again or replaces, or no line if it does neither."""
     current = _find_current(load_intents(runs_dir, choice.lab.name), choice.lab)
     if choice.intent and not named.has_topology:
         another = "another one is named by --epoch, --method, --simplex, --demand or --plan"
@@ -207,32 +211,32 @@ def state_design(lab: Lab, named: NamedTopology) -> tuple[Lab, Design, Stated]:
     if named.plan_file is None:
         method: Method = named.method or "geometric"
         demands = parse_demands(named.demand)
-        here = shard_of(lab, named.hosts) if named.hosts else lab
-        design = design_for(here, simplex=named.simplex, method=method, demands=demands)
-        return here, design, Stated(named.words)
-    from testbed.design.plans.file import read_plan  # with all workloads that a plan may be for
+        job_lab = shard_of(lab, named.hosts) if named.hosts else lab
+        design = design_for(job_lab, simplex=named.simplex, method=method, demands=demands)
+        return job_lab, design, Stated(named.words)
+    from testbed.design.plans.file import read_plan  # imports all workloads
 
     plan = read_plan(named.plan_file)
-    here = lab_of_plan(lab, plan)
+    job_lab = lab_of_plan(lab, plan)
     text = named.plan_file.read_text(encoding="utf-8")
-    return here, design_of_plan(here, plan), Stated(named.words, plan_text=text)
+    return job_lab, design_of_plan(job_lab, plan), Stated(named.words, plan_text=text)
 
 
 def _find_stored(lab: Lab, named: NamedTopology, stored: tuple[Intent, ...], runs_dir: Path) -> Intent | None:
-    """Return the epoch that the options mean; None if they name a topology, or none is stored. Raises `IntentError`."""
+    """Return the stored epoch that the options select, or None if they name a topology. Raises `IntentError`."""
     if named.epoch is not None:
-        return _epoch(lab, named.epoch, stored, runs_dir)
+        return _find_epoch(lab, named.epoch, stored, runs_dir)
     if named.has_topology or not stored:
         return None
     if not named.hosts:
         return stored[0]
     hosts = sorted(named.hosts)
-    return next((one for one in select_in_force(stored) if sorted(one.hosts) == hosts), None)
+    return next((intent for intent in select_in_force(stored) if sorted(intent.hosts) == hosts), None)
 
 
-def _epoch(lab: Lab, epoch: int, stored: tuple[Intent, ...], runs_dir: Path) -> Intent:
+def _find_epoch(lab: Lab, epoch: int, stored: tuple[Intent, ...], runs_dir: Path) -> Intent:
     """Return the epoch with this number. Raises `IntentError`."""
-    intent = next((one for one in stored if one.epoch == epoch), None)
+    intent = next((candidate for candidate in stored if candidate.epoch == epoch), None)
     if intent is None:
         known = f"they are 1 to {stored[0].epoch}" if stored else "none was stored yet"
         hint = "leave out --epoch, or give the --runs-dir of its apply"
@@ -243,7 +247,7 @@ def _epoch(lab: Lab, epoch: int, stored: tuple[Intent, ...], runs_dir: Path) -> 
 def _find_current(stored: tuple[Intent, ...], lab: Lab) -> Intent | None:
     """Return the epoch in force on any of these hosts."""
     hosts = {host.name for host in lab.hosts}
-    return next((one for one in select_in_force(stored) if not hosts.isdisjoint(one.hosts)), None)
+    return next((intent for intent in select_in_force(stored) if not hosts.isdisjoint(intent.hosts)), None)
 
 
 def _is_same(intent: Intent, lab: Lab, design: Design) -> bool:

@@ -4,9 +4,9 @@ r"""Applies that are rolled back unless a person confirms them in time.
          \          \---> firing -> fired | failed
           \-> ended (never proven, so never armed)
 
-A confirmation is requested before the first byte is sent, and armed after the proof by a separate process, the
-watcher. The watcher rolls back when the time is over, even if the process of the apply has died. If the watcher dies,
-the next command reports it.
+An apply requests a confirmation before it sends the first byte. After the proof, a separate process, the watcher, arms
+the confirmation. The watcher rolls back when the time is over, even if the process of the apply has died. If the
+watcher dies, the next command reports it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ POLL_S = 0.2
 class Confirmation:
     """The confirmation of one epoch as the journal holds it.
 
-    The watcher goes back to epoch `back_to` after `within_s`, at `due_at`; `reason` says why it ended or failed.
+    After `within_s`, at `due_at`, the watcher rolls back to epoch `back_to`. `reason` says why it ended or failed.
     """
 
     epoch: int
@@ -52,7 +52,7 @@ class Confirmation:
         return is_running(self.watcher)
 
     @property
-    def waits(self) -> bool:
+    def is_pending(self) -> bool:
         """True if it is neither confirmed nor over: a person can still confirm or roll back."""
         return self.state in ("requested", "armed", "firing")
 
@@ -66,14 +66,14 @@ def confirmations_of(runs_dir: str | Path, lab: str) -> tuple[Confirmation, ...]
 
 def pending_of(runs_dir: str | Path, lab: str) -> Confirmation | None:
     """Return the pending confirmation: armed or firing, or requested by an apply that is verified or running."""
-    states = {one.epoch: one for one in load_intents(runs_dir, lab)}
-    for one in confirmations_of(runs_dir, lab):
-        intent = states.get(one.epoch)
+    states = {intent.epoch: intent for intent in load_intents(runs_dir, lab)}
+    for confirmation in confirmations_of(runs_dir, lab):
+        intent = states.get(confirmation.epoch)
         may_be_armed = intent is not None and (intent.is_under_way or intent.state == "verified")
-        if one.state == "requested" and not may_be_armed:
+        if confirmation.state == "requested" and not may_be_armed:
             continue
-        if one.waits:
-            return one
+        if confirmation.is_pending:
+            return confirmation
     return None
 
 
@@ -87,14 +87,14 @@ def check_none_pending(runs_dir: str | Path, lab: str) -> None:
 
 
 class Confirmations:
-    """Confirmations of one lab, to write."""
+    """Writable confirmations of one lab."""
 
     def __init__(self, journal: Journal, lab: str) -> None:
         self._journal = journal
         self._lab = lab
 
     def request(self, epoch: int, back_to: int, within_s: float) -> None:
-        """Store that an epoch is to be rolled back unless confirmed; on disk when this returns."""
+        """Store that an epoch must be rolled back unless confirmed. The request is on disk when this returns."""
         from testbed.storage.schema import confirmations
 
         values = {"lab": self._lab, "epoch": epoch, "back_to": back_to, "within_s": within_s}
@@ -103,15 +103,17 @@ class Confirmations:
             connection.execute(confirmations.insert().values(values))
 
     def change(self, epoch: int, former: tuple[State, ...], state: State, **known: str) -> bool:
-        """Set the state of an epoch's confirmation if it has one of the `former` states; return whether it had.
+        """Set the state of an epoch's confirmation if its state is one of `former`; return whether it was.
 
         Compare-and-set in one transaction, so that of two processes only one succeeds.
         """
         from testbed.storage.schema import confirmations as table
 
-        ours = (table.c.lab == self._lab) & (table.c.epoch == epoch) & table.c.state.in_(former)
+        condition = (table.c.lab == self._lab) & (table.c.epoch == epoch) & table.c.state.in_(former)
         with self._journal.transaction() as connection:
-            return connection.execute(table.update().where(ours).values(state=state, **known)).rowcount == 1
+            return (
+                connection.execute(table.update().where(condition).values(state=state, **known)).rowcount == 1
+            )
 
     def arm(self, start_watcher: Callable[[], object], epoch: int) -> Confirmation:
         """Start the watcher and wait until it has armed itself. Raises `NotArmed`."""
@@ -138,10 +140,12 @@ class Confirmations:
         return pending
 
     def end(self, reason: str) -> None:
-        """End every confirmation that is requested or armed, after a rollback by hand."""
-        for one in confirmations_of(self._journal.directory, self._lab):
-            if one.state in ("requested", "armed"):
-                self.change(one.epoch, ("requested", "armed"), "ended", ended_at=_now(), reason=reason)
+        """End every confirmation that is requested or armed, because a person has rolled back."""
+        for confirmation in confirmations_of(self._journal.directory, self._lab):
+            if confirmation.state in ("requested", "armed"):
+                self.change(
+                    confirmation.epoch, ("requested", "armed"), "ended", ended_at=_now(), reason=reason
+                )
 
     def watch(self, epoch: int, go_back: Callable[[int], str]) -> State:
         """Arm the confirmation and wait; call `go_back` if it is not confirmed in time, and return the last state.
@@ -174,17 +178,20 @@ class Confirmations:
 def find_unwatched(runs_dir: str | Path, lab: str) -> Iterator[tuple[str, str, str]]:
     """Yield operation, detail and hint of a pending apply without a watcher and of a failed automatic rollback."""
     pending = pending_of(runs_dir, lab)
-    states = {one.epoch: one for one in load_intents(runs_dir, lab)}
-    for one in confirmations_of(runs_dir, lab)[:1]:
-        intent = states.get(one.epoch)
+    states = {intent.epoch: intent for intent in load_intents(runs_dir, lab)}
+    for latest in confirmations_of(runs_dir, lab)[:1]:
+        intent = states.get(latest.epoch)
         operation = intent.operation if intent else ""
-        if one == pending and not one.is_watched and not (intent and intent.is_under_way):
-            what = "its watcher did not start" if one.state == "requested" else "its watcher has died"
-            detail = f"epoch {one.epoch} awaits confirmation, but {what}: there is no automatic rollback"
+        if latest == pending and not latest.is_watched and not (intent and intent.is_under_way):
+            what = "its watcher did not start" if latest.state == "requested" else "its watcher has died"
+            detail = f"epoch {latest.epoch} awaits confirmation, but {what}: there is no automatic rollback"
             yield operation, detail, "run `testbed confirm`, or `testbed rollback`"
-        later = [other for other in states.values() if other.epoch > one.epoch and other.state == "verified"]
-        if one.state == "failed" and not later:
-            detail = f"epoch {one.epoch} was not confirmed; the rollback to epoch {one.back_to} failed ({one.reason})"
+        later = [
+            other for other in states.values() if other.epoch > latest.epoch and other.state == "verified"
+        ]
+        if latest.state == "failed" and not later:
+            what = f"the rollback to epoch {latest.back_to} failed ({latest.reason})"
+            detail = f"epoch {latest.epoch} was not confirmed; {what}"
             yield operation, detail, "see `testbed history`, then `testbed rollback`"
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Design:
     """A topology, laid onto the lab's NICs, with routes between all nodes.
 
-    If a plan spreads pairs over several sets of routes, `further` holds the sets after the first, and `sets` all of
-    them with the weights of the plan.
+    If a plan spreads pairs over several sets of routes, `further` holds the sets after the first, and `sets` holds all
+    sets with the weights of the plan.
     """
 
     name: str
@@ -43,7 +43,7 @@ def design_for(
     method: Method = "geometric",
     demands: tuple[AllReduceDemand, ...] = (),
 ) -> Design:
-    """Return a topology that uses all hosts of a lab and as many NICs as each has, wired and routed.
+    """Return a wired and routed topology of all hosts of a lab, with as many NICs as every host has.
 
     Raises `TopologyError`.
     """
@@ -77,25 +77,24 @@ def lab_of_plan(lab: Lab, plan: Plan) -> Lab:
             f"the plan is for lab '{plan.lab}', not for '{lab.name}': make one with --lab {lab.path}"
         )
     try:
-        here = shard_of(lab, plan.hosts) if plan.hosts else lab
-        degree = degree_of(here)
+        job_lab = shard_of(lab, plan.hosts) if plan.hosts else lab
+        degree = degree_of(job_lab)
     except TopologyError as error:
         raise PlanFileError(f"the plan does not fit lab '{lab.name}': {error}") from error
     size = (plan.topology.nodes, plan.topology.degree)
-    if size[0] != len(here.hosts) or size[1] > degree:
-        what = (
-            f"{size[0]} hosts with {size[1]} NICs, but lab '{lab.name}' has {len(here.hosts)} with {degree}"
-        )
+    if size[0] != len(job_lab.hosts) or size[1] > degree:
+        what = f"{size[0]} hosts with {size[1]} NICs, but lab '{lab.name}' has {len(job_lab.hosts)} with {degree}"
         raise PlanFileError(f"the plan is for {what}: make one with --lab {lab.path}")
-    return here
+    return job_lab
 
 
 def design_of_plan(lab: Lab, plan: Plan) -> Design:
-    """Return the topology of a plan, laid onto the NICs of `lab_of_plan`, with its routes. Raises `TopologyError`.
+    """Return the topology of a plan, laid onto the NICs of a lab, with its routes. Raises `TopologyError`.
 
-    If the plan has no routes, they are computed for its workload; without the workload, shortest paths are used.
+    `lab` is the result of `lab_of_plan`. If the plan has no routes, they are computed for its workload. If that is
+    unknown too, shortest paths are used.
     """
-    from testbed.design.evaluation.job import routes_of  # with all workloads that a plan may be for
+    from testbed.design.evaluation.job import routes_of  # imports all workloads
 
     design, routes = lay_out(lab, plan.workload.name, plan.topology), routes_of(plan)
     return design if routes is None else with_routes(design, routes)
@@ -116,16 +115,16 @@ def design_of_intent(lab: Lab, intent: Intent) -> tuple[Lab, Design]:
 
 
 def load_design(intent: Intent) -> Design:
-    """Return the design of a stored epoch, with the routes of its plan if it has one, else with shortest paths."""
+    """Return the design of a stored epoch, with the routes of its plan, or else with shortest paths."""
     design = Design(intent.name, intent.topology, intent.wiring, find_routes(intent.wiring))
-    routes = _state_routes(intent)
+    routes = _find_plan_routes(intent)
     return design if routes is None else with_routes(design, routes)
 
 
-def _state_routes(intent: Intent) -> RouteSets | None:
-    """Return the routes of the plan that an epoch is from, or None for shortest paths.
+def _find_plan_routes(intent: Intent) -> RouteSets | None:
+    """Return the routes of an epoch's plan, or None for shortest paths.
 
-    For a repaired epoch the routes are computed again, for the workload of the plan on the topology that is left.
+    After a repair, they are computed again for the plan's workload on the remaining topology.
     """
     if intent.stated.plan_text is None:
         return None
@@ -143,7 +142,7 @@ def _state_routes(intent: Intent) -> RouteSets | None:
 
 def lay_out(lab: Lab, name: str, topology: Topology) -> Design:
     """Return a topology laid onto the NICs of a lab, with shortest paths as routes. Raises `TopologyError`."""
-    wiring = wire(topology, planes=_planes(lab, topology.degree))
+    wiring = wire(topology, planes=_count_planes(lab, topology.degree))
     return Design(name, topology, wiring, find_routes(wiring))
 
 
@@ -155,9 +154,9 @@ def check_fits(lab: Lab, degree: int, *, simplex: bool = False) -> None:
     if nodes > 1:
         # A connected circulant of an even number of nodes can be split over switches (Stong, 1985), whatever its
         # strides: if this one cannot be, no other can.
-        wire(find_topology(nodes, degree, simplex=simplex), planes=_planes(lab, degree))
+        wire(find_topology(nodes, degree, simplex=simplex), planes=_count_planes(lab, degree))
 
 
-def _planes(lab: Lab, degree: int) -> int:
-    """Return the number of switches that the links of a topology are spread over, one for each NIC at most."""
+def _count_planes(lab: Lab, degree: int) -> int:
+    """Return over how many switches the links of a topology are spread: at most one for each NIC."""
     return min(len(lab.switches), degree)

@@ -1,7 +1,7 @@
-"""Changes of a switch that is named by its address alone, under the leases and stops of the labs that it is part of.
+"""Changes of a switch that is given by its address, under the leases and emergency stops of its labs.
 
-The journal shows which labs these are: each step stores the address of its switch. A switch that no lab of the database
-has changed belongs to no lab.
+The journal shows to which labs a switch belongs, because each step stores the address of its switch. A switch that no
+lab of the database has changed belongs to no lab.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from testbed.operate.engine.consent import EmergencyStop
 from testbed.storage.address import address_in
 from testbed.storage.looking import is_database_error, read_rows, why_unreadable
 
-_KNOWN = (
+_SWITCH_ADDRESSES = (
     "select distinct o.lab, s.switch, s.address from steps s join operations o on o.id = s.operation "
     "where s.address <> ?"
 )
@@ -29,7 +29,7 @@ _KNOWN = (
 
 @contextmanager
 def lease_ports(runs_dir: Path, address: str, ports: frozenset[int]) -> Iterator[None]:
-    """Lease ports of a switch in every lab that it is part of, for as long as the block sends to it.
+    """Lease ports of a switch in every lab to which it belongs, for the duration of the `with` block.
 
     Uses the lease of `--lease`, or an implicit one. Raises `LeaseDenied` and its subclasses, `OperationStopped`, and
     `JournalError` if the database cannot be read or written: then nothing may be sent.
@@ -48,11 +48,13 @@ def lease_ports(runs_dir: Path, address: str, ports: frozenset[int]) -> Iterator
         EmergencyStop(runs_dir, lab).check()
     with ExitStack() as stack:
         if ports:  # no ports: removing a circuit that does not exist changes nothing
-            _hold(stack, runs_dir, labs, ports)
+            _hold_fences(stack, runs_dir, labs, ports)
         yield
 
 
-def _hold(stack: ExitStack, runs_dir: Path, labs: Mapping[str, set[str]], ports: frozenset[int]) -> None:
+def _hold_fences(
+    stack: ExitStack, runs_dir: Path, labs: Mapping[str, set[str]], ports: frozenset[int]
+) -> None:
     from testbed.leases.fence import hold_fence  # SQLAlchemy: not imported for a switch of no lab
     from testbed.storage.database import Database
 
@@ -62,7 +64,7 @@ def _hold(stack: ExitStack, runs_dir: Path, labs: Mapping[str, set[str]], ports:
         (
             lab
             for lab in labs
-            if any(one.id == get_selected_lease() for one in read_leases(address_in(runs_dir), lab))
+            if any(lease.id == get_selected_lease() for lease in read_leases(address_in(runs_dir), lab))
         ),
         min(labs),
     )
@@ -73,10 +75,10 @@ def _hold(stack: ExitStack, runs_dir: Path, labs: Mapping[str, set[str]], ports:
 
 
 def labs_with(runs_dir: Path, address: str) -> dict[str, set[str]]:
-    """Return the labs that have changed the switch of an address, with its names there. Raises `JournalError`."""
+    """Return the labs that have changed the switch at an address, with its names in each. Raises `JournalError`."""
     database = address_in(runs_dir)
     try:
-        rows = read_rows(database, _KNOWN, ("",))
+        rows = read_rows(database, _SWITCH_ADDRESSES, ("",))
     except Exception as error:
         if not is_database_error(error):
             raise

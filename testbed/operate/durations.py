@@ -1,7 +1,7 @@
 """Durations of steps, learned from the journal by switch and kind of step, and the progress of a running plan.
 
-The duration of a step runs from its intent to its outcome, which is what an operator waits for. Only steps that ended
-as done within their operation count: the outcome of a step that was settled later says nothing about the device.
+The duration of a step runs from its intent to its outcome, which is what an operator waits for. Only steps that were
+done within their operation count, because an outcome that was recorded later says nothing about the device.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ocs_drivers.model import Step
 from testbed.operate.intent import read_journal
 from testbed.operate.model import LabPlan
 
-KEPT = 200
-"""Number of newest steps of one switch and kind that count: a robot grows slower with the years."""
+MAX_SAMPLES = 200
+"""Number of newest steps of one switch and kind that count, because a robot grows slower with the years."""
 
-ENOUGH = 3
-"""Smallest number of steps to learn from; with fewer, the driver's estimate is used."""
+MIN_SAMPLES = 3
+"""Smallest number of steps to learn from. With fewer, the driver's estimate is used."""
 
 _DONE_STEPS = """
 select s.switch, s.kind, s.intent_at, s.outcome_at from steps s join operations o on o.id = s.operation
@@ -37,7 +37,7 @@ order by s.intent_at desc limit 5000
 class Expected:
     """Expected duration of steps: the median, and the 95th percentile.
 
-    `samples` is the number of steps in the journal that it is learned from; 0 for a driver's estimate.
+    `samples` is the number of journal steps behind it, or 0 for a driver's estimate.
     """
 
     median_s: float
@@ -63,10 +63,10 @@ class Durations:
         >>> Durations({("ocs1", "add"): [59.0, 60.0, 70.0]}).step("ocs1", Step("add", none, none, none, 1.0))
         Expected(median_s=60.0, p95_s=70.0, samples=3)
         """
-        known = self.seconds.get((switch, step.kind), ())
-        if len(known) < ENOUGH:
+        past_s = self.seconds.get((switch, step.kind), ())
+        if len(past_s) < MIN_SAMPLES:
             return Expected(step.estimated_s, step.estimated_s)
-        return Expected(statistics.median(known), _percentile_95(known), len(known))
+        return Expected(statistics.median(past_s), _compute_percentile_95(past_s), len(past_s))
 
     def switch(self, switch: str, steps: Iterable[Step]) -> Expected:
         """Return the sum over the steps of one switch, which run in sequence. The sum of `p95_s` is an upper bound."""
@@ -84,32 +84,32 @@ class Durations:
 
 
 def learn_durations(runs_dir: str | Path, lab: str) -> Durations:
-    """Return the durations of a lab's steps in the journal; empty without a journal. Raises `JournalError`."""
+    """Return the durations of a lab's steps in the journal. They are empty without a journal. Raises `JournalError`."""
     return durations_of(read_journal(runs_dir, _DONE_STEPS, lab))
 
 
 def durations_of(rows: Iterable[Mapping[str, Any]]) -> Durations:
-    """Return durations from rows of the journal, the newest first; a negative one, of a changed clock, is left out."""
+    """Return durations from rows of the journal, newest first. Negative durations are left out: the clock moved."""
     seconds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     for row in rows:
-        took_s = (_moment(row["outcome_at"]) - _moment(row["intent_at"])).total_seconds()
-        known = seconds[row["switch"], row["kind"]]
-        if took_s >= 0 and len(known) < KEPT:
-            known.append(took_s)
+        took_s = (_parse_time(row["outcome_at"]) - _parse_time(row["intent_at"])).total_seconds()
+        past_s = seconds[row["switch"], row["kind"]]
+        if took_s >= 0 and len(past_s) < MAX_SAMPLES:
+            past_s.append(took_s)
     return Durations(dict(seconds))
 
 
-def _moment(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     return datetime.fromisoformat(text)
 
 
-def _percentile_95(values: Sequence[float]) -> float:
-    """Return the 95th percentile by the nearest-rank method: one of the values; the largest if fewer than 20."""
+def _compute_percentile_95(values: Sequence[float]) -> float:
+    """Return the 95th percentile by the nearest-rank method, which is the largest of fewer than 20 values."""
     return sorted(values)[math.ceil(0.95 * len(values)) - 1]
 
 
 def format_seconds(value_s: float) -> str:
-    """Return a duration as text, rounded as coarsely as an expectation deserves.
+    """Return an expected duration as text, rounded coarsely.
 
     >>> format_seconds(0.0234), format_seconds(7.26), format_seconds(1440.4)
     ('0.02 s', '7.3 s', '1440 s')
@@ -127,7 +127,7 @@ class Forecast:
             for part in plan.switches
         }
         self._lock = Lock()
-        self._steps = self._steps_left
+        self._total_steps = self._steps_left
         self.total_s = self.left_s
 
     @property
@@ -140,11 +140,11 @@ class Forecast:
         return max((sum(left) for left in self._left_s.values()), default=0.0)
 
     def finish_step(self, switch: str) -> tuple[int, str]:
-        """Record that a switch has done its next step; return the share of the time in percent, and a progress text."""
+        """Record that a switch has done its next step; return the progress in percent of time, and as text."""
         with self._lock:
             self._left_s[switch][:1] = []
             share = 1.0 - self.left_s / self.total_s if self.total_s else 1.0
-            done = self._steps - self._steps_left
+            done = self._total_steps - self._steps_left
             return round(
                 100 * share
-            ), f"{done} of {self._steps} steps, about {format_seconds(self.left_s)} left"
+            ), f"{done} of {self._total_steps} steps, about {format_seconds(self.left_s)} left"

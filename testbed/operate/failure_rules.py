@@ -1,9 +1,9 @@
 """Rules for a failed GPU, host, switch or link in a lab whose hosts have several GPUs.
 
-The GPUs of a host form a domain of high bandwidth; the GPUs of one number, one in each host, form a rail. The rules are
-those of Rail-only (Wang et al., HotI 2024):
+The GPUs of a host form a domain of high bandwidth. The GPUs with the same number, one in each host, form a rail. The
+rules are those of Rail-only (Wang et al., HotI 2024):
 
-1. A link or a switch fails: the GPUs beside it are cut off their rail.
+1. A link or a switch fails: the GPUs beside it are cut off from their rail.
 2. A host fails: its work moves to an idle host. The rails keep their circuits.
 3. A GPU fails and its host has an idle one: an optical switch puts the idle GPU into the rail.
 4. A GPU fails and its host is full: the work of a small host moves to an idle one. A large host needs another optical
@@ -24,7 +24,7 @@ from testbed.lab.model import Lab, LabHost
 from testbed.operate.light import Loss
 
 MAX_MIGRATED = 8
-"""Most GPUs of a host whose work is moved as a whole: those of a DGX. The paper says "small" and "large" only."""
+"""Largest number of GPUs of a host whose work moves as a whole, as in a DGX. The paper only says "small"."""
 
 Action = Literal["detour", "wait", "move", "migrate", "add_switch"]
 
@@ -38,9 +38,9 @@ class Gpu(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FailureAdvice:
-    """The rule for one failure, the GPUs that it takes from their rails, and what to do.
+    """The rule for one failure, the GPUs that it takes from their rails, and the advice.
 
-    `target` is the GPU or host that takes over; empty if there is none, or if the rule needs none.
+    `target` is the GPU or host that takes over, or empty.
     """
 
     rule: Literal[1, 2, 3, 4]
@@ -83,7 +83,7 @@ def parse_gpu(lab: Lab, label: str) -> Gpu:
 
 
 def find_nics_lost(lab: Lab, failed: Collection[Gpu]) -> frozenset[Nic]:
-    """Return the NICs that serve failed GPUs only."""
+    """Return the NICs that serve only failed GPUs."""
     beside: dict[Nic, set[Gpu]] = {}
     for node, host in enumerate(lab.hosts):
         for number in range(count_gpus(host)):
@@ -93,7 +93,7 @@ def find_nics_lost(lab: Lab, failed: Collection[Gpu]) -> frozenset[Nic]:
 
 
 def list_failed_gpus(lab: Lab, losses: Iterable[Loss]) -> Iterator[Gpu]:
-    """Yield the GPUs that losses say have failed."""
+    """Yield the GPUs that have failed according to `losses`."""
     for loss in losses:
         node, index = loss.nic
         if loss.fibre == "gpu":
@@ -121,14 +121,15 @@ def advise_on_failures(
     off: Collection[str] = (),
     links: Iterable[Link] | None = None,
 ) -> Iterator[FailureAdvice]:
-    """Yield the rule for each failure, in the order of the rules. Pure.
+    """Yield the rule for each failure, in the order of the rules.
 
-    `losses` are lost fibres, `off` hosts and switches that do not answer, `links` those after the planned repair; None
-    if none is planned while a device is off. A host is idle if the topology has no link of it and the switches (`seen`)
-    hold no circuit at its ports. A failed GPU without a link takes nothing from a rail, so no rule is for it.
+    `losses` are lost fibres. `off` names hosts and switches that do not answer. `links` are the links after the planned
+    repair, or None if no repair is planned because a device is off. A host is idle if it has no link in the topology,
+    and the switches (`seen`) hold no circuit at its ports. No rule applies to a failed GPU without a link, because it
+    takes nothing from a rail.
     """
     linked = {nic for link in wiring.links for nic in link}
-    failed = {gpu for gpu in failed if not _nics_of(lab, gpu).isdisjoint(linked)}
+    failed = {gpu for gpu in failed if not _find_nics(lab, gpu).isdisjoint(linked)}
     hosts_lost = {lab.hosts[gpu.node].name for gpu in failed} | set(off)
     targets = _Targets(
         lab, [host for host in _list_idle_hosts(lab, wiring, seen) if host.name not in hosts_lost]
@@ -141,14 +142,14 @@ def advise_on_failures(
         if host.name in off and count_gpus(host) > 1 and node in {nic.node for nic in linked}:
             labels = tuple(label_gpu(lab, Gpu(node, number)) for number in range(count_gpus(host)))
             text = f"{host.name} is off: {targets.describe_move(host)}; the rails keep their circuits"
-            yield _advice(2, host.name, labels, "migrate", targets.choose(host), text)
+            yield _make_advice(2, host.name, labels, "migrate", targets.choose(host), text)
     spares = _find_spares(lab, linked, failed, links)
     advice = [_advise_on_gpu(lab, gpu, spares.get(gpu), targets) for gpu in sorted(failed)]
-    yield from sorted(advice, key=lambda one: one.rule)
+    yield from sorted(advice, key=lambda item: item.rule)
 
 
 class _Targets:
-    """Idle hosts to which the work of others can move, each used once."""
+    """Idle hosts to which the work of other hosts can move. Each is used once."""
 
     def __init__(self, lab: Lab, idle: Iterable[LabHost]) -> None:
         self._lab = lab
@@ -156,15 +157,15 @@ class _Targets:
         self._chosen: dict[str, str] = {}
 
     def choose(self, host: LabHost) -> str:
-        """Return the idle host with enough GPUs that takes the work of a host; empty if there is none left."""
+        """Return the idle host with enough GPUs that takes the work of a host, or "" if none is left."""
         if host.name not in self._chosen:
-            fits = [one for one in self._idle if count_gpus(one) >= count_gpus(host)]
+            fits = [idle_host for idle_host in self._idle if count_gpus(idle_host) >= count_gpus(host)]
             self._chosen[host.name] = fits[0].name if fits else ""
-            self._idle = [one for one in self._idle if one not in fits[:1]]
+            self._idle = [idle_host for idle_host in self._idle if idle_host not in fits[:1]]
         return self._chosen[host.name]
 
     def describe_move(self, host: LabHost) -> str:
-        """Return the advice to move the work of a host, for people."""
+        """Return the text of the advice to move the work of a host."""
         work = f"move the work of {host.name} ({count_noun(count_gpus(host), 'GPU')})"
         target = self.choose(host)
         return f"{work} to {target}, which is idle" if target else f"{work} when a host is idle; none is now"
@@ -178,13 +179,13 @@ def _advise_on_fibres(lab: Lab, losses: Iterable[Loss]) -> Iterator[FailureAdvic
         if count_gpus(host) == 1:
             continue
         gpus = [Gpu(nic.node, n) for n in range(count_gpus(host)) if nic.index in host.nics_beside(n)]
-        labels = tuple(label_gpu(lab, gpu) for gpu in gpus if _nics_of(lab, gpu) <= dead.keys())
+        labels = tuple(label_gpu(lab, gpu) for gpu in gpus if _find_nics(lab, gpu) <= dead.keys())
         beside = " and ".join(label_gpu(lab, gpu) for gpu in gpus)
         effect = (
             f"{' and '.join(labels)} cannot use the rail" if labels else f"{beside} has one rail link fewer"
         )
         text = f"a fibre of {lab.nic_label(nic)} is lost, so {effect}: see the detours and new circuits"
-        yield _advice(1, lab.nic_label(nic), labels, "detour", "", text)
+        yield _make_advice(1, lab.nic_label(nic), labels, "detour", "", text)
 
 
 def _advise_on_switch(lab: Lab, name: str) -> FailureAdvice:
@@ -195,10 +196,10 @@ def _advise_on_switch(lab: Lab, name: str) -> FailureAdvice:
         if name in (nic.transmit.switch, nic.receive.switch)
     }
     gpus = [Gpu(node, number) for node, host in enumerate(lab.hosts) for number in range(count_gpus(host))]
-    labels = tuple(label_gpu(lab, gpu) for gpu in gpus if _nics_of(lab, gpu) <= lost)
+    labels = tuple(label_gpu(lab, gpu) for gpu in gpus if _find_nics(lab, gpu) <= lost)
     words = f"{count_noun(len(labels), 'GPU')} ({list_some(labels)})" if labels else "no GPU"
     text = f"{name} is off: {words} cannot use the rail until it answers"
-    return _advice(1, name, labels, "wait", "", text)
+    return _make_advice(1, name, labels, "wait", "", text)
 
 
 def _advise_on_gpu(lab: Lab, gpu: Gpu, spare: Gpu | None, targets: _Targets) -> FailureAdvice:
@@ -207,19 +208,19 @@ def _advise_on_gpu(lab: Lab, gpu: Gpu, spare: Gpu | None, targets: _Targets) -> 
         ends = [lab.nic_label(Nic(gpu.node, index)) for index in host.nics_beside(spare.number)]
         name = label_gpu(lab, spare)
         text = f"{label} has failed. {name} is idle and joins the rail, with circuits at {' and '.join(ends)}"
-        return _advice(3, label, (label,), "move", name, text)
+        return _make_advice(3, label, (label,), "move", name, text)
     if count_gpus(host) <= MAX_MIGRATED:
         text = f"{label} has failed and no other GPU of {host.name} can take its place: {targets.describe_move(host)}"
-        return _advice(4, label, (label,), "migrate", targets.choose(host), text)
+        return _make_advice(4, label, (label,), "migrate", targets.choose(host), text)
     gpus = count_noun(count_gpus(host), "GPU")
     text = (
         f"{label} has failed, no other GPU of {host.name} can take its place, and {gpus} are too many to move: "
         "add an optical switch that can put a spare GPU of another host into this rail"
     )
-    return _advice(4, label, (label,), "add_switch", "", text)
+    return _make_advice(4, label, (label,), "add_switch", "", text)
 
 
-def _advice(
+def _make_advice(
     rule: Literal[1, 2, 3, 4],
     subject: str,
     gpus_lost: tuple[str, ...],
@@ -235,16 +236,16 @@ def _advice(
 def _find_spares(
     lab: Lab, linked: Collection[Nic], failed: Collection[Gpu], links: Iterable[Link] | None
 ) -> dict[Gpu, Gpu]:
-    """Return for each failed GPU the idle one of its host whose NICs get links; GPUs without one are left out.
+    """Return an idle GPU of the same host whose NICs get links, for each failed GPU that has one.
 
-    Without `links`, any idle GPU of the host counts: a repair could use it.
+    Without `links`, any idle GPU of the host counts, because a repair could use it.
     """
     ends = None if links is None else {nic for link in links for nic in link}
     spares: dict[Gpu, Gpu] = {}
     for gpu in sorted(failed):
         for number in range(count_gpus(lab.hosts[gpu.node])):
             spare = Gpu(gpu.node, number)
-            nics = _nics_of(lab, spare)
+            nics = _find_nics(lab, spare)
             is_idle = nics.isdisjoint(linked) and (ends is None or not nics.isdisjoint(ends))
             if is_idle and spare not in failed and spare not in spares.values():
                 spares[gpu] = spare
@@ -252,12 +253,12 @@ def _find_spares(
     return spares
 
 
-def _nics_of(lab: Lab, gpu: Gpu) -> frozenset[Nic]:
+def _find_nics(lab: Lab, gpu: Gpu) -> frozenset[Nic]:
     return frozenset(Nic(gpu.node, index) for index in lab.hosts[gpu.node].nics_beside(gpu.number))
 
 
 def _list_idle_hosts(lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> Iterator[LabHost]:
-    """Yield the hosts, those of other jobs too, without a link in the topology and without a circuit, by name."""
+    """Yield the hosts of all jobs without a link in the topology and without a circuit, in order of name."""
     linked = {nic.node for link in wiring.links for nic in link}
     used = {
         (name, port)
@@ -266,7 +267,7 @@ def _list_idle_hosts(lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> 
         for port in pair
     }
     candidates = [host for node, host in enumerate(lab.hosts) if node not in linked]
-    for host in sorted((*candidates, *lab.others), key=lambda one: one.name):
+    for host in sorted((*candidates, *lab.others), key=lambda candidate: candidate.name):
         ends = [end for nic in host.nics for end in (nic.transmit, nic.receive)]
         if all(end.switch in seen and (end.switch, end.port) not in used for end in ends):
             yield host

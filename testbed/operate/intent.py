@@ -3,9 +3,9 @@ r"""Stored intents: the topologies of a lab, each stored before the first byte o
     intended  ->  applied (circuits and routes are in place)  ->  verified
         \____________________\______________________________->  failed
 
-An epoch is one such topology; epochs of a lab are numbered from 1. The table is in the journal's database and holds
+An epoch is one such topology. The epochs of a lab are numbered from 1. The table is in the journal's database and holds
 the whole design (nodes, links, hosts), so that options and plan file need not be given again. Reading needs no write
-permission; `IntentLog` writes, with one transaction for each change of state.
+permission. `IntentLog` writes, with one transaction for each change of state.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ State = Literal["intended", "applied", "verified", "failed"]
 class Stated:
     """Source of a topology as its user named it: options in `words`, or the text of a plan file.
 
-    `repairs` is the epoch of the topology that a repair replaces, if it is one.
+    `repairs` is the epoch that this topology repairs, or None.
     """
 
     words: str = ""
@@ -48,7 +48,7 @@ class Stated:
 class Intent:
     """One epoch of a lab: the topology, laid onto NICs, and the state of its apply.
 
-    `nics` are the names that the NICs of each host had then, in order. `error` says why the apply or its proof failed.
+    `nics` holds the names of each host's NICs at that time, in order. `error` says why the apply or its proof failed.
     """
 
     lab: str
@@ -85,7 +85,7 @@ class Intent:
 
     @property
     def status(self) -> str:
-        """The state as text for people, which says of an epoch that is not in force how it ended."""
+        """The state as text. If the epoch is not in force, the text says how it ended."""
         if self.is_under_way:
             return "under way"
         if self.applied_at is None:
@@ -108,9 +108,9 @@ class Intent:
             now = tuple(nic.name for nic in hosts[name].nics) if name in hosts else ()
             then = self.nics.get(name, now)[: self.wiring.degree]
             if len(now) < self.wiring.degree or now[: len(then)] != then:
-                self._raise_differs(lab, name, now, then)
+                self._raise_difference(lab, name, now, then)
 
-    def _raise_differs(self, lab: Lab, host: str, now: tuple[str, ...], then: tuple[str, ...]) -> NoReturn:
+    def _raise_difference(self, lab: Lab, host: str, now: tuple[str, ...], then: tuple[str, ...]) -> NoReturn:
         what = f"has no host '{host}' with {self.wiring.degree} NICs, which epoch {self.epoch} connects"
         if now and now[: len(then)] != then:
             what = (
@@ -125,14 +125,14 @@ class Intent:
 
 
 def load_intents(runs_dir: str | Path, lab: str) -> tuple[Intent, ...]:
-    """Return the epochs of a lab, the newest first; empty if none is stored. Raises `JournalError`."""
+    """Return the epochs of a lab, newest first. Raises `JournalError`."""
     return tuple(
         map(intent_of, read_journal(runs_dir, "select * from intents where lab = ? order by epoch desc", lab))
     )
 
 
 def select_in_force(intents: Sequence[Intent]) -> tuple[Intent, ...]:
-    """Return the epochs that no newer one replaces, the newest first; several if jobs use separate hosts."""
+    """Return the epochs that no newer epoch replaces, newest first. Jobs on separate hosts have one each."""
     newer_hosts: set[str] = set()
     current = []
     for intent in intents:
@@ -143,16 +143,16 @@ def select_in_force(intents: Sequence[Intent]) -> tuple[Intent, ...]:
 
 
 def find_replaced(intents: Sequence[Intent], intent: Intent) -> tuple[Intent, ...]:
-    """Return the earlier epochs parts of which may still be in place after an unfinished one, the newest first.
+    """Return the earlier epochs that may still be partly in place after an unfinished epoch, newest first.
 
-    For each host these are the earlier epochs that were never completed, back to the last one that was.
+    For each host, these are the earlier epochs back to the last complete one.
     """
     hosts, replaced = set(intent.hosts), []
-    for one in intents:
-        if one.epoch < intent.epoch and not hosts.isdisjoint(one.hosts):
-            replaced.append(one)
-            if one.applied_at is not None:
-                hosts.difference_update(one.hosts)
+    for earlier in intents:
+        if earlier.epoch < intent.epoch and not hosts.isdisjoint(earlier.hosts):
+            replaced.append(earlier)
+            if earlier.applied_at is not None:
+                hosts.difference_update(earlier.hosts)
     return tuple(replaced)
 
 
@@ -175,9 +175,19 @@ def intent_of(row: Mapping[str, Any]) -> Intent:
     nodes, degree, simplex = stored["nodes"], stored["degree"], stored["simplex"]
     edges = tuple((a, b) for a, b in stored["edges"])
     links = tuple(Link(Nic(a, i), Nic(b, j)) for a, i, b, j in stored["links"])
-    same = ("lab", "epoch", "state", "operation", "owner", "lab_file", "revision", "name", "intended_at")
+    copied_keys = (
+        "lab",
+        "epoch",
+        "state",
+        "operation",
+        "owner",
+        "lab_file",
+        "revision",
+        "name",
+        "intended_at",
+    )
     return Intent(
-        **{key: row[key] for key in same},
+        **{key: row[key] for key in copied_keys},
         topology=Topology(nodes, degree, simplex, tuple(stored["strides"]), edges),
         wiring=Wiring(nodes, degree, simplex, links),
         hosts=tuple(json.loads(row["hosts"])),
@@ -189,7 +199,7 @@ def intent_of(row: Mapping[str, Any]) -> Intent:
 
 
 class IntentLog:
-    """Epochs of one lab in the journal, to write."""
+    """Writable epochs of one lab in the journal."""
 
     def __init__(self, journal: Journal, lab: Lab) -> None:
         self._journal = journal
@@ -199,9 +209,9 @@ class IntentLog:
     def applying(
         self, topology: Topology, wiring: Wiring, name: str, stated: Stated, epoch: int | None = None
     ) -> Iterator[Applying]:
-        """Provide the record of one apply; an error within the block ends it as `failed`. Raises `JournalError`.
+        """Provide the record of one apply. An error within the block ends it as `failed`. Raises `JournalError`.
 
-        Pass an `epoch` to resume that one.
+        Pass an `epoch` to resume it.
         """
         record = Applying(self, topology, wiring, name, stated, epoch)
         try:
@@ -214,7 +224,7 @@ class IntentLog:
     def store(
         self, topology: Topology, wiring: Wiring, name: str, stated: Stated, operation: str, state: State
     ) -> int:
-        """Write a new epoch and return its number; on disk when this returns. Raises `JournalError`."""
+        """Store a new epoch and return its number. It is on disk when this returns. Raises `JournalError`."""
         values = {
             "lab": self._lab.name,
             "state": state,
@@ -231,7 +241,7 @@ class IntentLog:
             "intended_at": _now(),
             "applied_at": None if state == "intended" else _now(),
         }
-        import sqlalchemy as sa  # not for a plan
+        import sqlalchemy as sa  # imported late: a plan needs no SQLAlchemy
 
         from testbed.storage.schema import intents
 
@@ -248,9 +258,9 @@ class IntentLog:
         from testbed.storage.schema import intents
 
         values = {"state": "intended", "error": "", "owner": this_process()}
-        ours = (intents.c.lab == self._lab.name, intents.c.epoch == epoch)
+        conditions = (intents.c.lab == self._lab.name, intents.c.epoch == epoch)
         with self._journal.transaction() as connection:
-            connection.execute(intents.update().where(*ours).values(values))
+            connection.execute(intents.update().where(*conditions).values(values))
 
     def advance(self, epoch: int, state: State, error: str = "") -> None:
         """Store the new state of an epoch, with its time. Raises `JournalError`."""
@@ -269,10 +279,10 @@ class IntentLog:
         """Mark an applied epoch as verified. Raises `JournalError` if its state is no longer `applied`."""
         from testbed.storage.schema import intents
 
-        ours = (intents.c.lab == self._lab.name, intents.c.epoch == epoch, intents.c.state == "applied")
+        conditions = (intents.c.lab == self._lab.name, intents.c.epoch == epoch, intents.c.state == "applied")
         with self._journal.transaction() as connection:
             changed = connection.execute(
-                intents.update().where(*ours).values({"state": "verified", "ended_at": _now()})
+                intents.update().where(*conditions).values({"state": "verified", "ended_at": _now()})
             )
             if changed.rowcount != 1:
                 raise JournalError(
@@ -301,7 +311,7 @@ class Applying:
         )
 
     def advance(self, state: State, error: str = "") -> None:
-        """Store the new state of the epoch; nothing before `begin`."""
+        """Store the new state of the epoch. Before `begin`, do nothing."""
         if self.epoch is not None:
             self.log.advance(self.epoch, state, error)
 

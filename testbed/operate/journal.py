@@ -21,7 +21,7 @@ from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
 from testbed.errors import JournalError, StorageError
 from testbed.log_context import about, logger
 from testbed.operate.engine.planned import ROUTES, PlannedStep, as_text, from_text, now
-from testbed.operate.engine.step_log import LATER, StepLog
+from testbed.operate.engine.step_log import SETTLED_LATER, StepLog
 from testbed.operate.engine.transitions import StepEvent, StepState
 from testbed.operation_errors import OperationRunning
 from testbed.storage.address import address_in
@@ -63,7 +63,7 @@ class Journal:
         self.path = self.database.address
         self.directory = Path(directory) if directory else Path(self.path).parent
         self.steps = StepLog(self.transaction)
-        with self._errors():
+        with self._convert_errors():
             self.database.prepare()
         self._mark_killed()
 
@@ -83,7 +83,7 @@ class Journal:
         return self.database.engine
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _convert_errors(self) -> Iterator[None]:
         try:
             yield
         except StorageError as error:
@@ -100,7 +100,7 @@ class Journal:
     def operation(
         self, lab: str, kind: str = "apply", *, why: str = "", goal: str = "", again: str | None = None
     ) -> Iterator[str]:
-        """Open an operation and provide its id; it ends as `done`, or after an error as `failed` or `interrupted`.
+        """Open an operation and provide its id. It ends as `done`, or after an error as `failed` or `interrupted`.
 
         Pass `again` (an operation id) to resume an unfinished operation. Raises `OperationRunning` if another process
         runs it, and `JournalError`.
@@ -145,7 +145,7 @@ class Journal:
         self._commit(sa.update(operations).where(operations.c.id == operation).values(known))
 
     def prove(self, operation: str, *, is_proven: bool) -> None:
-        """Record the end of a proof; if it `is_proven`, every step that was read back becomes verified."""
+        """Record the end of a proof. If `is_proven`, every observed step becomes verified."""
         self.note(operation, stage="proof")
         if is_proven:
             self.steps.for_all(operation, StepEvent.PROVE, [StepState.OBSERVED])
@@ -168,9 +168,9 @@ class Journal:
         self.steps.record(operation, switch, ordinal, outcome)
 
     def _mark_killed(self) -> None:
-        """Mark operations as killed that are `running` but whose process has ended."""
+        """Mark `running` operations as killed if their process has ended."""
         query = sa.select(operations.c.id, operations.c.owner).where(operations.c.state == "running")
-        with self._errors(), self.database.open_reading() as connection:
+        with self._convert_errors(), self.database.open_reading() as connection:
             running = connection.execute(query).all()
         for row in running:
             if not is_running(row.owner):
@@ -184,23 +184,24 @@ class Journal:
             .where(steps.c.outcome.is_(None), steps.c.intent_at != "", steps.c.change != ROUTES)
             .order_by(steps.c.intent_at, steps.c.switch, steps.c.ordinal)
         )
-        with self._errors(), self.database.open_reading() as connection:
+        with self._convert_errors(), self.database.open_reading() as connection:
             rows = connection.execute(query).mappings().all()
         return tuple(
-            _open_step(dict(row)) for row in rows if row["of"] != "running" or not is_running(row["owner"])
+            _parse_open_step(dict(row))
+            for row in rows
+            if row["of"] != "running" or not is_running(row["owner"])
         )
 
     def settle(self, lab: str, address: str, read_back: Snapshot) -> tuple[tuple[OpenStep, Status], ...]:
         """Give unfinished steps of a switch an outcome from a read: done, failed, or (neither) unknown.
 
-        Unknown ones are stored with the read-back and not judged again: the next plan starts from the switch itself,
-        and the record is for people.
+        Unknown steps are stored with the read-back and not judged again, because the next plan reads the switch.
         """
         ours = [step for step in self.find_unfinished() if (step.lab, step.address) == (lab, address)]
         outcomes = tuple((step, _judge(step, read_back.connections)) for step in ours)
         for step, status in outcomes:
             key, read = (step.switch, step.ordinal), as_text(read_back.connections)
-            self.steps.close(step.operation, {key: (status, read)}, reason=LATER)
+            self.steps.close(step.operation, {key: (status, read)}, reason=SETTLED_LATER)
         return outcomes
 
     def history(self, operation: str) -> tuple[Mapping[str, Any], ...]:
@@ -210,13 +211,13 @@ class Journal:
             .where(steps.c.operation == operation, steps.c.intent_at != "")
             .order_by(steps.c.switch, steps.c.ordinal)
         )
-        with self._errors(), self.database.open_reading() as connection:
+        with self._convert_errors(), self.database.open_reading() as connection:
             return tuple(dict(row) for row in connection.execute(query).mappings())
 
     def state(self, operation: str) -> str:
         """Return `running`, `done`, `failed`, `interrupted` or `killed`. Raises `KeyError` for an unknown operation."""
         query = sa.select(operations.c.state).where(operations.c.id == operation)
-        with self._errors(), self.database.open_reading() as connection:
+        with self._convert_errors(), self.database.open_reading() as connection:
             state = connection.execute(query).scalar_one_or_none()
         if state is None:
             raise KeyError(operation)
@@ -229,27 +230,27 @@ class Journal:
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
         """Provide a connection that holds the write lock; on exit the changes are on disk. Raises `JournalError`."""
-        with self._errors(), self.database.transaction() as connection:
+        with self._convert_errors(), self.database.transaction() as connection:
             yield connection
 
 
 def journal_in(runs_dir: str | Path) -> Journal:
-    """Return the journal of a runs directory; it shares the database with the results of the runs."""
+    """Return the journal of a runs directory. It shares its database with the results of the runs."""
     return Journal(address_in(runs_dir), runs_dir)
 
 
 def _judge(step: OpenStep, current: CrossConnects) -> Status:
-    """Return the outcome of a step by the ports that it changes: other ports may have been patched since."""
+    """Return the outcome of a step from the ports that it changes. Other ports may have been patched since."""
     ports = {port for pair in step.before.pairs ^ step.after.pairs for port in pair}
     if current.touching(ports) == step.after.touching(ports):
         return Status.DONE
     return Status.FAILED if current.touching(ports) == step.before.touching(ports) else Status.UNKNOWN
 
 
-def _open_step(row: Mapping[str, Any]) -> OpenStep:
-    same = ("operation", "lab", "switch", "ordinal", "address", "kind", "intent_at")
+def _parse_open_step(row: Mapping[str, Any]) -> OpenStep:
+    copied_keys = ("operation", "lab", "switch", "ordinal", "address", "kind", "intent_at")
     return OpenStep(
-        **{key: row[key] for key in same},
+        **{key: row[key] for key in copied_keys},
         before=from_text(row["before"]),
         after=from_text(row["after"]),
     )

@@ -2,13 +2,13 @@
 
     transmitter --(transmit fibre)--> input monitor --(cross-connect)--> output monitor --(receive fibre)--> receiver
 
-A loss in dB is a difference of readings in dBm; it is excessive if it exceeds the budget of the lab file by more than
-`TOLERANCE_DB`. If light is lost altogether, the monitors and the carriers of the hosts' NICs show which fibre is lost.
-Each is read in one round trip, without probe frames, so that a repair starts soon.
+A loss in dB is a difference of readings in dBm. It is excessive if it exceeds the budget of the lab file by more than
+`TOLERANCE_DB`. If all light is lost, the monitors and the carriers of the hosts' NICs show which fibre is lost. Reading
+monitors and carriers takes one round trip each and needs no probe frames, so a repair starts soon.
 
     no light at the switch's input                   the transmit fibre, or the laser, of the source
     light leaves the switch, no carrier there        the receive fibre of the target
-    no monitor, no carrier                           one of the two; neither NIC is used
+    no monitor, no carrier                           one of these two fibres; neither NIC is used
     lit input, no light leaves, or no circuit        no fibre: run `testbed apply` first
 """
 
@@ -55,7 +55,7 @@ EXCESS_LOSS = FindingKind(
 
 TOLERANCE_DB = 1.0
 Part = Literal["transmit", "receive", "gpu"]
-"""What a NIC lost: one of its fibres, or the GPU beside it."""
+"""What a NIC has lost: one of its fibres, or the GPU beside it."""
 Verdict = Literal["lit", "transmit", "receive", "either", "unpatched"]
 Carriers = Mapping[Nic, bool]
 """The carrier of each NIC of the lab: True if the NIC reports that it receives light."""
@@ -79,7 +79,7 @@ class Budget:
 
 
 def budget_of(lab: Lab, circuit: Circuit) -> Budget:
-    """Return the expected power along one circuit: transmit power of the lab file minus fibre and insertion losses."""
+    """Return the expected power along a circuit: the transmit power of the lab file minus the losses on the way."""
     input_dbm = lab.link.transmit_power_dbm - lab.nic(circuit.link.source).transmit.loss_db
     output_dbm = input_dbm - lab.switch(circuit.switch).insertion_loss_db
     return Budget(input_dbm, output_dbm, output_dbm - lab.nic(circuit.link.target).receive.loss_db)
@@ -98,7 +98,7 @@ def read_ports(
     """Read every switch: its configuration, then the power at these ports, given as pairs of switch and number."""
     readings = {}
     for name, switch in switches.items():
-        own = sorted({port for of, port in ports if of == name})
+        own = sorted({port for owner, port in ports if owner == name})
         snapshot = switch.read()
         power = switch.power(own) if own and switch.capabilities.power_monitor else {}
         readings[name] = SwitchReading(snapshot, power)
@@ -108,13 +108,13 @@ def read_ports(
 def find_held_circuits(lab: Lab, seen: Mapping[str, Snapshot]) -> tuple[Circuit, ...]:
     """Return the circuits that switches hold between NICs of the lab's hosts."""
     nics = [Nic(node, index) for node, host in enumerate(lab.hosts) for index in range(len(host.nics))]
-    sends = {(lab.nic(nic).transmit.switch, lab.nic(nic).transmit.port): nic for nic in nics}
-    hears = {(lab.nic(nic).receive.switch, lab.nic(nic).receive.port): nic for nic in nics}
+    transmitters = {(lab.nic(nic).transmit.switch, lab.nic(nic).transmit.port): nic for nic in nics}
+    receivers = {(lab.nic(nic).receive.switch, lab.nic(nic).receive.port): nic for nic in nics}
     return tuple(
-        Circuit(Link(sends[name, here], hears[name, there]), name, here, there)
+        Circuit(Link(transmitters[name, here], receivers[name, there]), name, here, there)
         for name, snapshot in seen.items()
         for here, there in sorted(snapshot.connections.pairs)
-        if (name, here) in sends and (name, there) in hears
+        if (name, here) in transmitters and (name, there) in receivers
     )
 
 
@@ -125,22 +125,29 @@ def judge_circuits(
     silent: Collection[Nic] = (),
     explained: Mapping[str, Collection[str]] = MappingProxyType({}),
 ) -> tuple[LinkFinding, ...]:
-    """Return findings about circuits that are missing or extra, and about light that is missing or weak. Pure.
+    """Return findings about circuits that are missing or extra, and about light that is missing or weak.
 
-    Skipped, because other findings cover them: circuits of switches without a reading, the light of `silent` NICs, and
-    the subjects in `explained`, by kind. More than five circuits of one switch, or all that are planned there, become
-    one finding.
+    Other findings cover switches without a reading, the light of `silent` NICs, and the subjects in `explained` (by
+    kind), so these are skipped. More than five circuits of one switch, or all of its planned circuits, become one
+    finding.
     """
     findings: list[LinkFinding] = []
     for name, reading in readings.items():
         planned = tuple(circuit for circuit in circuits if circuit.switch == name)
         missing, extra = (
-            [one for one in of_kind if one.subject not in explained.get(one.kind, ())]
-            for of_kind in (_judge_missing(lab, reading, planned), _judge_extra(lab, name, reading, planned))
+            [finding for finding in kind_findings if finding.subject not in explained.get(finding.kind, ())]
+            for kind_findings in (
+                _judge_missing(lab, reading, planned),
+                _judge_extra(lab, name, reading, planned),
+            )
         )
-        is_bare = 1 < len(missing) == len(planned)
-        findings += _fold(MISSING_CIRCUIT, name, missing) if is_bare or len(missing) > SHOWN else missing
-        findings += _fold(EXTRA_CIRCUIT, name, extra) if len(extra) > SHOWN else extra
+        is_all_missing = 1 < len(missing) == len(planned)
+        findings += (
+            _merge_findings(MISSING_CIRCUIT, name, missing)
+            if is_all_missing or len(missing) > SHOWN
+            else missing
+        )
+        findings += _merge_findings(EXTRA_CIRCUIT, name, extra) if len(extra) > SHOWN else extra
         for circuit in planned:
             if circuit.link.source not in silent:
                 findings += _judge_light(lab, circuit, reading)
@@ -154,8 +161,8 @@ def _judge_missing(lab: Lab, reading: SwitchReading, planned: Iterable[Circuit])
             yield MISSING_CIRCUIT.report(lab.link_label(circuit.link), detail)
 
 
-def _fold(kind: FindingKind, switch: str, findings: list[LinkFinding]) -> list[LinkFinding]:
-    """Return one finding in place of many of one kind at one switch, which was probably reset or used by others."""
+def _merge_findings(kind: FindingKind, switch: str, findings: list[LinkFinding]) -> list[LinkFinding]:
+    """Return one finding instead of many of one kind at one switch. It was probably reset, or used by others."""
     parts = tuple(finding.subject for finding in findings)
     words = "planned circuits are missing" if kind is MISSING_CIRCUIT else "circuits are not planned"
     detail = f"{len(parts)} {words} at {switch}: {list_some(parts)}; run `testbed apply`"
@@ -164,11 +171,11 @@ def _fold(kind: FindingKind, switch: str, findings: list[LinkFinding]) -> list[L
 
 def _judge_light(lab: Lab, circuit: Circuit, reading: SwitchReading) -> Iterator[LinkFinding]:
     budget = budget_of(lab, circuit)
-    entering = reading.power.get(circuit.input_port)
-    yield from _judge_input(lab, circuit, entering, budget)
-    if _is_held(circuit, reading) and not _is_dark(entering):
-        leaving = reading.power.get(circuit.output_port)
-        yield from _judge_output(lab, circuit, entering, leaving, budget)
+    input_power = reading.power.get(circuit.input_port)
+    yield from _judge_input(lab, circuit, input_power, budget)
+    if _is_held(circuit, reading) and not _is_dark(input_power):
+        output_power = reading.power.get(circuit.output_port)
+        yield from _judge_output(lab, circuit, input_power, output_power, budget)
 
 
 def _is_held(circuit: Circuit, reading: SwitchReading) -> bool:
@@ -176,7 +183,7 @@ def _is_held(circuit: Circuit, reading: SwitchReading) -> bool:
 
 
 def is_dark(circuit: Circuit, reading: SwitchReading) -> bool:
-    """Return whether the switch itself explains a dark receiver: no circuit, or a monitor that sees no light."""
+    """Return whether the switch itself explains a dark receiver: it holds no circuit, or a monitor sees no light."""
     if not _is_held(circuit, reading):
         return True
     monitors = (reading.power.get(port) for port in (circuit.input_port, circuit.output_port))
@@ -195,36 +202,42 @@ def _describe_missing(circuit: Circuit, snapshot: Snapshot) -> str:
     return text + "; run `testbed apply`"
 
 
-def _judge_input(lab: Lab, circuit: Circuit, entering: Power | None, budget: Budget) -> Iterator[LinkFinding]:
-    if entering is None:
+def _judge_input(
+    lab: Lab, circuit: Circuit, input_power: Power | None, budget: Budget
+) -> Iterator[LinkFinding]:
+    if input_power is None:
         return
     nic, place = lab.nic_label(circuit.link.source), f"input {circuit.input_port} of {circuit.switch}"
-    if entering.below_floor:
+    if input_power.below_floor:
         detail = f"no light enters {place}: {nic} does not send, or its transmit fibre is cut"
         yield NO_LIGHT.report(lab.link_label(circuit.link), detail)
-    elif budget.input_dbm - entering.dbm > TOLERANCE_DB:
+    elif budget.input_dbm - input_power.dbm > TOLERANCE_DB:
         what = f"the transmit fibre from {nic} to {place}"
-        yield _excess(lab, circuit, what, budget.input_dbm - entering.dbm, entering.dbm, budget.input_dbm)
+        yield _report_excess(
+            lab, circuit, what, budget.input_dbm - input_power.dbm, input_power.dbm, budget.input_dbm
+        )
 
 
 def _judge_output(
-    lab: Lab, circuit: Circuit, entering: Power | None, leaving: Power | None, budget: Budget
+    lab: Lab, circuit: Circuit, input_power: Power | None, output_power: Power | None, budget: Budget
 ) -> Iterator[LinkFinding]:
-    if leaving is None:
+    if output_power is None:
         return
     pair = f"{circuit.input_port} -> {circuit.output_port} of {circuit.switch}"
-    if leaving.below_floor:
+    if output_power.below_floor:
         detail = f"no light leaves output {circuit.output_port}: the cross-connect {pair} passes none"
         yield NO_LIGHT.report(lab.link_label(circuit.link), detail)
         return
-    # The loss at the input is the transmit fibre's and has its own finding.
-    expected_dbm = budget.output_dbm - (budget.input_dbm - entering.dbm if entering else 0.0)
-    if expected_dbm - leaving.dbm > TOLERANCE_DB:
-        where = "the cross-connect" if entering else "the transmit fibre or the cross-connect"
-        yield _excess(lab, circuit, f"{where} {pair}", expected_dbm - leaving.dbm, leaving.dbm, expected_dbm)
+    # The transmit fibre causes the loss at the input, which has its own finding.
+    expected_dbm = budget.output_dbm - (budget.input_dbm - input_power.dbm if input_power else 0.0)
+    if expected_dbm - output_power.dbm > TOLERANCE_DB:
+        where = "the cross-connect" if input_power else "the transmit fibre or the cross-connect"
+        yield _report_excess(
+            lab, circuit, f"{where} {pair}", expected_dbm - output_power.dbm, output_power.dbm, expected_dbm
+        )
 
 
-def _excess(
+def _report_excess(
     lab: Lab, circuit: Circuit, what: str, excess_db: float, found_dbm: float, expected_dbm: float
 ) -> LinkFinding:
     detail = (
@@ -236,27 +249,27 @@ def _excess(
 def _judge_extra(
     lab: Lab, switch: str, reading: SwitchReading, planned: Iterable[Circuit]
 ) -> Iterator[LinkFinding]:
-    """Yield findings about unplanned cross-connects at ports of the lab's hosts; others belong to other users.
+    """Yield findings about unplanned cross-connects at ports of the lab's hosts. Other ports have other users.
 
     Circuits between boards and NICs that the plan leaves free are expected.
     """
-    owners, ours = port_owners(lab), own_ports(lab)
+    owners, lab_ports = port_owners(lab), own_ports(lab)
     planned = tuple(planned)
     pairs = {(circuit.input_port, circuit.output_port) for circuit in planned}
     held = {switch: reading.snapshot.connections}
-    attached = {one[1:] for one in find_free_circuits(lab, held, ports_of(planned))}
+    attached = {circuit[1:] for circuit in find_free_circuits(lab, held, ports_of(planned))}
     for pair in sorted(reading.snapshot.connections.pairs - pairs - attached):
-        if any((switch, port) in ours for port in pair):
+        if any((switch, port) in lab_ports for port in pair):
             detail = f"{switch} connects {pair[0]} -> {pair[1]}, which is not planned; run `testbed apply`"
             yield EXTRA_CIRCUIT.report(pair_label(owners, switch, pair), detail)
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A lost fibre: the NIC at its end, which of its fibres, and the link that it carried.
+    """A lost fibre: the NIC at its end, the part that the NIC lost (`fibre`), and the link that used it.
 
-    Without a monitor it is unknown which fibre of a link is lost: both are reported, neither of them `sure`. `fibre` is
-    `gpu` if both fibres are whole, but the GPU that the NIC serves has failed.
+    Without a monitor, it is unknown which fibre of a link is lost. Both are then reported, with `sure` False. `fibre`
+    is `gpu` if both fibres are intact, but the GPU that the NIC serves has failed.
     """
 
     nic: Nic
@@ -269,8 +282,7 @@ class Loss:
 class LossObservation:
     """One observation of a lab: lost fibres, links that carry data, and circuits that are missing or pass no light.
 
-    `held` are the links that the switches hold between the lab's NICs, planned or not; `seen` are the snapshots of the
-    switches.
+    `held` contains all links that the switches hold between the lab's NICs. `seen` holds the switches' snapshots.
     """
 
     losses: tuple[Loss, ...]
@@ -283,23 +295,25 @@ class LossObservation:
 def observe_losses(
     lab: Lab, circuits: Iterable[Circuit], switches: Mapping[str, OpticalSwitch], fleet: Fleet | None
 ) -> LossObservation:
-    """Read hosts and switches and return the losses. Without a fleet (hosts only modelled) no receive fibre is lost.
+    """Read hosts and switches and return the losses. Without a fleet (modelled hosts), no receive fibre is lost.
 
     Links of hosts that a partial fleet does not reach, and circuits of switches not in `switches`, are not judged.
     Raises the drivers' errors and `HostError`.
     """
     carriers = read_carriers(fleet, lab) if fleet else {}
-    # Read light last: if a transmit fibre is cut in between, the monitor shows it, whatever the older carrier says.
+    # Read light last: if a transmit fibre is cut between the reads, the monitor shows it and overrules the carrier.
     readings = read_ports(own_ports(lab), switches)
     held = find_held_circuits(lab, {name: reading.snapshot for name, reading in readings.items()})
-    planned_read, held_read = (_with_readings(lab, some, readings, fleet) for some in (circuits, held))
+    planned_read, held_read = (
+        _select_readable(lab, circuit_group, readings, fleet) for circuit_group in (circuits, held)
+    )
     return judge_losses(planned_read, held_read, readings, carriers)
 
 
-def _with_readings(
+def _select_readable(
     lab: Lab, circuits: Iterable[Circuit], readings: Mapping[str, SwitchReading], fleet: Fleet | None
 ) -> tuple[Circuit, ...]:
-    """Return the circuits whose switch was read and whose hosts are both reached: a host that is off sends no light."""
+    """Return the circuits whose switch was read and whose two hosts answer: a host that is off sends no light."""
     reached = {host.name for host in fleet.hosts} if fleet else {host.name for host in lab.hosts}
     return tuple(
         circuit
@@ -310,7 +324,7 @@ def _with_readings(
 
 def read_carriers(fleet: Fleet, lab: Lab) -> dict[Nic, bool]:
     """Return whether each NIC of the reached hosts has carrier, as its kernel reports. Raises `HostError`."""
-    done = fleet.run({host.name: _carrier_command(host) for host in fleet.hosts})
+    done = fleet.run({host.name: _make_carrier_command(host) for host in fleet.hosts})
     carriers: dict[Nic, bool] = {}
     for node, host in enumerate(lab.hosts):
         if host.name not in done:
@@ -324,8 +338,8 @@ def read_carriers(fleet: Fleet, lab: Lab) -> dict[Nic, bool]:
     return carriers
 
 
-def _carrier_command(host: LabHost) -> str:
-    """Return a shell command that prints 0 or 1 for each NIC; an interface that is down cannot be read and prints 0."""
+def _make_carrier_command(host: LabHost) -> str:
+    """Return a shell command that prints 0 or 1 for each NIC. An interface that is down cannot be read: it prints 0."""
     paths = shlex.join(f"/sys/class/net/{nic.name}" for nic in host.nics)
     return f"for nic in {paths}; do test -d $nic && {{ cat $nic/carrier 2>/dev/null || echo 0; }}; done; true"
 
@@ -336,17 +350,17 @@ def judge_losses(
     readings: Mapping[str, SwitchReading],
     carriers: Carriers,
 ) -> LossObservation:
-    """Return the losses that readings and carriers show on planned and on held circuits. Pure.
+    """Return the losses that readings and carriers show on planned and on held circuits.
 
-    A NIC whose receiver is dark does not send either, so its own link carries nothing, but is not lost.
+    A NIC whose receiver is dark does not send. Its own link then carries nothing, but is not lost.
     """
     circuits = tuple(dict.fromkeys((*planned, *held)))
-    verdicts = {circuit: _verdict(circuit, readings[circuit.switch], carriers) for circuit in circuits}
+    verdicts = {circuit: _judge_circuit(circuit, readings[circuit.switch], carriers) for circuit in circuits}
     lit = {circuit.link.target for circuit in held if verdicts[circuit] == "lit"}
     without_light = {circuit.link.target for circuit in circuits} - lit
     return LossObservation(
         losses=tuple(
-            loss for circuit, verdict in verdicts.items() for loss in _losses(circuit.link, verdict)
+            loss for circuit, verdict in verdicts.items() for loss in _make_losses(circuit.link, verdict)
         ),
         carrying=frozenset(
             circuit.link
@@ -359,24 +373,26 @@ def judge_losses(
     )
 
 
-def _losses(link: Link, verdict: Verdict) -> tuple[Loss, ...]:
+def _make_losses(link: Link, verdict: Verdict) -> tuple[Loss, ...]:
     transmit, receive = Loss(link.source, "transmit", link), Loss(link.target, "receive", link)
     if verdict == "either":
         return replace(transmit, sure=False), replace(receive, sure=False)
     return {"transmit": (transmit,), "receive": (receive,)}.get(verdict, ())
 
 
-def _verdict(circuit: Circuit, reading: SwitchReading, carriers: Carriers) -> Verdict:
-    entering, leaving = (reading.power.get(port) for port in (circuit.input_port, circuit.output_port))
-    if _is_dark(entering):
+def _judge_circuit(circuit: Circuit, reading: SwitchReading, carriers: Carriers) -> Verdict:
+    input_power, output_power = (
+        reading.power.get(port) for port in (circuit.input_port, circuit.output_port)
+    )
+    if _is_dark(input_power):
         return "transmit"
     if reading.snapshot.connections.get(circuit.input_port) != circuit.output_port:
         return "unpatched"
-    if _is_dark(leaving):
-        return "unpatched" if entering else "transmit"
+    if _is_dark(output_power):
+        return "unpatched" if input_power else "transmit"
     if carriers.get(circuit.link.target, True):
         return "lit"
-    return "receive" if entering or leaving else "either"
+    return "receive" if input_power or output_power else "either"
 
 
 def _is_dark(power: Power | None) -> bool:

@@ -22,7 +22,7 @@ class Circuit:
 
 @dataclass(frozen=True, slots=True)
 class SwitchPlan:
-    """Target of one switch, the snapshot that the plan was made from, and the steps between them.
+    """Target of one switch, the snapshot from which the plan was made (`seen`), and the steps between them.
 
     `scope` holds the input ports that the lab may change; None means every port.
     """
@@ -52,8 +52,9 @@ class LabPlan:
 class ApplyResult:
     """Result of applying a `LabPlan`: a report for each switch, and durations.
 
-    `outage_s` is the largest sum of device times of one switch; a device time runs from the first byte of a write to
-    the device's own "complete". `journal_s` is the time spent in commits of the journal, `total_s` that of the apply.
+    `outage_s` is the largest sum of device times of one switch. A device time runs from the first byte of a write to
+    the device's own "complete". `journal_s` is the time spent in commits of the journal. `total_s` is the time of the
+    whole apply.
     """
 
     operation: str
@@ -67,9 +68,8 @@ class ApplyResult:
 class FindingKind:
     """Kind of a finding: its meaning, a default hint, and its effect on the verdict.
 
-    A kind is defined in the module of the check that reports it. A finding that `stops_packets` explains why hosts do
-    not reach each other, so that no finding of reachability repeats it. A finding that `only_informs` does not make a
-    lab differ from its plan.
+    The module of a check defines the kinds that it reports. A finding with `stops_packets` explains why hosts do not
+    reach each other, so no finding of reachability repeats it. A lab with only `only_informs` findings is as planned.
     """
 
     name: str
@@ -79,7 +79,7 @@ class FindingKind:
     only_informs: bool = False
 
     def report(self, subject: str, detail: str, hint: str = "", parts: tuple[str, ...] = ()) -> LinkFinding:
-        """Return a finding of this kind; without a `hint` it gets the hint of the kind."""
+        """Return a finding of this kind. The default `hint` is the hint of the kind."""
         return LinkFinding(
             self.name, subject, detail, hint or self.hint, parts, self.stops_packets, self.only_informs
         )
@@ -115,10 +115,10 @@ class LinkFinding:
 class VerifyReport:
     """Result of verify: how much was checked, and the findings.
 
-    `pairs` counts the pairs of hosts that the plan connects, `pairs_reached` those that answered a ping; both are 0
-    if no host was pinged. `loss_floor` is the smallest loss rate that the pings detect with 99 % confidence on every
-    link that routes use; None if they were not sent. `held` maps each switch that answered to the circuits that it
-    holds, as pairs of input and output port.
+    `pairs` counts the pairs of hosts that the plan connects, and `pairs_reached` the pairs that answered a ping. Both
+    are 0 without pings. `loss_floor` is the smallest loss rate that the pings detect with 99 % confidence on every link
+    that routes use, or None without pings. `held` maps each switch that answered to its circuits, as pairs of input
+    and output port.
     """
 
     circuits: int
@@ -131,5 +131,5 @@ class VerifyReport:
 
     @property
     def ok(self) -> bool:
-        """True if no finding, except those that only inform, differs from the plan."""
+        """True if all findings only inform."""
         return all(finding.only_informs for finding in self.findings)

@@ -11,9 +11,10 @@ from testbed.errors import IntentError, PlanFileError
 
 @dataclass(frozen=True, slots=True)
 class NamedTopology:
-    """Options that name a topology; without any, the stored topology is used. With `hosts` alone, that of these hosts.
+    """Options that name a topology. Without options, the stored topology is used.
 
-    Raises `PlanFileError` and `IntentError` for options that exclude each other.
+    With `hosts` alone, the topology that is stored for these hosts is used. Raises `PlanFileError` and `IntentError`
+    for options that exclude each other.
     """
 
     simplex: bool = False
@@ -22,16 +23,16 @@ class NamedTopology:
     plan_file: Path | None = None
     epoch: int | None = None
     hosts: tuple[str, ...] = ()
-    """Hosts that the topology is for, in the order of its nodes; empty for all hosts of the lab."""
+    """Hosts of the topology, in the order of its nodes; empty for all hosts of the lab."""
 
     def __post_init__(self) -> None:
-        has_drawn = self.simplex or self.demand or self.method or self.hosts
-        if self.plan_file and has_drawn:
+        has_options = self.simplex or self.demand or self.method or self.hosts
+        if self.plan_file and has_options:
             raise PlanFileError(
                 f"--plan {self.plan_file} already sets the topology: leave out --simplex, --method, --demand "
                 "and --hosts-of"
             )
-        if self.epoch and (has_drawn or self.plan_file):
+        if self.epoch and (has_options or self.plan_file):
             raise IntentError(
                 f"--epoch {self.epoch} already sets the topology: leave out --simplex, --method, --demand, "
                 "--hosts-of and --plan"
@@ -44,10 +45,10 @@ class NamedTopology:
 
     @property
     def words(self) -> str:
-        """The options as on the command line; empty if there are none."""
+        """The options as on the command line, or "" without options."""
         words = ["--simplex"] if self.simplex else []
         words += [f"--method {self.method}"] if self.method else []
-        words += [f"--demand {one}" for one in self.demand]
+        words += [f"--demand {demand}" for demand in self.demand]
         words += [f"--hosts-of {','.join(self.hosts)}"] if self.hosts else []
         words += [f"--plan {self.plan_file}"] if self.plan_file else []
         return " ".join(words)

@@ -1,14 +1,14 @@
 """Narrowing of findings to one fibre, or one cable, by removing or moving circuits for a moment.
 
-Two links that hear each other's sources look the same whether their transmit or their receive fibres are swapped.
-Without the circuit of one link, the NIC that goes dark shows which: that link's own target if the transmit fibres are
-swapped, another NIC if the receive fibres are. The same holds for a single link reported as swapped.
+If two links receive each other's frames, either their transmit fibres or their receive fibres are swapped. To find out,
+the circuit of one link is removed. If that link's own target goes dark, the transmit fibres are swapped. If another NIC
+goes dark, the receive fibres are swapped. A single link that is reported as swapped is tested in the same way.
 
 For a dark link, the monitor of the switch or the readings of a module show which fibre is out, if the lab has them.
-Otherwise light is moved: a dark NIC sends no data, so its light may be looped back to it, which shows whether both of
-its fibres pass light. The light of an idle NIC serves too. Circuits of links that carry data are not touched.
+Otherwise the light of a dark NIC, which sends no data, is looped back to it. That shows whether both of its fibres pass
+light. The light of an idle NIC serves too. Circuits of links that carry data are not touched.
 
-The circuits are restored whatever happens.
+The circuits are always restored.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from testbed.operate.session import LabSession, Note
 
 _ADVICE = "; `testbed verify --narrow`"
 SETTLE_S = 2.0
-"""Time within which a NIC notices that its light comes or goes."""
+"""Time limit for a NIC to notice that its light comes or goes."""
 POLL_S = 0.05
 
 
@@ -42,8 +42,8 @@ def narrow(
 ) -> VerifyReport:
     """Return the report with findings of swapped and of dark fibres narrowed to one end, where possible.
 
-    Only circuits of the findings, and free ones, are changed, each with an intent in the journal; `note` is called
-    with each change. Without real hosts the report is returned as it is. Raises what `LabSession.apply` raises, and
+    Only circuits of the findings and free circuits are changed, each with an intent in the journal. `note` is called
+    for each change. With modelled hosts, the report is returned unchanged. Raises the errors of `LabSession.apply`, and
     `HostError`.
     """
     if session.fleet is None:
@@ -67,19 +67,19 @@ def narrow(
 def _narrow_swapped(
     session: LabSession, design: Design, finding: LinkFinding, links: list[Link], note: Note
 ) -> LinkFinding:
-    """Return the finding with the end that is swapped; it is about one link, two, or the four links of two cables."""
-    one = links[0]
+    """Return the finding with the swapped end. It is about one link, two links, or the four links of two cables."""
+    first_link = links[0]
     snapshots = {name: switch.read() for name, switch in session.switches.items()}
-    circuit = next((c for c in find_held_circuits(session.lab, snapshots) if c.link == one), None)
+    circuit = next((c for c in find_held_circuits(session.lab, snapshots) if c.link == first_link), None)
     dark = _find_dark_nic(session, design, circuit, links, note) if circuit else None
     if dark is None:
         return finding
     lab = session.lab
-    at_source = dark == one.target
+    at_source = dark == first_link.target
     side: Fibre = "transmit" if at_source else "receive"
-    evidence = f"without the circuit of {lab.link_label(one)}, {lab.nic_label(dark)} went dark"
+    evidence = f"without the circuit of {lab.link_label(first_link)}, {lab.nic_label(dark)} went dark"
     if len(links) == 1:
-        nic = one.source if at_source else one.target
+        nic = first_link.source if at_source else first_link.target
         place = f"the {side} fibre at {fibre_end(lab, nic, side)}"
         belongs = f"is not that of {lab.nic_label(nic)}" if at_source else f"leads to {lab.nic_label(dark)}"
         return replace(finding, detail=f"{place} {belongs}: {evidence}")
@@ -94,9 +94,9 @@ def _narrow_swapped(
 def _find_dark_nic(
     session: LabSession, design: Design, circuit: Circuit, links: list[Link], note: Note
 ) -> Nic | None:
-    """Return the NIC that goes dark while a circuit is down; None if none or several do.
+    """Return the only NIC that goes dark while a circuit is removed, or None.
 
-    For two links or more only their targets are watched, for a single link every NIC with light.
+    For two or more links, only their targets are watched. For a single link, every NIC with light is watched.
     """
     assert session.fleet is not None
     before = read_carriers(session.fleet, session.lab)
@@ -121,31 +121,31 @@ def change_circuits(
 ) -> Iterator[None]:
     """Connect inputs of one switch to the `wanted` outputs (None for no output) within the block, then restore them.
 
-    Circuits that end at these outputs are down meanwhile; no others are touched. Both changes are one operation, whose
-    goal is the earlier state: if it is killed in between, commands report it until `testbed resume` restores the
-    circuits. Raises what `LabSession.apply` raises.
+    Circuits that end at these outputs are removed during the block; other circuits are not touched. Both changes are
+    one operation, whose goal is the earlier state. If it is killed, commands report it until `testbed resume` restores
+    the circuits. Raises the errors of `LabSession.apply`.
     """
     before = session.switches[switch].read().connections
     outputs = {output for output in wanted.values() if output is not None}
     scope = frozenset(wanted) | {before.inputs_of[output] for output in outputs if output in before.inputs_of}
-    moved = ", ".join(f"{pair[0]} -> {pair[1]}" for pair in sorted(before.pairs) if pair[0] in scope)
-    tried = ", ".join(f"{source} -> {output}" for source, output in wanted.items() if output is not None)
-    removal = f"circuit {moved} of {switch} is removed for a moment" if moved else ""
-    addition = f"circuit {tried} of {switch} is made for a moment" if tried else ""
+    old_pairs = ", ".join(f"{pair[0]} -> {pair[1]}" for pair in sorted(before.pairs) if pair[0] in scope)
+    new_pairs = ", ".join(f"{source} -> {output}" for source, output in wanted.items() if output is not None)
+    removal = f"circuit {old_pairs} of {switch} is removed for a moment" if old_pairs else ""
+    addition = f"circuit {new_pairs} of {switch} is made for a moment" if new_pairs else ""
     note("; ".join(part for part in (removal, addition) if part))
-    back = _plan_inputs(session, switch, {i: before[i] for i in scope if i in before}, scope)
-    goal = goal_text({switch: (session.switches[switch].address, back)})
+    restore_plan = _plan_inputs(session, switch, {i: before[i] for i in scope if i in before}, scope)
+    goal = goal_text({switch: (session.switches[switch].address, restore_plan)})
     with session.operation("trial", "which fibre it is", goal=goal):
         try:
             tried_pairs = {i: o for i, o in wanted.items() if o is not None}
             _execute(session, design, _plan_inputs(session, switch, tried_pairs, scope))
             yield
         finally:
-            _execute(session, design, _plan_inputs(session, switch, back.target, scope))
+            _execute(session, design, _plan_inputs(session, switch, restore_plan.target, scope))
             note(
-                f"circuit {moved} of {switch} is restored"
-                if moved
-                else f"circuit {tried} of {switch} is removed"
+                f"circuit {old_pairs} of {switch} is restored"
+                if old_pairs
+                else f"circuit {new_pairs} of {switch} is removed"
             )
 
 
@@ -183,7 +183,7 @@ class DarkFibres:
     note: Note
 
     def narrow(self, finding: LinkFinding) -> LinkFinding:
-        """Return the finding with the fibre that is out, if it can be found. Raises what `LabSession.apply` raises."""
+        """Return the finding with the fibre that is out, if known. Raises the errors of `LabSession.apply`."""
         labels = {self._lab.link_label(link): link for link in self.design.wiring.links}
         link = labels.get(finding.subject)
         if finding.kind == "dark_cable":
@@ -206,8 +206,8 @@ class DarkFibres:
 
         Return an empty string if the switch has no monitor, light enters it, or the module reports no laser power.
         """
-        entering = self._power(self._lab.nic(link.source).transmit)
-        if entering is None or not entering.below_floor:
+        input_power = self._read_power(self._lab.nic(link.source).transmit)
+        if input_power is None or not input_power.below_floor:
             return ""
         reading = self._modules.get((self._lab.hosts[link.source.node].name, self._lab.nic(link.source).name))
         sent_dbm = reading.laser_dbm if reading else None
@@ -221,36 +221,36 @@ class DarkFibres:
         )
 
     def _blame_fibre(self, link: Link) -> str:
-        """Return a detail that names the fibre that is out, for a link whose target is dark; empty if unknown."""
+        """Return a detail that names the fibre that is out, for a link whose target is dark, or "" if unknown."""
         transmit, receive = self._lab.nic(link.source).transmit, self._lab.nic(link.target).receive
         if transmit.switch != receive.switch or transmit.switch not in self.session.switches:
             return ""
         held = self._read_held(receive.switch)
         if held.get(transmit.port) != receive.port:
             return ""
-        leaving = self._power(receive)
-        if leaving is not None:
+        output_power = self._read_power(receive)
+        if output_power is not None:
             return (
                 ""
-                if leaving.below_floor
+                if output_power.below_floor
                 else self._describe_outage(link, "receive", "light leaves the switch there")
             )
-        for source, target, side in self._trials(link, held):
+        for source, target, side in self._list_trials(link, held):
             if self._is_lit_by(target, source):
                 light = "its own light" if source == link.source else self._lab.nic_label(source)
                 return self._describe_outage(link, side, f"{self._lab.nic_label(target)} is lit by {light}")
         return ""
 
-    def _trials(self, link: Link, held: CrossConnects) -> Iterator[tuple[Nic, Nic, Fibre]]:
+    def _list_trials(self, link: Link, held: CrossConnects) -> Iterator[tuple[Nic, Nic, Fibre]]:
         """Yield source and target NIC of each trial, with the side of the link that is out if the target is lit.
 
-        Each end is first looped back to itself, which finds a single fault with one trial; idle NICs may be many.
+        The loops of the two ends come first, because they find a single fault with one trial. Idle NICs may be many.
         """
-        if self._may_be_led_back(link.target, link, held):
+        if self._can_loop_back(link.target, link, held):
             yield link.target, link.target, "transmit"
-        if self._may_be_led_back(link.source, link, held):
+        if self._can_loop_back(link.source, link, held):
             yield link.source, link.source, "receive"
-        for nic in self._free_nics(link, held):
+        for nic in self._find_free_nics(link, held):
             yield nic, link.target, "transmit"
 
     def _describe_outage(self, link: Link, side: Fibre, evidence: str) -> str:
@@ -261,7 +261,7 @@ class DarkFibres:
         return f"the transmit fibre at {end} ({name}), or its laser, is out: {evidence}"
 
     def _narrow_cable(self, finding: LinkFinding) -> LinkFinding:
-        """Return a finding about two cables, one of which is out, narrowed to that cable if the other passes light."""
+        """Return a finding about two cables, of which one is out. If one passes light, the detail blames the other."""
         nics = {self._lab.nic_label(nic): nic for link in self.design.wiring.links for nic in link}
         ends = [nics[name] for name in finding.subject.split(" and ") if name in nics]
         if len(ends) != 2:
@@ -271,14 +271,14 @@ class DarkFibres:
             switch = self._lab.nic(nic).receive.switch
             if switch not in self.session.switches:
                 continue
-            if self._may_be_led_back(nic, link, self._read_held(switch)) and self._is_lit_by(nic, nic):
+            if self._can_loop_back(nic, link, self._read_held(switch)) and self._is_lit_by(nic, nic):
                 name, right = self._lab.nic_label(other), self._lab.nic_label(nic)
                 detail = f"the cable of {name} is out, or has no power: {right} is lit by its own light"
                 return replace(finding, detail=detail)
         return finding
 
-    def _free_nics(self, link: Link, held: CrossConnects) -> Iterator[Nic]:
-        """Yield idle NICs whose light may be led to the dark target of a link."""
+    def _find_free_nics(self, link: Link, held: CrossConnects) -> Iterator[Nic]:
+        """Yield idle NICs whose light may go to the dark target of a link."""
         switch = self._lab.nic(link.target).receive.switch
         for node, host in enumerate(self._lab.hosts):
             for index, nic in enumerate(host.nics):
@@ -286,16 +286,16 @@ class DarkFibres:
                 if nic.transmit.switch == switch and is_free and Nic(node, index) != link.target:
                     yield Nic(node, index)
 
-    def _may_be_led_back(self, nic: Nic, link: Link, held: CrossConnects) -> bool:
+    def _can_loop_back(self, nic: Nic, link: Link, held: CrossConnects) -> bool:
         """Return whether looping a NIC of a dark link back to itself takes light from no other NIC."""
         transmit, receive = self._lab.nic(nic).transmit, self._lab.nic(nic).receive
         if transmit.switch != receive.switch:
             return False
         own = {self._lab.nic(end).receive for end in link}
-        lit_by_it, lights_it = held.get(transmit.port), held.inputs_of.get(receive.port)
+        held_output, held_input = held.get(transmit.port), held.inputs_of.get(receive.port)
         ports = {end.port for end in own if end.switch == transmit.switch}
         senders = {self._lab.nic(end).transmit.port for end in link}
-        return (lit_by_it is None or lit_by_it in ports) and (lights_it is None or lights_it in senders)
+        return (held_output is None or held_output in ports) and (held_input is None or held_input in senders)
 
     def _is_lit_by(self, target: Nic, source: Nic) -> bool:
         receive, port = self._lab.nic(target).receive, self._lab.nic(source).transmit.port
@@ -307,7 +307,7 @@ class DarkFibres:
     def _read_held(self, switch: str) -> CrossConnects:
         return self.session.switches[switch].read().connections
 
-    def _power(self, end: FibreEnd) -> Power | None:
+    def _read_power(self, end: FibreEnd) -> Power | None:
         switch = self.session.switches.get(end.switch)
         if switch is None or not switch.capabilities.power_monitor:
             return None

@@ -28,8 +28,8 @@ from testbed.operate.session import LabSession
 class Hop:
     """One link of a path, with the circuit that carries it.
 
-    `patched` says whether the switch holds the circuit now; None if the switch does not answer. Powers are None if it
-    has no monitor.
+    `patched` says whether the switch holds the circuit now, or is None if the switch does not answer. Powers are None
+    if the switch has no monitor.
     """
 
     sender: str
@@ -73,20 +73,20 @@ def _read_circuit(
 ) -> tuple[bool | None, float | None, float | None]:
     """Return whether the switch holds a circuit, and the power in dBm at its input and output.
 
-    None stands for what cannot be read: all three without a switch, the powers without a monitor.
+    Without a switch, all three are None. Without a monitor, the powers are None.
     """
     if switch is None:
         return None, None, None
     ports = (circuit.input_port, circuit.output_port)
     power = switch.power(ports) if switch.capabilities.power_monitor else {}
-    entering, leaving = (power.get(port) for port in ports)
-    is_there = switch.read().connections.get(circuit.input_port) == circuit.output_port
-    return is_there, entering.dbm if entering else None, leaving.dbm if leaving else None
+    input_power, output_power = (power.get(port) for port in ports)
+    is_held = switch.read().connections.get(circuit.input_port) == circuit.output_port
+    return is_held, input_power.dbm if input_power else None, output_power.dbm if output_power else None
 
 
 @dataclass(frozen=True, slots=True)
 class KernelHop:
-    """One link that the kernel of a host chooses; `gateway` is the address of its next hop."""
+    """One link that the kernel of a host chooses. `gateway` is the address of the next hop."""
 
     sender: str
     receiver: str
@@ -97,7 +97,7 @@ class KernelHop:
 class KernelPath:
     """The path by which the kernels forward a packet.
 
-    `end` says why the packet does not arrive; empty if it does. `differs` is True if the path is not the planned one.
+    `end` says why the packet does not arrive, or is empty. `differs` is True if the path is not the planned path.
     """
 
     hops: tuple[KernelHop, ...]
@@ -106,7 +106,7 @@ class KernelPath:
 
 
 def kernel_path(session: LabSession, design: Design, source: int, target: int) -> KernelPath | None:
-    """Return the path that kernels and circuits give a packet now; None if hosts are only modelled.
+    """Return the current path of a packet through kernels and circuits, or None if hosts are modelled.
 
     Raises the switches' errors and `HostError`.
     """
@@ -127,41 +127,41 @@ def kernel_path(session: LabSession, design: Design, source: int, target: int) -
 
 @dataclass(frozen=True)
 class _KernelTracer:
-    """A trace from host to host: `links` by the NIC that sends on them, and MAC addresses by host and NIC."""
+    """Tracer of a packet from host to host. `links` is keyed by the sending NIC, `macs` by host and NIC."""
 
     session: LabSession
     links: Mapping[Nic, Link]
     macs: Mapping[str, Mapping[str, str]]
 
     def trace(self, source: int, target: int) -> tuple[list[KernelHop], str]:
-        """Return the hops, and why they end before the target; empty if they do not."""
+        """Return the hops, and why they end before the target, or "" if they reach it."""
         lab = self.session.lab
         hops: list[KernelHop] = []
-        here, arrived_at = source, ""
-        while here != target:
+        current_node, input_nic = source, ""
+        while current_node != target:
             if len(hops) == len(lab.hosts):
                 return hops, "the packet runs in a loop"
-            hop, next_nic, end = self._next(source, target, here, arrived_at)
+            hop, next_nic, end = self._find_next_hop(source, target, current_node, input_nic)
             hops += [hop] if hop else []
             if end or next_nic is None:
                 return hops, end
-            here, arrived_at = next_nic.node, lab.nic(next_nic).name
+            current_node, input_nic = next_nic.node, lab.nic(next_nic).name
         return hops, ""
 
-    def _next(
-        self, source: int, target: int, here: int, arrived_at: str
+    def _find_next_hop(
+        self, source: int, target: int, current_node: int, input_nic: str
     ) -> tuple[KernelHop | None, Nic | None, str]:
-        """Return the link that a packet takes from a host, the NIC it arrives at, and why it goes no further."""
-        lab, host = self.session.lab, self.session.lab.hosts[here]
+        """Return the link that a packet takes from a host, the NIC at its end, and why the packet goes no further."""
+        lab, host = self.session.lab, self.session.lab.hosts[current_node]
         if host.name in self.session.off:
             return None, None, f"{host.name} does not answer: its next hop is unknown"
         address = str(lab.hosts[target].address)
-        how = f"from {lab.hosts[source].address} iif {arrived_at}" if arrived_at else ""
-        answer, neighbours, error = self._ask(host.name, f"ip -j -4 route get {address} {how}")
+        options = f"from {lab.hosts[source].address} iif {input_nic}" if input_nic else ""
+        answer, neighbours, error = self._query_host(host.name, f"ip -j -4 route get {address} {options}")
         if not answer or "dev" not in answer:
             return None, None, f"{host.name} does not forward the packet: {error or 'its route drops it'}"
         device = str(answer["dev"])
-        out = next((Nic(here, k) for k, nic in enumerate(host.nics) if nic.name == device), None)
+        out = next((Nic(current_node, k) for k, nic in enumerate(host.nics) if nic.name == device), None)
         if out is None:
             return None, None, f"{host.name} sends the packet out of {device}, which is not an optical link"
         link = self.links.get(out)
@@ -175,7 +175,7 @@ class _KernelTracer:
         return hop, None if end else link.target, end
 
     def _explain_refusal(self, target: Nic, gateway: str, neighbour_mac: str | None, sender: str) -> str:
-        """Return why a NIC drops a frame for a neighbour, or why that is unknown; empty if it accepts the frame."""
+        """Return why a NIC drops a frame for a neighbour, or why that is unknown, or "" if it accepts the frame."""
         lab, name = self.session.lab, self.session.lab.nic_label(target)
         host = lab.hosts[target.node].name
         if host in self.session.off:
@@ -185,20 +185,21 @@ class _KernelTracer:
             return ""
         return f"{sender} has neighbour {gateway} at {neighbour_mac}, but {name} has {mac}"
 
-    def _ask(self, host: str, command: str) -> tuple[dict[str, Any], dict[tuple[str, str], str], str]:
+    def _query_host(self, host: str, command: str) -> tuple[dict[str, Any], dict[tuple[str, str], str], str]:
         """Return the route that the kernel of a host chooses, its neighbours by device and address, and its error."""
         assert self.session.fleet is not None
-        both = f"{command} || echo '[]'; echo; ip -j -4 neigh show"
-        (done,) = self.session.fleet.run({host: both}).values()
+        full_command = f"{command} || echo '[]'; echo; ip -j -4 neigh show"
+        (done,) = self.session.fleet.run({host: full_command}).values()
         routes, _, neighbours = done.stdout.partition("\n\n")
         answers = json.loads(routes or "[]")
         table = {
-            (one["dev"], one["dst"]): str(one.get("lladdr", "")) for one in json.loads(neighbours or "[]")
+            (entry["dev"], entry["dst"]): str(entry.get("lladdr", ""))
+            for entry in json.loads(neighbours or "[]")
         }
         return (answers[0] if answers else {}), table, done.stderr.strip()
 
 
-def node_named(lab: Lab, name: str) -> int:
+def find_node(lab: Lab, name: str) -> int:
     """Return the node of a host. Raises `TopologyError` for a host that the lab file does not name."""
     names = [host.name for host in lab.hosts]
     if name not in names:
@@ -207,7 +208,7 @@ def node_named(lab: Lab, name: str) -> int:
 
 
 def describe_kernel_path(path: KernelPath | None) -> list[str]:
-    """Return the kernels' path as lines for people: one line if it is as planned, no line without a path."""
+    """Return the kernels' path as lines of text: one line if it is as planned, no line without a path."""
     if path is None:
         return []
     if not path.differs:
@@ -218,10 +219,10 @@ def describe_kernel_path(path: KernelPath | None) -> list[str]:
 
 
 def describe_path(hops: Sequence[Hop]) -> list[str]:
-    """Return the hops as lines for people."""
+    """Return the hops as lines of text."""
     lines = [count_noun(len(hops), "hop")]
     for number, hop in enumerate(hops, start=1):
-        power = f"{_dbm(hop.input_dbm)} -> {_dbm(hop.output_dbm)}"
+        power = f"{_format_dbm(hop.input_dbm)} -> {_format_dbm(hop.output_dbm)}"
         patched = {True: "", False: "  NOT PATCHED", None: f"  {hop.switch} DOES NOT ANSWER"}[hop.patched]
         lines.append(
             f"{number}. {hop.sender} -> {hop.receiver}  {hop.switch} {hop.input_port} -> {hop.output_port}  "
@@ -230,5 +231,5 @@ def describe_path(hops: Sequence[Hop]) -> list[str]:
     return lines
 
 
-def _dbm(power: float | None) -> str:
+def _format_dbm(power: float | None) -> str:
     return "no monitor" if power is None else f"{power:.1f} dBm"

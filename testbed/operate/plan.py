@@ -28,7 +28,7 @@ def circuits_of(lab: Lab, wiring: Wiring) -> tuple[Circuit, ...]:
     switches.
     """
     _check_size(lab, wiring)
-    return tuple(_circuit(lab, link) for link in wiring.links)
+    return tuple(_make_circuit(lab, link) for link in wiring.links)
 
 
 def _check_size(lab: Lab, wiring: Wiring) -> None:
@@ -41,7 +41,7 @@ def _check_size(lab: Lab, wiring: Wiring) -> None:
             raise TopologyError(f"{lab.path}: {what}; add NICs to the lab file or lower --degree")
 
 
-def _circuit(lab: Lab, link: Link) -> Circuit:
+def _make_circuit(lab: Lab, link: Link) -> Circuit:
     transmit, receive = lab.nic(link.source).transmit, lab.nic(link.target).receive
     if transmit.switch != receive.switch:
         what = (
@@ -55,10 +55,10 @@ def _circuit(lab: Lab, link: Link) -> Circuit:
 def plan_lab(
     lab: Lab, wiring: Wiring, switches: Mapping[str, OpticalSwitch], *, take_over: bool = False
 ) -> LabPlan:
-    """Read every switch of the lab and plan its steps; nothing is sent but reads.
+    """Read every switch of the lab and plan its steps. Nothing is changed.
 
     For a shard, circuits of other hosts are kept. If one of them lights a receiver of the shard, `take_over` allows
-    its removal; otherwise `PortBusy` is raised. Raises `TopologyError` and whatever the drivers raise
+    its removal; otherwise `PortBusy` is raised. Raises `TopologyError` and the drivers' errors
     (`ocs_drivers.errors`).
     """
     circuits = circuits_of(lab, wiring)
@@ -72,7 +72,7 @@ def plan_lab(
             circuits,
             switches[switch.name],
             snapshots[switch.name],
-            {one[1:] for one in attached if one[0] == switch.name},
+            {circuit[1:] for circuit in attached if circuit[0] == switch.name},
             take_over=take_over,
         )
         for switch in lab.switches
@@ -90,28 +90,30 @@ def _plan_switch(
     *,
     take_over: bool,
 ) -> SwitchPlan:
-    """Plan one switch; `attached` are its circuits between boards and NICs that the topology leaves free."""
+    """Plan one switch. `attached` holds its circuits between boards and NICs that the topology leaves free."""
     target = CrossConnects({c.input_port: c.output_port for c in circuits if c.switch == switch.name})
-    scope = _with_boards(lab, switch, snapshot.connections, attached)
+    scope = _adjust_scope_to_boards(lab, switch, snapshot.connections, attached)
     if take_over and scope is not None:
-        scope |= _find_inputs_lighting_us(lab, switch, snapshot.connections)
-    steps = _estimate(lab, switch, device, order_steps(device.plan(target, snapshot, scope)))
+        scope |= _find_foreign_inputs(lab, switch, snapshot.connections)
+    steps = _scale_estimates(lab, switch, device, order_steps(device.plan(target, snapshot, scope)))
     return SwitchPlan(switch.name, target, scope, snapshot, steps)
 
 
-def _with_boards(
+def _adjust_scope_to_boards(
     lab: Lab, switch: LabSwitch, held: CrossConnects, attached: AbstractSet[tuple[int, int]]
 ) -> frozenset[int] | None:
-    """Return `scope_of` without the inputs of attachments to keep, and with other boards that light the lab's NICs."""
+    """Return `scope_of` minus the inputs of attachments, plus the inputs of other boards that light the lab's NICs."""
     scope = scope_of(lab, switch)
     kept = {source for source, _ in attached}
     if scope is None:
         return frozenset(range(1, switch.inputs + 1)) - kept if kept else None
-    boards, ours = board_ports(lab, switch.name), _ports(lab.hosts, switch)
-    return (scope | {source for source, output in held.pairs if source in boards and output in ours}) - kept
+    boards, lab_ports = board_ports(lab, switch.name), _find_ports(lab.hosts, switch)
+    return (
+        scope | {source for source, output in held.pairs if source in boards and output in lab_ports}
+    ) - kept
 
 
-def _estimate(
+def _scale_estimates(
     lab: Lab, switch: LabSwitch, device: OpticalSwitch, steps: tuple[Step, ...]
 ) -> tuple[Step, ...]:
     """Return the steps with estimates scaled to the `switch_time_s` and `speed` of the lab file, if it has any.
@@ -127,25 +129,27 @@ def _estimate(
     return tuple(replace(step, estimated_s=step.estimated_s * factor) for step in steps)
 
 
-def _find_inputs_lighting_us(lab: Lab, switch: LabSwitch, connections: CrossConnects) -> frozenset[int]:
+def _find_foreign_inputs(lab: Lab, switch: LabSwitch, connections: CrossConnects) -> frozenset[int]:
     """Return inputs of hosts outside the shard that light receivers of the shard."""
-    theirs, ours = (_ports(hosts, switch) for hosts in (lab.others, lab.hosts))
-    return frozenset(source for source, output in connections.pairs if source in theirs and output in ours)
+    other_ports, lab_ports = (_find_ports(hosts, switch) for hosts in (lab.others, lab.hosts))
+    return frozenset(
+        source for source, output in connections.pairs if source in other_ports and output in lab_ports
+    )
 
 
 def scope_of(lab: Lab, switch: LabSwitch) -> frozenset[int] | None:
-    """Return the inputs of a switch that the lab may change; None (all) if its NICs feed every input."""
-    ours = frozenset(port for port in _ports(lab.hosts, switch) if port <= switch.inputs)
-    return None if len(ours) == switch.inputs else ours
+    """Return the inputs of a switch that the lab may change, or None (all) if its NICs feed every input."""
+    lab_ports = frozenset(port for port in _find_ports(lab.hosts, switch) if port <= switch.inputs)
+    return None if len(lab_ports) == switch.inputs else lab_ports
 
 
-def _ports(hosts: tuple[LabHost, ...], switch: LabSwitch) -> frozenset[int]:
-    return frozenset(end.port for end, _ in _fibre_ends(hosts) if end.switch == switch.name)
+def _find_ports(hosts: tuple[LabHost, ...], switch: LabSwitch) -> frozenset[int]:
+    return frozenset(end.port for end, _ in _list_fibre_ends(hosts) if end.switch == switch.name)
 
 
 def board_ports(lab: Lab, switch: str) -> frozenset[int]:
     """Return the ports of a switch at which fibres of boards end."""
-    return frozenset(end.port for end, _ in _board_ends(lab) if end.switch == switch)
+    return frozenset(end.port for end, _ in _list_board_ends(lab) if end.switch == switch)
 
 
 def ports_of(circuits: Iterable[Circuit]) -> frozenset[tuple[str, int]]:
@@ -156,24 +160,24 @@ def ports_of(circuits: Iterable[Circuit]) -> frozenset[tuple[str, int]]:
 
 
 def own_ports(lab: Lab) -> frozenset[tuple[str, int]]:
-    """Return the switch ports of the lab's hosts, without those outside a shard."""
-    return frozenset((end.switch, end.port) for end, _ in _fibre_ends(lab.hosts))
+    """Return the switch ports of the lab's hosts. Hosts outside a shard do not count."""
+    return frozenset((end.switch, end.port) for end, _ in _list_fibre_ends(lab.hosts))
 
 
 def port_owners(lab: Lab) -> dict[tuple[str, int], str]:
     """Return the NIC (`a/nic1`) or board port at every switch port of the lab, including hosts outside a shard."""
-    ends = (*_fibre_ends((*lab.hosts, *lab.others)), *_board_ends(lab))
+    ends = (*_list_fibre_ends((*lab.hosts, *lab.others)), *_list_board_ends(lab))
     return {(end.switch, end.port): label for end, label in ends}
 
 
-def _board_ends(lab: Lab) -> Iterator[tuple[FibreEnd, str]]:
+def _list_board_ends(lab: Lab) -> Iterator[tuple[FibreEnd, str]]:
     for board in lab.boards:
         for port in board.ports:
             for end in (port.transmit, port.receive):
                 yield end, f"{board.name}/{port.name}"
 
 
-def _fibre_ends(hosts: tuple[LabHost, ...]) -> Iterator[tuple[FibreEnd, str]]:
+def _list_fibre_ends(hosts: tuple[LabHost, ...]) -> Iterator[tuple[FibreEnd, str]]:
     for host in hosts:
         for nic in host.nics:
             for end in (nic.transmit, nic.receive):
@@ -181,21 +185,21 @@ def _fibre_ends(hosts: tuple[LabHost, ...]) -> Iterator[tuple[FibreEnd, str]]:
 
 
 def pair_label(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -> str:
-    """Return a cross-connect by its NICs, `a/nic1 -> b/nic1`; a port without a NIC of the lab is named `port N`."""
+    """Return a cross-connect by its NICs, `a/nic1 -> b/nic1`. A port without a NIC of the lab is `port N`."""
     source, target = (owners.get((switch, port), f"port {port}") for port in pair)
     return f"{source} -> {target}"
 
 
 def describe(lab: Lab, plan: LabPlan) -> tuple[str, ...]:
-    """Return the plan as lines for people: `+` to make, `-` to remove, `=` kept, and a summary of each switch."""
+    """Return the plan as lines of text: `+` to make, `-` to remove, `=` kept, and a summary of each switch."""
     owners = port_owners(lab)
     lines = []
     for part in plan.switches:
         lines += [
             f"{sign} {part.switch} {pair[0]:>4} -> {pair[1]:<4}  {pair_label(owners, part.switch, pair)}"
-            for sign, pair in _rows(part)
+            for sign, pair in _sign_pairs(part)
         ]
-        lines.append(_footer(part, select_in_scope(part)))
+        lines.append(_summarise_switch(part, select_in_scope(part)))
     return tuple(lines)
 
 
@@ -204,11 +208,11 @@ def plan_json(lab: Lab, plan: LabPlan) -> dict[str, Any]:
     owners = port_owners(lab)
     return {
         "has_changes": plan.has_changes,
-        "switches": [_switch_json(owners, part) for part in plan.switches],
+        "switches": [_render_switch(owners, part) for part in plan.switches],
     }
 
 
-def _switch_json(owners: Mapping[tuple[str, int], str], plan: SwitchPlan) -> dict[str, Any]:
+def _render_switch(owners: Mapping[tuple[str, int], str], plan: SwitchPlan) -> dict[str, Any]:
     return {
         "switch": plan.switch,
         "revision": plan.seen.revision,
@@ -219,7 +223,7 @@ def _switch_json(owners: Mapping[tuple[str, int], str], plan: SwitchPlan) -> dic
                 "output_port": pair[1],
                 "link": pair_label(owners, plan.switch, pair),
             }
-            for sign, pair in _rows(plan)
+            for sign, pair in _sign_pairs(plan)
         ],
         "steps": [
             {"kind": step.kind, "pairs": len(step.pairs), "estimated_s": step.estimated_s}
@@ -228,8 +232,8 @@ def _switch_json(owners: Mapping[tuple[str, int], str], plan: SwitchPlan) -> dic
     }
 
 
-def _rows(plan: SwitchPlan) -> list[tuple[str, Pair]]:
-    """Return the signed pairs by input port; a removal comes before the pair that replaces it."""
+def _sign_pairs(plan: SwitchPlan) -> list[tuple[str, Pair]]:
+    """Return the signed pairs by input port. A removal comes before the pair that replaces it."""
     before, after = select_in_scope(plan), plan.target.pairs
     rows = [("-", pair) for pair in before - after]
     rows += [("+", pair) for pair in after - before]
@@ -243,7 +247,7 @@ def select_in_scope(plan: SwitchPlan) -> frozenset[Pair]:
     return pairs if plan.scope is None else frozenset(pair for pair in pairs if pair[0] in plan.scope)
 
 
-def _footer(plan: SwitchPlan, before: frozenset[Pair]) -> str:
+def _summarise_switch(plan: SwitchPlan, before: frozenset[Pair]) -> str:
     after = plan.target.pairs
     text = f"{plan.switch}: {len(after - before)} to make, {len(before - after)} to remove, {len(after & before)} kept"
     foreign = len(plan.seen.connections) - len(before)

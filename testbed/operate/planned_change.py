@@ -1,4 +1,4 @@
-"""Planned changes: the elements that one touches, its duration, its file, and the state of the lab that it requires.
+"""Planned changes: the elements that a change touches, its duration, its file, and the state that it requires.
 
 A plan also touches elements that no step names: both ends of its circuits, and hosts that forward packets over them.
 """
@@ -73,25 +73,29 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class HostedDesign:
-    """A design with the lab, or shard, that it is for: the one that a plan makes, or one that it replaces."""
+    """A design with its lab or shard."""
 
     lab: Lab
     design: Design
 
 
-def find_touched(lab: Lab, plan: LabPlan, designs: Sequence[HostedDesign]) -> tuple[Element, ...]:
+def find_touched_elements(lab: Lab, plan: LabPlan, designs: Sequence[HostedDesign]) -> tuple[Element, ...]:
     """Return every element that a plan touches: circuits, then the NICs at their ends, then hosts that forward.
 
-    `designs` are those in force before and after: packets of either cross the circuits that are touched.
+    `designs` are the designs in force before and after, because packets of both cross the touched circuits.
     """
     touches: dict[SwitchPair, Touch] = {}
     for part in plan.switches:
-        touches |= {(part.switch, *pair): touch for pair, touch in sorted(_touches(part).items())}
-    return (*_circuits(lab, touches), *_nics(lab, touches), *_hosts(touches, designs))
+        touches |= {(part.switch, *pair): touch for pair, touch in sorted(_find_touches(part).items())}
+    return (
+        *_list_circuits(lab, touches),
+        *_list_nics(lab, touches),
+        *_list_forwarding_hosts(touches, designs),
+    )
 
 
-def _touches(part: SwitchPlan) -> dict[tuple[int, int], Touch]:
-    """Return what happens to each circuit of one switch, including circuits of others that a step disturbs."""
+def _find_touches(part: SwitchPlan) -> dict[tuple[int, int], Touch]:
+    """Return what happens to each circuit of one switch, including circuits of other users that a step disturbs."""
     before, after = select_in_scope(part), part.target.pairs
     disturbed = frozenset().union(*(step.disturbed for step in part.steps))
     touches: dict[tuple[int, int], Touch] = dict.fromkeys(
@@ -101,7 +105,7 @@ def _touches(part: SwitchPlan) -> dict[tuple[int, int], Touch]:
     return touches | dict.fromkeys(after - before, "made")
 
 
-def _circuits(lab: Lab, touches: Mapping[SwitchPair, Touch]) -> Iterator[Element]:
+def _list_circuits(lab: Lab, touches: Mapping[SwitchPair, Touch]) -> Iterator[Element]:
     owners = port_owners(lab)
     for (switch, source, output), touch in touches.items():
         reason = "kept; a step of its switch may interrupt its light"
@@ -112,36 +116,38 @@ def _circuits(lab: Lab, touches: Mapping[SwitchPair, Touch]) -> Iterator[Element
         yield Element("circuit", name, touch, f"{label}: {reason}", is_direct=touch != "disturbed")
 
 
-def _nics(lab: Lab, touches: Mapping[SwitchPair, Touch]) -> Iterator[Element]:
-    """Yield both ends of every circuit; a NIC may be the end of several, in either direction."""
+def _list_nics(lab: Lab, touches: Mapping[SwitchPair, Touch]) -> Iterator[Element]:
+    """Yield both ends of every circuit. A NIC may be an end of several circuits."""
     owners = port_owners(lab)
     for (switch, *pair), touch in touches.items():
         reason = f"its circuit {switch}:{pair[0]}->{pair[1]} {_LIGHT[touch]}"
-        for port, does in zip(pair, _ENDS, strict=True):
+        for port, end_touch in zip(pair, _ENDS, strict=True):
             if (switch, port) in owners:
-                yield Element("nic", owners[switch, port], does, reason)
+                yield Element("nic", owners[switch, port], end_touch, reason)
 
 
-def _hosts(touches: Mapping[SwitchPair, Touch], designs: Sequence[HostedDesign]) -> Iterator[Element]:
-    over: defaultdict[str, list[str]] = defaultdict(list)
-    for one in designs:
-        for host, flow in _find_forwarded(one, touches):
-            over[host].append(flow)
-    for host in sorted(over):
-        flows = list(dict.fromkeys(over[host]))
+def _list_forwarding_hosts(
+    touches: Mapping[SwitchPair, Touch], designs: Sequence[HostedDesign]
+) -> Iterator[Element]:
+    flows_by_host: defaultdict[str, list[str]] = defaultdict(list)
+    for hosted_design in designs:
+        for host, flow in _find_forwarders(hosted_design, touches):
+            flows_by_host[host].append(flow)
+    for host in sorted(flows_by_host):
+        flows = list(dict.fromkeys(flows_by_host[host]))
         reason = f"forwards packets of {count_noun(len(flows), 'pair')} over circuits that change, such as {flows[0]}"
         yield Element("host", host, "forwards", reason)
 
 
-def _find_forwarded(one: HostedDesign, touches: Iterable[SwitchPair]) -> Iterator[tuple[str, str]]:
+def _find_forwarders(hosted_design: HostedDesign, touches: Iterable[SwitchPair]) -> Iterator[tuple[str, str]]:
     """Yield hosts with the pairs whose packets they forward on a path that has a touched circuit."""
-    lab, touched_circuits = one.lab, frozenset(touches)
+    lab, touched_circuits = hosted_design.lab, frozenset(touches)
     changed_links = set()
-    for link in one.design.wiring.links:
+    for link in hosted_design.design.wiring.links:
         transmit, receive = lab.nic(link.source).transmit, lab.nic(link.target).receive
         if (transmit.switch, transmit.port, receive.port) in touched_circuits:
             changed_links.add(link)
-    for routes in (one.design.routes, *one.design.further):
+    for routes in (hosted_design.design.routes, *hosted_design.design.further):
         for source, target in routes.first_link:
             path = routes.path(source, target)
             if changed_links.isdisjoint(path):
@@ -152,62 +158,66 @@ def _find_forwarded(one: HostedDesign, touches: Iterable[SwitchPair]) -> Iterato
 
 @dataclass
 class PlannedChange:
-    """A plan with the elements that it touches, its expected duration, and the state that it was made for."""
+    """A plan with the elements that it touches, its expected duration, and the state for which it was made."""
 
-    meant: DesignChoice
+    design_choice: DesignChoice
     planned: LabPlan
     runs_dir: Path
 
     @cached_property
     def observed(self) -> Observed:
-        """State that the plan was made for; without epochs if the journal cannot be read."""
+        """State for which the plan was made. It has no epochs if the journal cannot be read."""
         with suppress(JournalError):
-            return observe_now(self.meant, self.planned, self.runs_dir)
-        return observe_plan(self.planned, revision=self.meant.lab.revision)
+            return observe_now(self.design_choice, self.planned, self.runs_dir)
+        return observe_plan(self.planned, revision=self.design_choice.lab.revision)
 
     @cached_property
     def elements(self) -> tuple[Element, ...]:
-        """Elements that the plan touches; none if nothing changes."""
+        """Elements that the plan touches, or none if nothing changes."""
         if not self.planned.has_changes:
             return ()
-        here = HostedDesign(self.meant.lab, self.meant.design)
+        here = HostedDesign(self.design_choice.lab, self.design_choice.design)
         before: list[HostedDesign] = []
         with suppress(JournalError):
-            before = _load_designs(self.meant, _in_force(self.meant, self.runs_dir))
-        return find_touched(self.meant.lab, self.planned, (here, *before))
+            before = _load_designs(
+                self.design_choice, _find_epochs_in_force(self.design_choice, self.runs_dir)
+            )
+        return find_touched_elements(self.design_choice.lab, self.planned, (here, *before))
 
     @cached_property
     def durations(self) -> Durations:
-        """Durations learned from the journal; none if it cannot be read."""
+        """Durations learned from the journal, or none if it cannot be read."""
         with suppress(JournalError):
-            return learn_durations(self.runs_dir, self.meant.lab.name)
+            return learn_durations(self.runs_dir, self.design_choice.lab.name)
         return Durations()
 
     def json(self) -> dict[str, Any]:
         """Return the keys `revision`, `elements` and `expected` of the plan's JSON document."""
-        informed = describe_effects(self.planned, self.elements, self.durations)
-        return {"revision": self.observed.fingerprint, **informed}
+        effects = describe_effects(self.planned, self.elements, self.durations)
+        return {"revision": self.observed.fingerprint, **effects}
 
     def lines(self) -> list[str]:
-        """Return hosts and duration as lines for people; circuits and their NICs are listed by `plan.describe`."""
+        """Return hosts and duration as lines of text. `plan.describe` lists the circuits and their NICs."""
         if not self.planned.has_changes:
             return []
         total = self.durations.plan(self.planned)
         source = f"learned from {count_noun(total.samples, 'step')}" if total.samples else "by the drivers"
-        lines = [f"{one.name} {one.reason}" for one in self.elements if one.kind == "host"]
+        lines = [f"{element.name} {element.reason}" for element in self.elements if element.kind == "host"]
         median, most = format_seconds(total.median_s), format_seconds(total.p95_s)
         expected = f"expected: {median}, at most {most} in 95 of 100 ({source})"
         return [*lines, f"{expected}; revision {self.observed.fingerprint}"]
 
     def to_apply(self) -> list[str]:
-        """Return the command that applies the chosen epoch again, by number: by then another may be the stored one."""
-        if not (self.planned.has_changes and self.meant.intent):
+        """Return the command that applies the chosen epoch again, by number: another epoch may be stored by then."""
+        if not (self.planned.has_changes and self.design_choice.intent):
             return []
-        return [f"to patch it again: testbed apply {self.meant.lab.path} --epoch {self.meant.intent.epoch}"]
+        return [
+            f"to patch it again: testbed apply {self.design_choice.lab.path} --epoch {self.design_choice.intent.epoch}"
+        ]
 
     def write(self, path: Path, *, take_over: bool) -> None:
         """Write the change file."""
-        choice = self.meant
+        choice = self.design_choice
         document = change_document(
             choice.lab, choice.design, choice.stated, self.planned, self.observed, take_over=take_over
         )
@@ -231,7 +241,7 @@ def describe_effects(plan: LabPlan, elements: tuple[Element, ...], durations: Du
 class ChangeRequest:
     """Request of `testbed apply`: a design, and the state that the lab must be in (`--change`, `--expect`)."""
 
-    meant: DesignChoice
+    design_choice: DesignChoice
     runs_dir: Path
     take_over: bool
     change: ChangeFile | None = None
@@ -266,15 +276,15 @@ class ChangeRequest:
 
     def plan(self, session: LabSession) -> LabPlan:
         """Read the switches and return the plan. Raises `PlanStale`, and what `LabSession.plan` raises."""
-        planned = session.plan(self.meant.design, take_over=self.take_over)
+        planned = session.plan(self.design_choice.design, take_over=self.take_over)
         self.check_current(planned)
         return planned
 
     def check_current(self, planned: LabPlan) -> None:
-        """Raise `PlanStale` unless the lab is in the required state; without an option every state is accepted."""
+        """Raise `PlanStale` unless the lab is in the required state. Without an option, every state is accepted."""
         if self.change is None and self.expect is None:
             return
-        now = observe_now(self.meant, planned, self.runs_dir)
+        now = observe_now(self.design_choice, planned, self.runs_dir)
         if self.expect is not None:
             check_expected(self.expect, now)
         if self.change is not None:
@@ -282,31 +292,33 @@ class ChangeRequest:
 
 
 def observe_now(choice: DesignChoice, planned: LabPlan, runs_dir: Path) -> Observed:
-    """Return the state of the lab that a plan is made for. Raises `JournalError`."""
-    epochs = sorted(one.epoch for one in _in_force(choice, runs_dir))
-    token = _token(choice, runs_dir)
+    """Return the current state of the lab for a plan. Raises `JournalError`."""
+    epochs = sorted(intent.epoch for intent in _find_epochs_in_force(choice, runs_dir))
+    token = _find_token(choice, runs_dir)
     return observe_plan(planned, epochs=epochs, revision=choice.lab.revision, token=token)
 
 
-def _token(choice: DesignChoice, runs_dir: Path) -> int | None:
-    """Return the newest fencing token of an explicit lease on any of the plan's hosts; None without such a lease."""
+def _find_token(choice: DesignChoice, runs_dir: Path) -> int | None:
+    """Return the newest fencing token of an explicit lease on any of the plan's hosts, or None without a lease."""
     hosts = parts_of(choice.lab, [f"host:{host.name}" for host in choice.lab.hosts])
     leases = read_leases(address_in(runs_dir), choice.lab.name)
     tokens = [
-        one.token for one in leases if one.is_held and not (one.is_implicit or hosts.isdisjoint(one.parts))
+        lease.token
+        for lease in leases
+        if lease.is_held and not (lease.is_implicit or hosts.isdisjoint(lease.parts))
     ]
     return max(filter(None, tokens), default=None)
 
 
-def _in_force(choice: DesignChoice, runs_dir: Path) -> tuple[Intent, ...]:
+def _find_epochs_in_force(choice: DesignChoice, runs_dir: Path) -> tuple[Intent, ...]:
     """Return the epochs in force on any of the plan's hosts. Raises `JournalError`."""
     hosts = {host.name for host in choice.lab.hosts}
     stored = select_in_force(load_intents(runs_dir, choice.lab.name))
-    return tuple(one for one in stored if not hosts.isdisjoint(one.hosts))
+    return tuple(intent for intent in stored if not hosts.isdisjoint(intent.hosts))
 
 
 def _load_designs(choice: DesignChoice, intents: Iterable[Intent]) -> list[HostedDesign]:
-    """Return the designs of these epochs; those that no longer fit the lab file are left out."""
+    """Return the designs of these epochs. Designs that no longer fit the lab file are left out."""
     designs = []
     for intent in intents:
         with suppress(IntentError, TopologyError):

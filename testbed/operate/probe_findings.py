@@ -42,7 +42,7 @@ FOREIGN = FindingKind(
     stops_packets=False,
 )
 
-_DEAF = NicReport(carrier=False, sent=0, frames=())
+_NO_REPORT = NicReport(carrier=False, sent=0, frames=())
 Fibre = Literal["transmit", "receive"]
 Pair = tuple[Link, Link]
 Cables = tuple[Pair, Pair]
@@ -62,20 +62,20 @@ def find_silent_links(lab: Lab, wiring: Wiring, heard: ProbeReport) -> frozenset
 def compare(
     lab: Lab, wiring: Wiring, heard: ProbeReport, ignore: Collection[Link] = ()
 ) -> tuple[LinkFinding, ...]:
-    """Return findings for every difference between probe frames and wiring, except for links to `ignore`. Pure.
+    """Return findings for every difference between probe frames and wiring, except for the links in `ignore`.
 
-    Two links that hear each other's sources are one finding, `swapped`, that names both and their fibres, even if both
-    run between the same two hosts, where every ping would still be answered. Two such pairs, of the links from two NICs
-    and of those to them, are one finding as well: their cables are swapped.
+    Two links that receive each other's frames are one `swapped` finding, which names both links and their fibres. It
+    also covers links between the same two hosts, where every ping would still be answered. If the links from two NICs
+    are such a pair, and the links to these NICs too, all four are one finding: the two cables are swapped.
     """
     comparison = _Comparison(lab, wiring, heard)
     cables = _find_swapped_cables(comparison.swapped_pairs)
     explained = {link for both in cables for pair in both for link in pair}
-    findings = [_cables(lab, both) for both in cables]
+    findings = [_report_swapped_cables(lab, both) for both in cables]
     for link in wiring.links:
         if link not in ignore and link not in explained and not comparison.is_received(link):
             findings += _judge_link(comparison, link, ignore)
-    return (*findings, *_foreign_frames(comparison))
+    return (*findings, *_judge_foreign_frames(comparison))
 
 
 @dataclass(frozen=True)
@@ -106,8 +106,8 @@ class _Comparison:
         return self.wiring.link_into
 
     def report(self, nic: Nic) -> NicReport:
-        """Return the report of a NIC; a NIC without a report has no carrier and received no frames."""
-        return self.heard.nics.get((self.lab.hosts[nic.node].name, self.lab.nic(nic).name), _DEAF)
+        """Return the report of a NIC. A NIC without a report has no carrier and received no frames."""
+        return self.heard.nics.get((self.lab.hosts[nic.node].name, self.lab.nic(nic).name), _NO_REPORT)
 
     def sources(self, nic: Nic) -> list[Nic]:
         """Return the NICs of the lab whose frames of this epoch arrive at a NIC."""
@@ -120,7 +120,7 @@ class _Comparison:
 
     @cached_property
     def received_instead(self) -> Mapping[Link, Link]:
-        """Links whose target hears the source of another link instead of its own."""
+        """Links whose target receives frames from the source of another link, and none from its own source."""
         instead: dict[Link, Link] = {}
         for link in self.wiring.links:
             others = [self.link_from[nic] for nic in self.sources(link.target) if nic in self.link_from]
@@ -130,7 +130,7 @@ class _Comparison:
 
     @cached_property
     def swapped_pairs(self) -> tuple[Pair, ...]:
-        """Pairs of links that hear each other's sources."""
+        """Pairs of links that receive each other's frames."""
         instead = self.received_instead
         return tuple(
             (link, other) for link, other in instead.items() if instead.get(other) == link and link < other
@@ -138,7 +138,7 @@ class _Comparison:
 
     @cached_property
     def strays(self) -> tuple[tuple[Nic, Nic], ...]:
-        """Pairs of source and receiver that no circuit explains because one of the two has no link."""
+        """Pairs of source and receiver that no circuit explains, because the source or the receiver has no link."""
         return tuple(
             (source, nic)
             for nic in self.nics.values()
@@ -148,7 +148,7 @@ class _Comparison:
 
 
 def _find_swapped_cables(pairs: Collection[Pair]) -> tuple[Cables, ...]:
-    """Return the pairs of swapped links that a swap of two whole cables explains, two by two, each pair once."""
+    """Return two pairs of swapped links for each swap of two whole cables. Each pair is used once."""
     cables: list[Cables] = []
     unmatched = set(pairs)
     for pair in pairs:
@@ -162,8 +162,8 @@ def _find_swapped_cables(pairs: Collection[Pair]) -> tuple[Cables, ...]:
     return tuple(cables)
 
 
-def _cables(lab: Lab, cables: Cables) -> LinkFinding:
-    """Return the finding of two swapped cables; it names both candidates if the links run both ways."""
+def _report_swapped_cables(lab: Lab, cables: Cables) -> LinkFinding:
+    """Return the finding of two swapped cables. It names both candidates if the links run both ways."""
     one, other = cables
     choices = []
     for ends, others in (
@@ -191,13 +191,13 @@ def _judge_link(comparison: _Comparison, link: Link, ignore: Collection[Link]) -
             yield _report_swapped(lab, link, other)
     elif other is not None:
         what = f"{target} hears {lab.nic_label(other.source)} instead of {lab.nic_label(link.source)}"
-        yield SWAPPED.report(subject, f"{what}; {_fibres(lab, link)}")
+        yield SWAPPED.report(subject, f"{what}; {_advise_on_fibres(lab, link)}")
     elif not _is_consequence(comparison, link):
-        yield NOT_HEARD.report(subject, _why_not_received(comparison, link))
+        yield NOT_HEARD.report(subject, _explain_silence(comparison, link))
 
 
 def _explain_by_stray(comparison: _Comparison, link: Link) -> str:
-    """Return the detail of a link swapped with a fibre that has no link; empty if no stray frame shows that."""
+    """Return the detail of a link swapped with a fibre that has no link, or "" if no stray frame shows that."""
     lab = comparison.lab
     for source, nic in comparison.strays:
         if source == link.source:
@@ -216,7 +216,7 @@ def _explain_by_stray(comparison: _Comparison, link: Link) -> str:
 
 
 def _describe_silenced(comparison: _Comparison, nic: Nic) -> str:
-    """Return the part of a detail that names the link on which a NIC without carrier cannot send; empty without one."""
+    """Return the part of a detail that names the link on which a NIC without carrier cannot send, or ""."""
     outgoing = comparison.link_from.get(nic)
     return f" and so cannot send on {comparison.lab.link_label(outgoing)}" if outgoing else ""
 
@@ -238,7 +238,7 @@ def _report_swapped(lab: Lab, one: Link, other: Link) -> LinkFinding:
     return SWAPPED.report(f"{first} and {second}", detail)
 
 
-def _fibres(lab: Lab, link: Link) -> str:
+def _advise_on_fibres(lab: Lab, link: Link) -> str:
     source, target = fibre_end(lab, link.source, "transmit"), fibre_end(lab, link.target, "receive")
     return f"check the transmit fibre at {source} and the receive fibre at {target}"
 
@@ -249,8 +249,8 @@ def fibre_end(lab: Lab, nic: Nic, side: Fibre) -> str:
     return f"{end.switch}:{end.port}"
 
 
-def _why_not_received(comparison: _Comparison, link: Link) -> str:
-    """Return why no frame arrived on a link with light, by the counters at both ends: its fibres, or a host."""
+def _explain_silence(comparison: _Comparison, link: Link) -> str:
+    """Return why no frame arrived on a link with light. Counters at both ends blame its fibres or a host."""
     lab = comparison.lab
     source, target = lab.nic_label(link.source), lab.nic_label(link.target)
     sender, receiver = comparison.report(link.source), comparison.report(link.target)
@@ -258,23 +258,21 @@ def _why_not_received(comparison: _Comparison, link: Link) -> str:
         return f"{source} has no carrier itself and so cannot send"
     what = f"{target} has light but hears nothing from {source}"
     if errors := receiver.counters.get("rx_errors"):
-        return f"{what}: it counts {errors} packets with errors; {_fibres(lab, link)}"
+        return f"{what}: it counts {errors} packets with errors; {_advise_on_fibres(lab, link)}"
     if sender.sent and not sender.counters.get("tx_packets", sender.sent):
-        return (
-            f"{what}: {source} counts no packet sent; check queues and filters on {_host(lab, link.source)}"
-        )
+        return f"{what}: {source} counts no packet sent; check queues and filters on {_get_host_name(lab, link.source)}"
     if arrived := receiver.counters.get("rx_packets"):
-        where = _host(lab, link.target)
+        where = _get_host_name(lab, link.target)
         return f"{what}: it counts {arrived} packets received, so check what drops them on {where}"
     counts = "; it counts no packet received" if "rx_packets" in receiver.counters else ""
-    return f"{what}{counts}; {_fibres(lab, link)}"
+    return f"{what}{counts}; {_advise_on_fibres(lab, link)}"
 
 
-def _host(lab: Lab, nic: Nic) -> str:
+def _get_host_name(lab: Lab, nic: Nic) -> str:
     return lab.hosts[nic.node].name
 
 
-def _foreign_frames(comparison: _Comparison) -> Iterator[LinkFinding]:
+def _judge_foreign_frames(comparison: _Comparison) -> Iterator[LinkFinding]:
     """Yield findings about frames that no link explains: of another epoch or lab, or between NICs without a link."""
     heard = comparison.heard
     unexplained = [stray for stray in comparison.strays if not _has_silent_link(comparison, *stray)]

@@ -2,11 +2,11 @@
 
     observe  ->  plan (`testbed.design.repair`)  ->  detours over a borrowed link  ->  re-patch by journal  ->  verify
 
-TCP connections use node addresses, and every next hop has a permanent entry in the neighbour table. A running
-collective therefore only waits, and continues: no rank restarts. Nothing is changed unless the switches hold the
-circuits of the topology, or of a repair of it.
+TCP connections use node addresses, and every next hop has a permanent entry in the neighbour table. So a running
+collective waits and then continues, and no rank restarts. Nothing is changed unless the switches hold the circuits of
+the topology, or of a repair of it.
 
-No reading shows a lost receive fibre once its circuit is removed, so lost fibres are kept in a repair record. A record
+No reading shows a lost receive fibre after its circuit is removed, so a repair record keeps the lost fibres. A record
 is valid only while the switches hold exactly its links: `testbed apply` ends it.
 """
 
@@ -46,7 +46,7 @@ _NO_DETOUR = "no detour joins all hosts: their traffic waits for the circuits"
 
 @dataclass(frozen=True, slots=True)
 class RepairRecord:
-    """Links of a topology, the fibres that were lost, and the links that the repair was planned to leave."""
+    """Links of a topology (`planned`), the fibres that were lost, and the links after the repair (`links`)."""
 
     planned: frozenset[Link]
     losses: tuple[Loss, ...]
@@ -62,7 +62,7 @@ class RepairRecord:
 
     @classmethod
     def from_json(cls, lab: Lab, data: Mapping[str, Any]) -> RepairRecord | None:
-        """Return the record in the output of `to_json`; None if it names hosts or NICs that this lab does not have."""
+        """Return the record in the output of `to_json`, or None if it names hosts or NICs that this lab lacks."""
         nics = {
             f"{host.name}/{nic.name}": Nic(node, index)
             for node, host in enumerate(lab.hosts)
@@ -85,15 +85,15 @@ class RepairRecord:
     def is_in_force(self, lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> bool:
         """Return whether this is a repair of `wiring` and the switches hold its links."""
         repaired = replace(wiring, links=tuple(self.links))
-        return self.planned == frozenset(wiring.links) and not differences(lab, repaired, seen)
+        return self.planned == frozenset(wiring.links) and not find_differences(lab, repaired, seen)
 
 
-def differences(lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> tuple[str, ...]:
-    """Return missing circuits of a wiring (`-a/nic1 -> b/nic1`), and others at ports of the lab's hosts (`+`).
+def find_differences(lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> tuple[str, ...]:
+    """Return the missing circuits of a wiring (`-a/nic1 -> b/nic1`), and extra circuits at the lab's ports (`+`).
 
-    Circuits to boards at NICs that the wiring leaves free are no difference.
+    Circuits to boards at NICs that the wiring leaves free are not a difference.
     """
-    ours, owners = own_ports(lab), port_owners(lab)
+    lab_ports, owners = own_ports(lab), port_owners(lab)
     circuits = circuits_of(lab, wiring)
     planned = {(c.switch, c.input_port, c.output_port) for c in circuits}
     held = {name: snapshot.connections for name, snapshot in seen.items()}
@@ -102,23 +102,23 @@ def differences(lab: Lab, wiring: Wiring, seen: Mapping[str, Snapshot]) -> tuple
         (name, *pair)
         for name, snapshot in seen.items()
         for pair in snapshot.connections.pairs
-        if any((name, port) in ours for port in pair)
+        if any((name, port) in lab_ports for port in pair)
     }
 
-    def words(sign: str, circuits: set[tuple[str, int, int]]) -> list[str]:
+    def label_circuits(sign: str, circuits: set[tuple[str, int, int]]) -> list[str]:
         return [f"{sign}{pair_label(owners, name, (here, there))}" for name, here, there in sorted(circuits)]
 
-    return (*words("-", planned - actual), *words("+", actual - planned - attached))
+    return (*label_circuits("-", planned - actual), *label_circuits("+", actual - planned - attached))
 
 
 @dataclass(frozen=True, slots=True)
 class LabRepair:
     """A planned repair in two stages: the detours of `rerouted`, then the circuits of `repatched`.
 
-    `rerouted` is None if the links that carry data do not connect all hosts, `repatched` if no circuit changes.
-    `is_repaired` is True if the switches already hold the repair. `strange` are the circuits that belong neither to the
-    topology nor to an earlier repair of it, and those that are missing. `record` must be stored for the next repair
-    before anything changes.
+    `rerouted` is None if the links that carry data do not connect all hosts. `repatched` is None if no circuit changes.
+    `is_repaired` is True if the switches already hold the repair. `strange` lists circuits that belong neither to the
+    topology nor to an earlier repair of it, and missing circuits. `record` must be stored for the next repair before
+    anything changes.
     """
 
     observation: LossObservation
@@ -134,7 +134,7 @@ class LabRepair:
 class RepairResult:
     """Outcome of a repair: the time from the start of each stage until its routes were installed, and the verification.
 
-    `outage_s` is how long the slowest switch took. Durations of a stage that did not take place are 0.
+    `outage_s` is the time of the slowest switch. The durations of a skipped stage are 0.
     """
 
     reroute_s: float
@@ -163,16 +163,15 @@ def plan_lab_repair(
     sent: NDArray[np.float64] | None = None,
     routes_for: RoutesFor = lambda _topology: None,
 ) -> LabRepair | None:
-    """Return the repair of the observed losses; None if nothing is lost. Pure.
+    """Return the repair of the observed losses, or None if nothing is lost.
 
-    `sent` (bytes per pair) decides the order in which links may be given up, see `find_bought_pairs`. With a failed GPU
-    none is given up: only an idle GPU can take its place, with the NICs beside it. An `earlier`
-    repair in force adds the fibres that it recorded. Detours use only links that carry data. `routes_for` returns the
-    sets of routes of a plan on a topology; if it returns None, one set of shortest paths is used and routed over the
-    detours. Raises `TopologyError` if a host is cut off, and `DriftError` if that is because another topology is in
-    force.
+    `sent` (bytes per pair) decides the order in which links may be given up, see `find_bought_pairs`. If a GPU has
+    failed, no link is given up, because only an idle GPU and its NICs can replace it. An `earlier` repair in force adds
+    the fibres that it recorded. Detours use only links that carry data. `routes_for` returns the sets of routes of a
+    plan on a topology. If it returns None, one set of shortest paths is used and routed over the detours. Raises
+    `TopologyError` if a host is cut off, and `DriftError` if the reason is that another topology is in force.
     """
-    # Each fibre once, the current observation last: a transmit fibre lost earlier is still observed to be dark.
+    # Keep each fibre once. The current observation comes last, because it also shows transmit fibres lost earlier.
     known = {
         (loss.nic, loss.fibre): loss for loss in (*(earlier.losses if earlier else ()), *observation.losses)
     }
@@ -180,12 +179,12 @@ def plan_lab_repair(
     if not losses:
         return None
     expected = replace(design.wiring, links=tuple(earlier.links)) if earlier else design.wiring
-    strange = differences(lab, expected, observation.seen)
-    # The idle NICs of a failed GPU are of no use either.
+    strange = find_differences(lab, expected, observation.seen)
+    # The idle NICs of a failed GPU cannot be used either.
     dead = {loss.nic for loss in losses} | find_nics_lost(lab, set(list_failed_gpus(lab, losses)))
     try:
         repair = plan_repair(
-            _with_idle_nics(lab, design.wiring),
+            _add_idle_nics(lab, design.wiring),
             sorted(dead),
             () if any(loss.fibre == "gpu" for loss in losses) else find_bought_pairs(design.topology, sent),
             planes=len(lab.switches),
@@ -196,12 +195,12 @@ def plan_lab_repair(
         if strange:
             raise DriftError(describe_strange_circuits(strange)) from error
         raise
-    is_repaired = repair.restores and not differences(lab, repair.repatched, observation.seen)
+    is_repaired = repair.restores and not find_differences(lab, repair.repatched, observation.seen)
     moves = is_repaired or repair.make or repair.remove
     return LabRepair(
         observation,
         repair,
-        _reroute(design, repair, routes_for),
+        _design_detours(design, repair, routes_for),
         _make_design(f"{design.name}, repaired", design, repair.repatched, routes_for) if moves else None,
         is_repaired,
         () if is_repaired else strange,
@@ -212,7 +211,7 @@ def plan_lab_repair(
 def _find_affected_links(wiring: Wiring, losses: tuple[Loss, ...]) -> set[Link]:
     """Return the links that lost fibres and failed GPUs disable.
 
-    A NIC without light does not send either, so its outgoing link is included.
+    A NIC without light does not send, so its outgoing link is included.
     """
     into, out = wiring.link_into, wiring.link_from
     without_light = {loss.nic for loss in losses if loss.fibre in ("receive", "gpu")}
@@ -227,14 +226,14 @@ def _find_affected_links(wiring: Wiring, losses: tuple[Loss, ...]) -> set[Link]:
 def add_failed_gpus(
     lab: Lab, design: Design, observation: LossObservation, failed: Collection[Gpu]
 ) -> LossObservation:
-    """Return the observation with the losses that failed GPUs cause; links of their NICs carry nothing."""
+    """Return the observation with the losses that failed GPUs cause. Links of their NICs carry nothing."""
     losses = tuple(find_gpu_losses(lab, design.wiring, failed))
     dead = find_nics_lost(lab, failed)
     carrying = frozenset(link for link in observation.carrying if not dead.intersection(link))
     return replace(observation, losses=(*observation.losses, *losses), carrying=carrying)
 
 
-def _reroute(design: Design, repair: Repair, routes_for: RoutesFor) -> Design | None:
+def _design_detours(design: Design, repair: Repair, routes_for: RoutesFor) -> Design | None:
     if not all(detour.path for detour in repair.detours):
         return None
     rerouted = _make_design(f"{design.name}, rerouted", design, repair.running, routes_for)
@@ -243,7 +242,7 @@ def _reroute(design: Design, repair: Repair, routes_for: RoutesFor) -> Design | 
     return replace(rerouted, routes=routes_over(rerouted.routes, repair.detours))
 
 
-def _with_idle_nics(lab: Lab, wiring: Wiring) -> Wiring:
+def _add_idle_nics(lab: Lab, wiring: Wiring) -> Wiring:
     """Return the wiring with idle NICs as spares. With several switches, return it unchanged."""
     degree = min(len(host.nics) for host in lab.hosts) if len(lab.switches) == 1 else wiring.degree
     return Wiring(wiring.nodes, degree, wiring.simplex, wiring.links)
@@ -280,7 +279,7 @@ def carry_out(
     detour = None if planned.is_repaired else planned.rerouted
     if planned.rerouted is None and not planned.is_repaired:
         note(_NO_DETOUR)
-    change = Change("repair", stated.words, detour=detour)
+    change = Change("repair", stated.label_circuits, detour=detour)
     report = session.carry_out(planned.repatched, plan, note, stated=stated, change=change)
     return RepairResult(report.detour_s, report.routes_s, report.apply.outage_s, report.verified)
 
@@ -300,13 +299,13 @@ def carry_out_detours(
 
 
 def check_in_force(planned: LabRepair) -> None:
-    """Raise `DriftError` if another topology is in force than the one that the repair is for."""
+    """Raise `DriftError` if the repair is not for the topology in force."""
     if planned.strange:
         raise DriftError(f"{describe_strange_circuits(planned.strange)}; nothing was done")
 
 
 def describe_strange_circuits(strange: tuple[str, ...]) -> str:
-    """Return an error message about circuits of neither the topology nor a repair of it, with what to do."""
+    """Return an error message about circuits that belong neither to the topology nor to a repair of it."""
     missing = sum(word.startswith("-") for word in strange)
     missing_circuits = _count_with_verb(missing, "circuit")
     others = _count_with_verb(len(strange) - missing, "other")
@@ -323,7 +322,7 @@ def _count_with_verb(number: int, noun: str) -> str:
 
 
 def reroute(session: LabSession, planned: LabRepair, note: Note = lambda _text: None) -> float:
-    """Install the first stage, routes over detours, and return the seconds that this took; 0 if no detours exist.
+    """Install the first stage, routes over detours, and return its seconds, or 0 if no detours exist.
 
     Raises `DriftError` if another topology is in force, and `HostError`.
     """
@@ -339,9 +338,9 @@ def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note
     known = {session.lab.link_label(link) for link in planned.observation.held - planned.observation.carrying}
     report = session.verify(plan)
     findings = tuple(
-        one
-        for one in report.findings
-        if one.kind != "extra_circuit" or not known.issuperset(one.parts or (one.subject,))
+        finding
+        for finding in report.findings
+        if finding.kind != "extra_circuit" or not known.issuperset(finding.parts or (finding.subject,))
     )
     note(
         f"verified: {count_noun(len(findings), 'finding')} on {count_noun(report.circuits, 'remaining circuit')}"
@@ -350,7 +349,7 @@ def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note
 
 
 def describe_repair(lab: Lab, planned: LabRepair) -> Iterator[str]:
-    """Yield lost fibres and the planned changes as lines for people."""
+    """Yield lost fibres and the planned changes as lines of text."""
     yield from describe_losses(lab, planned.record.losses)
     if planned.strange:
         yield describe_strange_circuits(planned.strange)
@@ -363,11 +362,13 @@ def describe_repair(lab: Lab, planned: LabRepair) -> Iterator[str]:
             yield f"then: {verb} {lab.link_label(link)}"
     yield planned.repair.why
     held = planned.observation.held
-    yield from _list_unpatched(lab, (one for one in planned.observation.unpatched if one.link in held))
+    yield from _list_unpatched(
+        lab, (circuit for circuit in planned.observation.unpatched if circuit.link in held)
+    )
 
 
 def describe_losses(lab: Lab, losses: Iterable[Loss]) -> Iterator[str]:
-    """Yield lost fibres as lines for people."""
+    """Yield lost fibres as lines of text."""
     for loss in losses:
         doubt = "" if loss.sure else " (or the one at the other end)"
         yield f"lost: {_describe_part(lab, loss)}{doubt}, for {lab.link_label(loss.link)}"
@@ -406,7 +407,7 @@ def repair_json(lab: Lab, planned: LabRepair) -> dict[str, Any]:
 
 def describe_unpatched(lab: Lab, design: Design, observation: LossObservation) -> Iterator[str]:
     """Yield lines about circuits that are missing or pass no light, or one line if another topology is in force."""
-    strange = differences(lab, design.wiring, observation.seen)
+    strange = find_differences(lab, design.wiring, observation.seen)
     if observation.unpatched and any(word.startswith("+") for word in strange):
         yield describe_strange_circuits(strange)
         return
@@ -420,11 +421,11 @@ def _list_unpatched(lab: Lab, circuits: Iterable[Circuit]) -> Iterator[str]:
 
 
 def _list_detours(planned: LabRepair) -> tuple[Detour, ...]:
-    """Return the detours to install; links that the circuits of an earlier repair replace need none."""
+    """Return the detours to install. Links that the circuits of an earlier repair replace need none."""
     if planned.is_repaired:
         return ()
     held = planned.observation.held
-    return tuple(one for one in planned.repair.detours if one.lost in held or len(one.path) != 1)
+    return tuple(detour for detour in planned.repair.detours if detour.lost in held or len(detour.path) != 1)
 
 
 def _describe_part(lab: Lab, loss: Loss) -> str:

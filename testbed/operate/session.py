@@ -1,8 +1,8 @@
 """An open lab: connections to its switches and hosts, through which topologies are brought into force.
 
 `open_lab` opens the switches and hosts of a lab file. `LabSession.bring_up` brings a design into force: plan, apply
-with journal, install routes, verify light, fibres and packets. Each stage is also a method of its own. Faults of hosts
-and NICs that a proof finds are stored with the leases: faulty parts are not granted.
+with journal, install routes, verify light, fibres and packets. Each stage also has its own method. Faults of hosts and
+NICs that a proof finds are stored with the leases, so that no lease grants faulty parts.
 """
 
 from __future__ import annotations
@@ -77,9 +77,10 @@ _NIC = re.compile(r"[^\s/]+/[^\s/]+")
 
 @dataclass(frozen=True, slots=True)
 class BringUpReport:
-    """Report of bringing a design into force; `routes_s` is the time from the start of the apply until routes were set.
+    """Report of bringing a design into force.
 
-    `epoch` is its number in the journal, None if it is not stored; `detour_s` is the time to install detours.
+    `routes_s` is the time from the start of the apply until routes were set. `epoch` is the number in the journal, or
+    None if the epoch is not stored. `detour_s` is the time to install detours.
     """
 
     design: Design
@@ -92,7 +93,7 @@ class BringUpReport:
 
 
 def check_up(lab: Lab) -> None:
-    """Raise `LabStartError` if the lab file says `simulated` but no simulator of ours runs there.
+    """Raise `LabStartError` if the lab file says `simulated` but no lightbed simulator runs there.
 
     This protects real devices from a lab file that calls them simulated by mistake.
     """
@@ -106,9 +107,9 @@ def check_up(lab: Lab) -> None:
 def open_switches(
     lab: Lab, stack: ExitStack, *, partial: bool
 ) -> tuple[dict[str, OpticalSwitch], dict[str, str]]:
-    """Return the switches that answer, and the errors of those that do not.
+    """Return the switches that answer, and the errors of the other switches.
 
-    Raises `TransportError` for the first that does not answer, unless `partial`.
+    Raises `TransportError` for the first switch that does not answer, unless `partial`.
     """
     switches: dict[str, OpticalSwitch] = {}
     off: dict[str, str] = {}
@@ -154,14 +155,14 @@ def open_lab(
 
     Without a journal the session is read-only: its switches have no method that writes. A `partial` session leaves out
     switches and hosts that do not answer; `LabSession.off` says why. Pass `keep_intent=False` for a lab that ends with
-    the session: then no epochs are stored. Raises the transport errors of `ocs_drivers` and `HostError`.
+    the session, so that no epochs are stored. Raises the transport errors of `ocs_drivers` and `HostError`.
     """
     check_up(lab)
     with ExitStack() as stack:
         switches, off = open_switches(lab, stack, partial=partial)
         fleet: Fleet | None = None
         if not model_hosts:
-            from testbed.lab.hosts.fleet import SshFleet  # not for a plan
+            from testbed.lab.hosts.fleet import SshFleet  # imported late: a plan needs no hosts
 
             fleet = stack.enter_context(SshFleet(lab, partial=partial))
             off.update(fleet.off)
@@ -173,8 +174,8 @@ def open_lab(
 class LabSession:
     """Switches and hosts of an open lab, and the operations on them.
 
-    `fleet` is None if hosts are only modelled: then routes are computed but not installed, and no probe frames are
-    sent. `off` maps switches and hosts that do not answer to the reason. `on_step` is called with the name of a switch
+    `fleet` is None if hosts are modelled. Routes are then computed but not installed, and no probe frames are sent.
+    `off` maps switches and hosts that do not answer to the reason. `on_step` is called with the name of a switch
     after each of its steps.
     """
 
@@ -197,7 +198,7 @@ class LabSession:
         self._intents = IntentLog(journal, lab) if journal and keep_intent else None
         self._macs: Mapping[str, Mapping[str, str]] | None = None
         self._open: str | None = None
-        self._is_again = False
+        self._is_resumed = False
 
     @property
     def off_findings(self) -> tuple[LinkFinding, ...]:
@@ -213,7 +214,7 @@ class LabSession:
         )
 
     def plan(self, design: Design, *, take_over: bool = False) -> LabPlan:
-        """Read the switches and return the plan for a design; `take_over` as in `plan_lab`."""
+        """Read the switches and return the plan for a design. `take_over` is passed to `plan_lab`."""
         return plan_lab(self.lab, design.wiring, self.switches, take_over=take_over)
 
     @property
@@ -225,45 +226,44 @@ class LabSession:
 
     @contextmanager
     def operation(self, kind: str, why: str, *, goal: str = "", again: str | None = None) -> Iterator[str]:
-        """Open an operation and provide its id: what the session applies and installs within the block are its steps.
+        """Open an operation and provide its id. Everything that the session applies within the block belongs to it.
 
-        Pass `again` (an operation id) to resume an unfinished operation; hosts that are already configured are skipped.
+        Pass `again` (an operation id) to resume an unfinished operation. Hosts that are already configured are skipped.
         """
         opened = self.writable.operation(self.lab.name, kind, why=why, goal=goal, again=again)
         with opened as operation:
-            self._open, self._is_again = operation, again is not None
+            self._open, self._is_resumed = operation, again is not None
             try:
                 yield operation
             finally:
-                self._open, self._is_again = None, False
+                self._open, self._is_resumed = None, False
 
     def apply(
         self,
         plan: LabPlan,
-        begun: Callable[[str], object] = lambda _operation: None,
+        on_begin: Callable[[str], object] = lambda _operation: None,
         *,
         lab: Lab | None = None,
     ) -> ApplyResult:
-        """Execute a plan, journal first, in the open operation or in a new one; `begun` as in `apply_plan`.
+        """Execute a plan in the open operation or in a new one. `on_begin` is passed to `apply_plan`.
 
-        `lab` is a shard of the session's lab that the plan was made for, by default the lab itself.
-
-        Raises what `apply_plan` raises, and `JournalError` if the session is read-only.
+        `lab` is the shard for which the plan was made, by default the whole lab. Raises the errors of `apply_plan`, and
+        `JournalError` if the session is read-only.
         """
         return apply_plan(
             lab or self.lab,
             plan,
             self.switches,
             self.writable,
-            begun,
+            on_begin,
             within=self._open,
-            done=self.on_step,
+            on_step_done=self.on_step,
         )
 
     def install_routes(self, design: Design) -> None:
         """Install addresses, routes and permanent neighbours on every host, over SSH, as steps of an operation.
 
-        Nothing is installed if hosts are only modelled. Raises what `install_hosts` raises.
+        With modelled hosts, nothing is installed. Raises the errors of `install_hosts`.
         """
         if self.fleet is None:
             return
@@ -274,12 +274,12 @@ class LabSession:
         if self._macs is None:
             self._macs = read_macs(self.fleet)
         plan = forwarding_plan(self.lab, design.wiring, design.routes, self._macs, design.further)
-        install_hosts(self.lab, self.fleet, plan, self.writable, self._open, again=self._is_again)
+        install_hosts(self.lab, self.fleet, plan, self.writable, self._open, again=self._is_resumed)
         if self.lab.boards:
-            self._keep_board_routes(self.fleet, design)
+            self._restore_board_routes(self.fleet, design)
 
-    def _keep_board_routes(self, fleet: Fleet, design: Design) -> None:
-        """Set the routes to boards again, which installing routes flushes, at NICs that the design leaves free."""
+    def _restore_board_routes(self, fleet: Fleet, design: Design) -> None:
+        """Set the routes to boards at NICs that the design leaves free, because installing routes has flushed them."""
         held = {name: switch.read().connections for name, switch in self.switches.items()}
         circuits = circuits_of(self.lab, design.wiring)
         links = find_free_links(find_board_links(self.lab, held), ports_of(circuits))
@@ -292,19 +292,19 @@ class LabSession:
         left: tuple[Unfinished, ...] = (),
         further: tuple[Routes, ...] = (),
     ) -> VerifyReport:
-        """Compare switches, light and (with real hosts) fibres with the plan; with `routes` kernels and packets too.
+        """Compare switches, light and (with real hosts) fibres with the plan; with `routes`, also kernels and packets.
 
-        Findings that unfinished operations (`left`) explain are reported with them. `further` are the other sets of
+        Findings that unfinished operations (`left`) explain are reported with them. `further` holds the other sets of
         routes that the kernels should hold.
         """
-        from testbed.operate.proof.judge import verify_lab  # the ways to the hosts: not for a plan
+        from testbed.operate.proof.judge import verify_lab  # imported late: a plan needs no hosts
 
         return verify_lab(
             self.lab,
             plan,
             self.switches,
             self.fleet,
-            epoch=secrets.randbits(31),  # no earlier probe of ours or of others is likely to carry it
+            epoch=secrets.randbits(31),  # random, so that it differs from the epoch of every other probe
             routes=routes,
             further=further,
             off=self.off,
@@ -318,7 +318,7 @@ class LabSession:
         return self.verify(plan, design.routes, left, design.further)
 
     def store_intent(self, design: Design, stated: Stated, operation: str) -> int | None:
-        """Store a design that is already in force as an epoch; return its number, None if epochs are not stored."""
+        """Store a design that is already in force as an epoch. Return its number, or None if epochs are not stored."""
         if self._intents is None:
             return None
         return self._intents.store(
@@ -333,7 +333,7 @@ class LabSession:
         take_over: bool = False,
         stated: Stated = DEFAULT,
     ) -> BringUpReport:
-        """Plan, apply, route and verify a design; `note` is called with a line on the result of each stage."""
+        """Plan, apply, route and verify a design. `note` is called with a line on the result of each stage."""
         return self.carry_out(design, self.plan(design, take_over=take_over), note, stated=stated)
 
     def carry_out(
@@ -345,11 +345,11 @@ class LabSession:
         stated: Stated = DEFAULT,
         change: Change = APPLY,
     ) -> BringUpReport:
-        """Apply a plan that was made for a design, route and verify; the design is stored as an epoch with `stated`.
+        """Apply a plan that was made for a design, route and verify. Store the design as an epoch with `stated`.
 
-        Raises what `apply` raises, `HostError`, and `ConfirmPending`.
+        Raises the errors of `apply`, `HostError`, and `ConfirmPending`.
         """
-        from testbed.leases.fence import hold_fence  # SQLAlchemy: not for a plan
+        from testbed.leases.fence import hold_fence  # imported late: a plan needs no SQLAlchemy
 
         journal = self.writable
         if change.kind != "rollback":
@@ -369,12 +369,12 @@ class LabSession:
             if change.detour is not None:  # before any circuit moves, and once the epoch is stored
                 begin(operation)
                 detour_s = self.install_detours(change.detour, note)
-            started = time.monotonic()
+            apply_start_s = time.monotonic()
             applied = self.apply(plan, begin)
             journal.note(operation, stage="routes")
             EmergencyStop(journal.directory, self.lab.name).check_boundary("the hosts' routes")
             self.install_routes(design)
-            routes_s = time.monotonic() - started
+            routes_s = time.monotonic() - apply_start_s
             intent.advance("applied")
             routes = f"routes in place after {routes_s * 1000:.0f} ms" if self.fleet else _MODELLED
             note(f"switches done in {applied.total_s * 1000:.0f} ms, {routes}")
@@ -405,16 +405,16 @@ class LabSession:
     def applying(
         self, design: Design, stated: Stated, epoch: int | None
     ) -> AbstractContextManager[Applying | NoRecord]:
-        """Provide the record of an epoch, new or (by its number) resumed, while it is applied."""
+        """Provide the record of an apply of a new epoch, or of the `epoch` to resume."""
         if self._intents is None:
             return nullcontext(NoRecord())
         return self._intents.applying(design.topology, design.wiring, design.name, stated, epoch)
 
 
 def record_proof(journal: Journal, lab: Lab, intent: Intent, report: VerifyReport) -> None:
-    """Store a later proof without findings as that of an epoch whose own proof did not end.
+    """Store a later proof without findings as the proof of an epoch whose own proof did not end.
 
-    Raises `JournalError`, also if another process has changed the epoch meanwhile, and `OperationRunning`.
+    Raises `OperationRunning`, and `JournalError`, for example if another process has changed the epoch.
     """
     IntentLog(journal, lab).complete(intent.epoch)
     with journal.operation(lab.name, again=intent.operation) as operation:
@@ -423,7 +423,7 @@ def record_proof(journal: Journal, lab: Lab, intent: Intent, report: VerifyRepor
 
 
 def checks_of(lab: Lab, wiring: Wiring, findings: Iterable[LinkFinding]) -> dict[str, str]:
-    """Return the hosts and NICs that a proof has checked, each with the kind of its finding, empty if it has none.
+    """Return the hosts and NICs that a proof has checked, each with the kind of its finding, or "".
 
     A switch that does not answer adds its ports.
     """
@@ -432,14 +432,14 @@ def checks_of(lab: Lab, wiring: Wiring, findings: Iterable[LinkFinding]) -> dict
         part for name in hosts for part in parts_of(lab, [f"host:{name}"]) if not part.startswith("port:")
     }
     checks = dict.fromkeys(sorted(checked_parts), "")
-    known = parts_of_lab(lab)
+    lab_parts = parts_of_lab(lab)
     for finding in findings:
         if finding.kind not in FAULTY:
             continue
-        named = [f"host:{finding.subject}", *(f"nic:{nic}" for nic in _NIC.findall(finding.subject))]
+        blamed_parts = [f"host:{finding.subject}", *(f"nic:{nic}" for nic in _NIC.findall(finding.subject))]
         if finding.kind == "switch_off":
-            named = [part for part in known if part.startswith(f"port:{finding.subject}/")]
-        checks |= {part: finding.kind for part in named if part in known}
+            blamed_parts = [part for part in lab_parts if part.startswith(f"port:{finding.subject}/")]
+        checks |= {part: finding.kind for part in blamed_parts if part in lab_parts}
     return checks
 
 

@@ -1,8 +1,12 @@
-"""Unfinished operations: those that failed or were killed before their work was complete, read from the journal.
+"""Unfinished operations, which failed or were killed before their work was complete, read from the journal.
 
-An operation is reported until later ones cover it: an epoch, until newer epochs exist for all of its hosts; a
-discovery, until the next one has started, or its circuits are gone and its hosts were configured; any other, until its
-ports were patched again. Reading needs no write permission.
+An operation is reported until later operations cover it:
+
+- an epoch, until newer epochs exist for all of its hosts
+- a discovery, until the next discovery starts, or its circuits are gone and its hosts were configured
+- any other operation, until its ports were patched again
+
+Reading needs no write permission.
 """
 
 from __future__ import annotations
@@ -29,12 +33,12 @@ SwitchCircuit = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """An unfinished operation, with a detail for people and a hint at the next command.
+    """An unfinished operation, with a description (`detail`) and a hint at the next command.
 
     | field | meaning |
     |---|---|
     | `intent` | the epoch of an apply |
-    | `replaced` | earlier epochs, parts of which may still be in place |
+    | `replaced` | earlier epochs that may still be partly in place |
     | `circuits_stood` | the switches were done, only hosts were not |
     | `circuits` | circuits that a discovery may have left |
     | `is_superseded` | a newer epoch exists for some of the hosts |
@@ -56,7 +60,7 @@ class Unfinished:
     kind: str = ""
 
     def line(self) -> str:
-        """Return one line for people."""
+        """Return one line of text."""
         return f"unfinished: {self.operation}: {self.detail}; {self.hint}"
 
     def json(self) -> dict[str, str]:
@@ -65,22 +69,22 @@ class Unfinished:
 
 
 def find_unfinished_operations(runs_dir: str | Path, lab: Lab) -> tuple[Unfinished, ...]:
-    """Return the unfinished operations of a lab that no later one covers, oldest first.
+    """Return the unfinished operations of a lab that no later operation covers, oldest first.
 
     These are epochs that were never completed, epochs whose proof did not end, epochs that await confirmation without
     a watcher, discoveries that were killed, and other operations that were killed or have steps without an outcome.
-    Hosts that are no longer in the lab file are ignored: no newer epoch can cover them. Raises `JournalError`.
+    Hosts that are no longer in the lab file are ignored, because no newer epoch can cover them. Raises `JournalError`.
     """
     journal = _Journal(runs_dir, lab)
     unconfirmed = (Unfinished(*texts, is_for_a_person=True) for texts in find_unwatched(runs_dir, lab.name))
     operations = (
-        *_applies(journal),
-        *_proofs(journal),
-        *_discoveries(journal),
-        *_others(journal),
+        *_find_applies(journal),
+        *_find_proofs(journal),
+        *_find_discoveries(journal),
+        *_find_other_operations(journal),
         *unconfirmed,
     )
-    return tuple(sorted(operations, key=lambda one: one.operation))
+    return tuple(sorted(operations, key=lambda operation: operation.operation))
 
 
 def find_unfinished_or_error(runs_dir: str | Path, lab: Lab) -> tuple[Unfinished, ...]:
@@ -103,11 +107,11 @@ class _Journal:
         self._runs_dir, self._lab = runs_dir, lab.name
         self.hosts = frozenset(host.name for host in (*lab.hosts, *lab.others))
         self.intents = load_intents(runs_dir, lab.name)
-        self.operations = self._operations()
+        self.operations = self._load_operations()
         self.discoveries = self.rows(_DISCOVERIES)
 
-    def _operations(self) -> Mapping[str, Row]:
-        """Return the operations by id, with the number and `switches` of `open` steps; `begun` if any has an intent."""
+    def _load_operations(self) -> Mapping[str, Row]:
+        """Return the operations by id. `open` counts steps without an outcome. `begun` is True with an intent."""
         switches: defaultdict[str, list[str]] = defaultdict(list)
         with_steps: set[str] = set()
         for step in self.rows(_STARTED_STEPS):
@@ -148,7 +152,7 @@ _DISCOVERIES = (
 )
 
 
-def _applies(journal: _Journal) -> Iterator[Unfinished]:
+def _find_applies(journal: _Journal) -> Iterator[Unfinished]:
     """Yield epochs that were never completed and that have hosts without a newer epoch."""
     newer: set[str] = set()
     for intent in journal.intents:  # newest first, so that `newer` holds every host that a later epoch covers
@@ -160,12 +164,12 @@ def _applies(journal: _Journal) -> Iterator[Unfinished]:
 
 
 def _make_unfinished(journal: _Journal, intent: Intent, uncovered: Sequence[str]) -> Unfinished:
-    """Return the entry of an epoch; `uncovered` are the hosts without a newer epoch, empty if no host has one."""
+    """Return the entry of an epoch. `uncovered` lists hosts without a newer epoch; it is empty if no host has one."""
     how = f"failed ({intent.error})" if intent.error else "was killed"
-    begun = f"the apply of epoch {intent.epoch}, begun {_minute(intent.intended_at)},"
+    begun = f"the apply of epoch {intent.epoch}, begun {_to_utc(intent.intended_at)},"
     only = f"; newer epochs exist for all hosts but {', '.join(uncovered)}" if uncovered else ""
     row = journal.operations.get(intent.operation)
-    open_steps = _open_steps(row) if row else ""
+    open_steps = _describe_open_steps(row) if row else ""
     return Unfinished(
         intent.operation,
         f"{begun} {how} before circuits and routes stood{open_steps}{only}",
@@ -177,12 +181,12 @@ def _make_unfinished(journal: _Journal, intent: Intent, uncovered: Sequence[str]
     )
 
 
-def _proofs(journal: _Journal) -> Iterator[Unfinished]:
+def _find_proofs(journal: _Journal) -> Iterator[Unfinished]:
     """Yield epochs in force whose process died during the proof."""
     for intent in select_in_force(journal.intents):
         # `record_proof` needs the operation; an epoch stored for a topology already in force may have none here.
         if intent.lacks_proof and intent.operation in journal.operations:
-            begun = f"the apply of epoch {intent.epoch}, begun {_minute(intent.intended_at)},"
+            begun = f"the apply of epoch {intent.epoch}, begun {_to_utc(intent.intended_at)},"
             yield Unfinished(
                 intent.operation,
                 f"{begun} was killed in its proof: circuits and routes are in place, but were not verified",
@@ -193,8 +197,8 @@ def _proofs(journal: _Journal) -> Iterator[Unfinished]:
             )
 
 
-def _discoveries(journal: _Journal) -> Iterator[Unfinished]:
-    """Yield the last discovery if it was killed and not covered since; each discovery covers all earlier ones."""
+def _find_discoveries(journal: _Journal) -> Iterator[Unfinished]:
+    """Yield the last discovery if it was killed and not covered since. Each discovery covers all earlier ones."""
     last = journal.discoveries[-1] if journal.discoveries else None
     if last is None or last["state"] != "running" or is_running(last["owner"]):
         return
@@ -207,17 +211,19 @@ def _discoveries(journal: _Journal) -> Iterator[Unfinished]:
         remains = f"; up to {len(circuits)} of its circuits may still exist" if circuits else ""
         yield Unfinished(
             last["id"],
-            f"a discovery of fibres that was killed, begun {_minute(last['started'])}{remains}, and NICs may be down",
+            f"a discovery of fibres that was killed, begun {_to_utc(last['started'])}{remains}, and NICs may be down",
             "run `testbed discover` again: it removes its circuits and continues",
             circuits=circuits,
         )
 
 
 def _is_covered_discovery(journal: _Journal, row: Row, circuits: frozenset[SwitchCircuit]) -> bool:
-    """Return whether its hosts were configured since, and the last read of each switch shows none of its circuits."""
+    """Return whether a discovery's hosts were configured since, and the last reads show none of its circuits."""
     hosts = journal.hosts.intersection(host for host, _ in json.loads(row["problem"])["nics"])
-    later = (one for one in journal.intents if one.applied_at and one.intended_at > row["started"])
-    if not any(hosts.issubset(one.hosts) for one in later):
+    later = (
+        intent for intent in journal.intents if intent.applied_at and intent.intended_at > row["started"]
+    )
+    if not any(hosts.issubset(intent.hosts) for intent in later):
         return False
     held = {
         read["switch"]: {(read["switch"], int(i), o) for i, o in json.loads(read["read_back"]).items()}
@@ -227,24 +233,24 @@ def _is_covered_discovery(journal: _Journal, row: Row, circuits: frozenset[Switc
     return all(circuit[0] in held and circuit not in held[circuit[0]] for circuit in circuits)
 
 
-def _others(journal: _Journal) -> Iterator[Unfinished]:
+def _find_other_operations(journal: _Journal) -> Iterator[Unfinished]:
     """Yield unfinished operations that are neither the apply of an epoch nor a round of a discovery."""
     known = {intent.operation for intent in journal.intents}
     discoverers = {row["owner"] for row in journal.discoveries}
     rows = list(journal.operations.values())
     candidates = [
-        (at, row)
-        for at, row in enumerate(rows)
+        (position, row)
+        for position, row in enumerate(rows)
         if row["id"] not in known and row["owner"] not in discoverers and _is_unfinished(row)
     ]
-    ports = _ports_of_operations(journal) if candidates else {}
-    for at, row in candidates:
-        later = [one for one in rows[at + 1 :] if one["state"] == "done"]
-        if not any(_covers(journal, one, row, ports) for one in later):
+    ports = _find_ports(journal) if candidates else {}
+    for position, row in candidates:
+        later = [later_row for later_row in rows[position + 1 :] if later_row["state"] == "done"]
+        if not any(_is_covering(journal, later_row, row, ports) for later_row in later):
             how = "killed" if row["state"] in ("running", "killed") else row["state"]
             kind = row.get("kind") or ""
-            detail = f"{_KINDS.get(kind, 'an operation')} that was {how}, begun {_minute(row['started'])}"
-            yield Unfinished(row["id"], detail + _open_steps(row), _HINT, kind=kind)
+            detail = f"{_KINDS.get(kind, 'an operation')} that was {how}, begun {_to_utc(row['started'])}"
+            yield Unfinished(row["id"], detail + _describe_open_steps(row), _HINT, kind=kind)
 
 
 _KINDS = {
@@ -261,8 +267,8 @@ def _is_unfinished(row: Row) -> bool:
     return bool(row["begun"] if row["state"] == "killed" else row["open"])
 
 
-def _ports_of_operations(journal: _Journal) -> Mapping[str, set[tuple[str, int]]]:
-    """Return the ports whose circuits each operation was to change; port 0 of a host stands for its configuration."""
+def _find_ports(journal: _Journal) -> Mapping[str, set[tuple[str, int]]]:
+    """Return the ports whose circuits each operation changes. Port 0 of a host stands for its configuration."""
     ports: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
     for step in journal.rows(_STEPS):
         if step.get("change") == ROUTES:
@@ -274,26 +280,28 @@ def _ports_of_operations(journal: _Journal) -> Mapping[str, set[tuple[str, int]]
     return ports
 
 
-def _covers(journal: _Journal, later: Row, row: Row, ports: Mapping[str, set[tuple[str, int]]]) -> bool:
+def _is_covering(journal: _Journal, later: Row, row: Row, ports: Mapping[str, set[tuple[str, int]]]) -> bool:
     """Return whether a later operation has patched all ports of `row`, or applied an epoch for all its hosts.
 
     These are the hosts of the epochs in force when `row` started.
     """
     if ports.get(row["id"], set()) <= ports.get(later["id"], set()):
         return True
-    intent = next((one for one in journal.intents if one.operation == later["id"]), None)
+    intent = next((candidate for candidate in journal.intents if candidate.operation == later["id"]), None)
     if intent is None or intent.applied_at is None:
         return False
-    then = select_in_force([one for one in journal.intents if one.intended_at < row["started"]])
-    hosts = {host for one in then for host in one.hosts}
+    intents_before = select_in_force(
+        [candidate for candidate in journal.intents if candidate.intended_at < row["started"]]
+    )
+    hosts = {host for earlier in intents_before for host in earlier.hosts}
     return (hosts & journal.hosts).issubset(intent.hosts)
 
 
-def _open_steps(row: Row) -> str:
+def _describe_open_steps(row: Row) -> str:
     return (
         f"; {count_noun(row['open'], 'step')} without an outcome on {row['switches']}" if row["open"] else ""
     )
 
 
-def _minute(moment: str) -> str:
+def _to_utc(moment: str) -> str:
     return f"{moment[:16].replace('T', ' ')} UTC"

@@ -19,7 +19,7 @@ from testbed.commands.lab import discover as discover_command
 from testbed.commands.measure.job import job_lines
 from testbed.measure.plan_job import PlanRun
 from testbed.operate.choice import running_design
-from testbed.operate.discovery.model import Discovered
+from testbed.operate.discovery.model import DiscoveryResult
 from testbed.operate.named_topology import NamedTopology
 
 LEFT = "20260101T000000-d15c07"
@@ -84,7 +84,7 @@ def runs(epochs, tmp_path_factory):
 @pytest.fixture
 def run(testbed, lab_file, runs, tmp_path, monkeypatch):
     """Return a function that runs a command and returns what it printed."""
-    monkeypatch.setattr(discover_command, "_discover", lambda *_arguments: Discovered((), 0))
+    monkeypatch.setattr(discover_command, "_discover", lambda *_arguments: DiscoveryResult((), 0))
 
     def run(text, *options):
         jobs = tmp_path / "jobs.yaml"

@@ -78,7 +78,7 @@ ENTRIES = [
 print(json.dumps({
     "iterations": {once: collective.iterations_for(LIMITS, once) for once in (0.0, 0.01, 0.06, 0.3, 1.24, 2.5, 60.0)},
     "quartiles": [collective.quartiles(values) for values in ([5.0], [4.0, 1.0], [3.0, 1.0, 2.0, 10.0, 4.0])],
-    "figures": collective.figures(ENTRIES),
+    "figures": collective.make_row(ENTRIES),
     "exchange": exchange_facts(),
     "ranks": {b: {p: [collective.ring_rank(order(12, p), i, b) for i in range(12)] for p in (1, 5, 7, 11)}
               for b in ("gloo", "nccl")},

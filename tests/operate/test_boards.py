@@ -25,7 +25,7 @@ from testbed.operate.journal import Journal
 from testbed.operate.light import SwitchReading, judge_circuits
 from testbed.operate.plan import circuits_of, describe, plan_lab, port_owners, ports_of, scope_of
 from testbed.operate.proof.board_findings import judge_boards
-from testbed.operate.repair import differences
+from testbed.operate.repair import find_differences
 from testbed.operate.session import LabSession
 
 FOUR, THREE = wire(find_topology(12, 4)), wire(find_topology(12, 3))
@@ -179,9 +179,9 @@ def test_circuits_to_boards_are_extra_only_at_nics_that_the_plan_needs(lab, wiri
 
 def test_a_repair_does_not_mind_a_board_at_a_free_nic(lab):
     held = CrossConnects(held_of(lab, THREE) | AT_NIC4)
-    assert differences(lab, THREE, {"ocs1": Snapshot(held, 0.0)}) == ()
+    assert find_differences(lab, THREE, {"ocs1": Snapshot(held, 0.0)}) == ()
     stray = CrossConnects(held_of(lab, THREE) | {4: 99})
-    assert differences(lab, THREE, {"ocs1": Snapshot(stray, 0.0)}) == ("+a/nic4 -> board1/port1",)
+    assert find_differences(lab, THREE, {"ocs1": Snapshot(stray, 0.0)}) == ("+a/nic4 -> board1/port1",)
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,7 @@ def test_a_discovery_that_ended(journal):
     record.intend({("ocs1", 1): ("ocs1", 49)})
     record.stop(())
     (left,) = record.find_unfinished()
-    assert (left.is_put_back, left.states) == (True, (frozenset(), frozenset()))
+    assert (left.is_restored, left.states) == (True, (frozenset(), frozenset()))
     record.finish(())
     assert record.find_unfinished() == ()
 

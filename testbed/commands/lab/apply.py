@@ -105,7 +105,7 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
             self.expect,
             take_over=self.take_over,
         )
-        choice, lab = demand.meant, demand.meant.lab
+        choice, lab = demand.design_choice, demand.design_choice.lab
         if not (lab.simulated or place.is_quiet or self.really_move == lab.name):
             _say_plan(place, choice, take_over=demand.take_over)  # shown before the refusal below
         check_permission(lab, self.really_move)

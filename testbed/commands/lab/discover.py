@@ -15,7 +15,7 @@ from testbed.commands.progress import narrate
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
-    from testbed.operate.discovery.model import Discovered, FibreResult, NicResult
+    from testbed.operate.discovery.model import DiscoveryResult, FibreResult, NicResult
 
 SETTLE_SIMULATED_S, SETTLE_REAL_S = 0.2, 3.0
 
@@ -159,7 +159,7 @@ class Discover(MovingCommand, Command[DiscoveryDocument]):
         return SETTLE_SIMULATED_S if lab.simulated else SETTLE_REAL_S
 
 
-def _discover(lab: Lab, place: Place, settle_s: float) -> Discovered:
+def _discover(lab: Lab, place: Place, settle_s: float) -> DiscoveryResult:
     from testbed.errors import HostError
     from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.operate.discovery.devices import Devices

@@ -173,7 +173,7 @@ class Environment(TopologyCommand):
 def _read_hardware(lab: Lab) -> tuple[dict[str, HostHardware], dict[str, str]]:
     """Return the hardware of the hosts that answer in time, and the reason of each of the others."""
     from testbed.errors import HostError
-    from testbed.lab.hosts.fleet import SshFleet, run_on_able
+    from testbed.lab.hosts.fleet import SshFleet, run_where_possible
     from testbed.lab.hosts.nccl_files import read_hardware
     from testbed.lab.simulated.lifecycle import hosts_of, is_up
 
@@ -183,7 +183,7 @@ def _read_hardware(lab: Lab) -> tuple[dict[str, HostHardware], dict[str, str]]:
             return {}, {host.name: reason for host in lab.hosts}
     try:
         with SshFleet(lab, partial=True) as fleet:
-            (hardware, unreadable), failed = run_on_able(lambda able: read_hardware(able, lab), fleet)
+            (hardware, unreadable), failed = run_where_possible(lambda able: read_hardware(able, lab), fleet)
             return hardware, {**fleet.off, **failed, **unreadable}
     except HostError as error:  # names no host: it concerns all of them
         return {}, {host.name: error.reasons.get(host.name, str(error)) for host in lab.hosts}

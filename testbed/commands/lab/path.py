@@ -75,15 +75,15 @@ class FollowPath(HostsCommand, TopologyCommand):
         from testbed.operate.path import (
             describe_kernel_path,
             describe_path,
+            find_node,
             follow_path,
             kernel_path,
-            node_named,
         )
 
         for name in (self.source, self.target):
-            node_named(place.lab, name)  # an unknown host is refused even if no lab runs
+            find_node(place.lab, name)  # an unknown host is refused even if no lab runs
         choice = choose_design(place.running_lab, self.topology_name, place.runs_dir)
-        ends = node_named(choice.lab, self.source), node_named(choice.lab, self.target)
+        ends = find_node(choice.lab, self.source), find_node(choice.lab, self.target)
         with place.session(choice.lab, self.hosts, partial=True) as session:
             hops = follow_path(session, choice.design, *ends)
             way = kernel_path(session, choice.design, *ends)

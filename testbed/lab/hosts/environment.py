@@ -15,9 +15,9 @@ from testbed.lab.model import Lab, LabHost
 
 @dataclass(frozen=True, slots=True)
 class ProgramEnvironment:
-    """Environment of a program on all hosts of a lab; `ranks` are the hosts in the order of a ring.
+    """Environment of a program on all hosts of a lab. `ranks` lists the hosts in the order of a ring.
 
-    Neighbours in this order have a link of their own, so that a ring over the ranks takes one hop a step.
+    Neighbours in this order share a link, so each step of a ring over the ranks takes one hop.
     """
 
     variables: Mapping[str, str]
@@ -34,7 +34,7 @@ class ProgramEnvironment:
         return render_shell(self.variables)
 
     def as_json(self) -> dict[str, Any]:
-        """Return variables, host file and ranks; a rank's `address` and `interfaces` are those on optical links."""
+        """Return variables, host file and ranks. A rank's `address` and `interfaces` belong to the optical links."""
         ranks = [
             {
                 "rank": rank,
@@ -64,22 +64,22 @@ def program_environment(lab: Lab, topology: Topology) -> ProgramEnvironment:
 
 
 def variables_for(ranks: Sequence[LabHost], where: str = "") -> dict[str, str]:
-    """Return the variables of programs on these hosts; the first is that of rank 0.
+    """Return the environment variables of programs on these hosts. The first host runs rank 0.
 
-    Raises `HostError`, with `where` in front, if hosts name their NICs differently.
+    Raises `HostError`, prefixed with `where`, if hosts name their NICs differently.
     """
     names = {tuple(nic.name for nic in host.nics) for host in ranks}
     if len(names) > 1:
-        described = "; ".join(",".join(each) for each in sorted(names))
+        name_lists = "; ".join(",".join(each) for each in sorted(names))
         raise HostError(
-            f"{where}hosts name their NICs differently ({described}), but launchers give all ranks "
+            f"{where}hosts name their NICs differently ({name_lists}), but launchers give all ranks "
             "the same variables: rename the interfaces on the hosts (`ip link set dev OLD name NEW`) and "
             "in the lab file"
         )
     interfaces = ",".join(names.pop())
     variables = {
         "GLOO_SOCKET_IFNAME": interfaces,
-        "NCCL_SOCKET_IFNAME": f"={interfaces}",  # "=": exactly these names; without it they are prefixes
+        "NCCL_SOCKET_IFNAME": f"={interfaces}",  # "=": exactly these names, not prefixes
         "OMPI_MCA_btl_tcp_if_include": interfaces,
         "MASTER_ADDR": ranks[0].name,
     }

@@ -23,7 +23,7 @@ class LoopThread:
         self._thread.start()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` on the loop and return its result; if the caller is interrupted, `work` is cancelled."""
+        """Run `work` on the loop and return its result. If the caller is interrupted, cancel `work`."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -44,7 +44,7 @@ class LoopThread:
 
 
 async def gather(work: Mapping[str, Awaitable[T]]) -> tuple[dict[str, T], dict[str, Exception]]:
-    """Await all concurrently, and return results and failures, each by host."""
+    """Await all work concurrently; return its results and its exceptions, both by host."""
     results = await asyncio.gather(*work.values(), return_exceptions=True)
     values: dict[str, T] = {}
     errors: dict[str, Exception] = {}

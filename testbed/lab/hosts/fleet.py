@@ -1,8 +1,8 @@
 """All hosts of a lab together: run commands, copy files, and follow long-running commands.
 
-`SshFleet` keeps one SSH connection per host and uses all of them concurrently. Its interface is synchronous; the
-connections are on an event loop in their own thread, so that Ctrl-C in the caller never leaves a half-written packet
-behind. Failures are collected: an error names every host concerned.
+`SshFleet` keeps one SSH connection per host and uses all of them concurrently. Its interface is synchronous. The
+connections run on an event loop in a separate thread, so that Ctrl-C in the caller never leaves a half-written packet.
+An error names every host that failed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import asyncssh
 
 
-__all__ = ["Completed", "Fleet", "Launch", "PartOfFleet", "SshFleet", "SshLaunch", "run_on_able"]
+__all__ = ["Completed", "Fleet", "Launch", "PartOfFleet", "SshFleet", "SshLaunch", "run_where_possible"]
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ class Fleet(Protocol):
     def start(self, commands: Mapping[str, str], *, keep_output: bool = True) -> Launch:
         """Start one long-running command per host (`{host: command}`).
 
-        Without `keep_output`, results hold the last lines only: a program may print for weeks.
+        Without `keep_output`, results hold only the last lines, because a program may print for weeks.
         """
         ...
 
@@ -97,10 +97,11 @@ class PartOfFleet:
         return self.whole.start(commands, keep_output=keep_output)
 
 
-def run_on_able(run: Callable[[Fleet], T], fleet: Fleet) -> tuple[T, dict[str, str]]:
-    """Return the result of `run` on the hosts that can do it, and the reason of each of the others.
+def run_where_possible(run: Callable[[Fleet], T], fleet: Fleet) -> tuple[T, dict[str, str]]:
+    """Return the result of `run` on the hosts where it succeeds, and the reason for each host where it fails.
 
-    `run` is called again without the hosts that a `HostError` names. Raises a `HostError` that names no other host.
+    If `run` raises `HostError`, it is called again without the hosts in its `reasons`. An error without new hosts is
+    raised.
     """
     reasons: dict[str, str] = {}
     while True:
@@ -116,8 +117,8 @@ def run_on_able(run: Callable[[Fleet], T], fleet: Fleet) -> tuple[T, dict[str, s
 class SshFleet:
     """A `Fleet` over SSH: a context manager that connects to every host of `lab` and keeps the connections.
 
-    Entering raises `HostError` naming every host that cannot be reached; a `partial` fleet leaves these out and maps
-    each to the reason in `off`.
+    Entering raises `HostError`, which names every unreachable host. With `partial`, the fleet leaves these hosts out
+    instead, and `off` holds the reason for each.
     """
 
     def __init__(self, lab: Lab, *, partial: bool = False) -> None:
@@ -131,14 +132,14 @@ class SshFleet:
             "keepalive_interval": KEEPALIVE_S,
         }
         if lab.simulated:
-            # Simulated hosts create new host keys at every start, and their network is inside this machine: there is
-            # no key to compare with and nobody in between. The user's own SSH configuration must not apply.
+            # Simulated hosts create new host keys at every start, so there is no known key to compare with. Nobody can
+            # intercept their network, which is inside this machine. The user's own SSH configuration must not apply.
             options |= {"known_hosts": None, "config": None, "agent_path": None}
         self._options = options
         self._loop = LoopThread()
         self._connections: dict[str, asyncssh.SSHClientConnection] = {}
         self._directories: list[str] = []
-        self._endings: set[asyncio.Task[None]] = set()
+        self._kill_tasks: set[asyncio.Task[None]] = set()
 
     def __enter__(self) -> Self:
         self._loop.start()
@@ -164,10 +165,10 @@ class SshFleet:
         return self._loop.call(self._run_all(commands, inputs, timeout_s))
 
     def put(self, files: Mapping[str, bytes], *, hosts: Collection[str] | None = None) -> str:
-        """Copy files to a directory on hosts, in one round trip each; it is removed when the fleet is closed."""
+        """Copy files to a new directory on hosts, in one round trip each. Closing the fleet removes the directory."""
         directory = f"{PRIVATE_DIRECTORY}/{secrets.token_hex(6)}"
         command = f"umask 077 && mkdir -p {directory} && tar -xf - -C {directory}"
-        archive = _archive(files)
+        archive = _make_archive(files)
         names = [host.name for host in self.hosts if hosts is None or host.name in hosts]
         self._directories.append(directory)
         done = self._loop.call(
@@ -187,13 +188,13 @@ class SshFleet:
         """Start one command per host. Raises `HostError` naming every host on which that fails."""
         launch = SshLaunch(self._loop, keep_output=keep_output)
         try:
-            self._loop.call(launch.open({host: self._connection(host) for host in commands}, commands))
+            self._loop.call(launch.open({host: self._get_connection(host) for host in commands}, commands))
         except BaseException:
             launch.__exit__()
             raise
         return launch
 
-    def _connection(self, host: str) -> asyncssh.SSHClientConnection:
+    def _get_connection(self, host: str) -> asyncssh.SSHClientConnection:
         try:
             return self._connections[host]
         except KeyError:
@@ -231,9 +232,9 @@ class SshFleet:
         """Abort the open connections after a failure or an interrupt."""
         for connection in self._connections.values():
             connection.abort()
-        await self._all_closed()
+        await self._wait_closed()
 
-    async def _all_closed(self) -> None:
+    async def _wait_closed(self) -> None:
         closings = [connection.wait_closed() for connection in self._connections.values()]
         await wait_at_most(asyncio.gather(*closings, return_exceptions=True), CONNECT_TIMEOUT_S)
         self._connections.clear()
@@ -243,10 +244,10 @@ class SshFleet:
             command = f"rm -rf {' '.join(map(shlex.quote, self._directories))}"
             removals = {host: _run_one(host, c, command, b"") for host, c in self._connections.items()}
             await wait_at_most(gather(removals), CONNECT_TIMEOUT_S)
-        await wait_at_most(asyncio.gather(*self._endings, return_exceptions=True), CONNECT_TIMEOUT_S)
+        await wait_at_most(asyncio.gather(*self._kill_tasks, return_exceptions=True), CONNECT_TIMEOUT_S)
         for connection in self._connections.values():
             connection.close()
-        await self._all_closed()
+        await self._wait_closed()
 
     async def _run_all(
         self, commands: Mapping[str, str], inputs: Mapping[str, bytes], timeout_s: float
@@ -261,13 +262,13 @@ class SshFleet:
         return done
 
     async def _run_until_cancelled(self, host: str, command: str, stdin: bytes) -> Completed:
-        """Run a command; if this is cancelled, the command is killed on the host, in a task that closing awaits."""
-        connection = self._connection(host)
+        """Run a command. On cancellation, start a task that kills it on the host; closing the fleet awaits it."""
+        connection = self._get_connection(host)
         mark = secrets.token_hex(8)
         try:
             return await _run_one(host, connection, mark_command(command, mark), stdin)
         except asyncio.CancelledError:
-            self._endings.add(asyncio.create_task(end_marked(connection, mark)))
+            self._kill_tasks.add(asyncio.create_task(end_marked(connection, mark)))
             raise
 
 
@@ -284,14 +285,14 @@ async def _run_one(
         process.close()
         raise
     status = process.exit_status
-    return Completed(host, -1 if status is None else status, _text(stdout), _text(stderr))
+    return Completed(host, -1 if status is None else status, _decode(stdout), _decode(stderr))
 
 
-def _text(data: bytes | str | None) -> str:
+def _decode(data: bytes | str | None) -> str:
     return data.decode(errors="replace") if isinstance(data, bytes) else data or ""
 
 
-def _archive(files: Mapping[str, bytes]) -> bytes:
+def _make_archive(files: Mapping[str, bytes]) -> bytes:
     """Return the files as a tar archive, readable by their owner only."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
@@ -305,12 +306,12 @@ def _archive(files: Mapping[str, bytes]) -> bytes:
 def import_asyncssh() -> None:
     """Import asyncssh, without its optional libraries if the search for them fails.
 
-    It searches with `ctypes.util.find_library`, which runs the compiler with a temporary file. That fails on a disk
-    that is full or read-only, where reading a lab must still work.
+    asyncssh searches with `ctypes.util.find_library`, which runs the compiler with a temporary file. That fails on a
+    full or read-only disk, where reading a lab must still work.
     """
     if "asyncssh" not in sys.modules:
         with _tolerate_missing_libraries():
-            import asyncssh  # noqa: F401 - takes longer than all the rest of a `plan`, which needs no host
+            import asyncssh  # noqa: F401 - imported late: it is slow, and a `plan` needs no host
 
 
 @contextmanager

@@ -1,9 +1,8 @@
 """Forwarding by hosts: addresses, routes and neighbours of every host for one wiring.
 
 Planning is pure: a wiring, its routes and the MAC addresses yield one `ip -batch` text per host. Next hops are
-addresses of NICs, not of hosts, so that a route determines its link. Their neighbour entries are permanent, because a
-one-way link carries no ARP reply, and because after a switch change learnt entries point at the wrong peer until they
-time out.
+addresses of NICs, not of hosts, so that a route determines its link. Neighbour entries are permanent for two reasons:
+a one-way link carries no ARP reply, and after a switch change a learnt entry would name the wrong peer.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ ROUTE_PROTOCOL = 107  # marks routes of lightbed, so that only these are flushed
 NODE_LABEL = "lo:lightbed"  # marks the node address on lo, for the same reason
 
 SET_NETWORK = IPv4Network("198.18.0.0/15")
-"""Addresses of hosts for all sets of routes but the first."""
+"""Network of the host addresses for every set of routes after the first."""
 
-_LARGEST_BLOCK = 24
-"""Shortest prefix of a block for the addresses of a host: a larger block may contain those of other machines."""
+_MIN_PREFIX_LENGTH = 24
+"""Prefix length of the largest block for a host's addresses. A larger block may contain other machines."""
 
-# Linux uses the larger of `all` and the interface for these, so both are set; `default` covers later NICs.
+# Linux uses the larger of `all` and the interface for these, so both are set. `default` covers later NICs.
 _PER_INTERFACE = {"arp_ignore": 1, "arp_announce": 2, "rp_filter": 0, "send_redirects": 0}
 _PER_HOST = {"net/ipv4/ip_forward": 1, "net/ipv4/tcp_no_metrics_save": 1}
 
@@ -62,9 +61,9 @@ class HostForwarding:
 def forwarding_plan(
     lab: Lab, wiring: Wiring, routes: Routes, macs: Macs, further: Sequence[Routes] = ()
 ) -> dict[str, HostForwarding]:
-    """Return the configuration of every host with which all pairs use `routes`, and each `further` set of routes.
+    """Return the configuration of every host for `routes` and for each `further` set of routes.
 
-    Node i of the wiring is host i of the lab; `macs` is the result of `read_macs`. Each set has its own address per
+    Node i of the wiring is host i of the lab. `macs` is the result of `read_macs`. Each set has its own address per
     host, see `set_addresses`. Raises `HostError` if two hosts would have the same address in a set.
     """
     sets = (routes, *further)
@@ -75,9 +74,9 @@ def forwarding_plan(
             lab.hosts[node].name,
             tuple(sysctls_of(lab.hosts[node])),
             (
-                *_addresses(lab, lab.hosts[node], addresses[lab.hosts[node].name]),
-                *_neighbours(lab, wiring, node, macs),
-                *_routes(lab, wiring, sets, node),
+                *_make_address_lines(lab, lab.hosts[node], addresses[lab.hosts[node].name]),
+                *_make_neighbour_lines(lab, wiring, node, macs),
+                *_make_route_lines(lab, wiring, sets, node),
             ),
         )
         for node in range(wiring.nodes)
@@ -85,9 +84,9 @@ def forwarding_plan(
 
 
 def set_addresses(host: LabHost) -> tuple[IPv4Address, ...]:
-    """Return the addresses of a host for four sets of routes: the node address, then three derived ones.
+    """Return the addresses of a host for four sets of routes: the node address, then three derived addresses.
 
-    The derived ones are in 198.18.0.0/15, which is reserved for benchmarks (RFC 2544) and routed nowhere else.
+    The derived addresses are in 198.18.0.0/15, which is reserved for benchmarks (RFC 2544) and routed nowhere else.
 
     >>> from ipaddress import IPv4Address, IPv4Network
     >>> host = LabHost("a", IPv4Address("10.99.0.11"), IPv4Address("10.100.1.100"), (), "python3")
@@ -125,8 +124,8 @@ def forwarding_path(interface: str) -> str:
     return f"net/ipv4/conf/{interface}/forwarding"
 
 
-def _addresses(lab: Lab, host: LabHost, addresses: Sequence[IPv4Address]) -> Iterator[str]:
-    """Yield lines that remove everything of an earlier epoch, then set addresses; others' routes and addresses stay."""
+def _make_address_lines(lab: Lab, host: LabHost, addresses: Sequence[IPv4Address]) -> Iterator[str]:
+    """Yield lines that remove what an earlier epoch installed, then set addresses. Routes of other programs stay."""
     yield f"route flush proto {ROUTE_PROTOCOL}"
     yield f"addr flush dev lo label {NODE_LABEL}"
     for address in addresses:
@@ -138,30 +137,35 @@ def _addresses(lab: Lab, host: LabHost, addresses: Sequence[IPv4Address]) -> Ite
         yield f"addr replace {nic.address}/32 dev {nic.name}"
 
 
-def _neighbours(lab: Lab, wiring: Wiring, node: int, macs: Macs) -> Iterator[str]:
-    for link in _links_from(wiring, node):
+def _make_neighbour_lines(lab: Lab, wiring: Wiring, node: int, macs: Macs) -> Iterator[str]:
+    for link in _find_links_from(wiring, node):
         peer = lab.nic(link.target)
         mac = macs[lab.hosts[link.target.node].name][peer.name]
         interface = lab.nic(link.source).name
         yield f"neigh replace {peer.address} lladdr {mac} nud permanent dev {interface}"
 
 
-def _routes(lab: Lab, wiring: Wiring, sets: Sequence[Routes], node: int) -> Iterator[str]:
-    """Yield routes to the far NIC of each link over that link, and to every other host by the first link of each set.
+def _make_route_lines(lab: Lab, wiring: Wiring, sets: Sequence[Routes], node: int) -> Iterator[str]:
+    """Yield the lines for routes to the far NIC of each link and, in each set, to every other host.
 
-    The source of a route is the host's address in its set, so that answers use the same set, and a socket bound to that
-    address stays in it. NICs of other hosts are reached by the first set, because Open MPI connects to them. One route
-    covers them and the node address if `blocks_of` finds one block.
+    The source of a route is the host's address in its set, so answers and sockets bound to that address stay in the
+    set. The first set also reaches the NICs of other hosts, because Open MPI connects to them. One route covers these
+    NICs and the node address if `blocks_of` finds one block.
     """
     own = set_addresses(lab.hosts[node])
-    direct = {lab.nic(link.target).address: link for link in _links_from(wiring, node)}
+    direct = {lab.nic(link.target).address: link for link in _find_links_from(wiring, node)}
     blocks = {
         other: blocks_of(lab, lab.hosts[other], direct) for other in range(wiring.nodes) if other != node
     }
-    for block in (one for part in blocks.values() for one in part if one.prefixlen < one.max_prefixlen):
-        yield f"route flush root {block}"  # a more specific route of any origin would be preferred
+    for block in (
+        candidate
+        for part in blocks.values()
+        for candidate in part
+        if candidate.prefixlen < candidate.max_prefixlen
+    ):
+        yield f"route flush root {block}"  # the kernel prefers a more specific route, whatever its origin
     for peer, link in direct.items():
-        yield _route(lab, IPv4Network(peer), link, f"scope link src {own[0]}")
+        yield _make_route_line(lab, IPv4Network(peer), link, f"scope link src {own[0]}")
     for number, routes in enumerate(sets):
         for other in range(wiring.nodes):
             if (node, other) not in routes.first_link:
@@ -170,29 +174,32 @@ def _routes(lab: Lab, wiring: Wiring, sets: Sequence[Routes], node: int) -> Iter
             via = lab.nic(link.target).address
             targets = [IPv4Network(set_addresses(host)[number])] if number else blocks[other]
             for target in targets:
-                yield _route(lab, target, link, f"via {via} onlink src {own[number]}")
+                yield _make_route_line(lab, target, link, f"via {via} onlink src {own[number]}")
 
 
-def _route(lab: Lab, target: IPv4Network, link: Link, how: str) -> str:
-    return f"route replace {target} dev {lab.nic(link.source).name} {how} proto {ROUTE_PROTOCOL}"
+def _make_route_line(lab: Lab, target: IPv4Network, link: Link, options: str) -> str:
+    return f"route replace {target} dev {lab.nic(link.source).name} {options} proto {ROUTE_PROTOCOL}"
 
 
 def blocks_of(lab: Lab, host: LabHost, direct: Container[IPv4Address] = ()) -> list[IPv4Network]:
-    """Return the fewest blocks for the node address of a host and its NICs, without addresses with a `direct` route.
+    """Return the fewest blocks that cover the node address and NICs of a host, except addresses with a `direct` route.
 
     A block contains no address of another host or of the management network, and at most 256 addresses.
     """
     foreign = sorted(
         int(address)
-        for one in (*lab.hosts, *lab.others)
-        for address in (one.management, *(_addresses_of(one) if one.name != host.name else ()))
+        for other_host in (*lab.hosts, *lab.others)
+        for address in (
+            other_host.management,
+            *(_list_addresses(other_host) if other_host.name != host.name else ()),
+        )
     )
     foreign = sorted([*foreign, *(int(port.address) for board in lab.boards for port in board.ports)])
-    own = [address for address in _addresses_of(host) if address not in direct]
-    return _blocks(sorted(own), lambda block: _is_own(block, lab.management, foreign))
+    own = [address for address in _list_addresses(host) if address not in direct]
+    return _split_into_blocks(sorted(own), lambda block: _is_own(block, lab.management, foreign))
 
 
-def _addresses_of(host: LabHost) -> Iterator[IPv4Address]:
+def _list_addresses(host: LabHost) -> Iterator[IPv4Address]:
     yield from (host.address, *(nic.address for nic in (*host.nics, *host.unused)))
 
 
@@ -201,43 +208,45 @@ def _is_own(block: IPv4Network, management: IPv4Network, foreign: Sequence[int])
     if block.prefixlen == block.max_prefixlen:
         return True
     reserved = block.overlaps(management) or block.overlaps(SET_NETWORK)
-    at = bisect_left(foreign, int(block.network_address))
-    is_foreign = at < len(foreign) and foreign[at] <= int(block.broadcast_address)
-    return block.prefixlen >= _LARGEST_BLOCK and not reserved and not is_foreign
+    position = bisect_left(foreign, int(block.network_address))
+    is_foreign = position < len(foreign) and foreign[position] <= int(block.broadcast_address)
+    return block.prefixlen >= _MIN_PREFIX_LENGTH and not reserved and not is_foreign
 
 
-def _blocks(addresses: Sequence[IPv4Address], is_own: Callable[[IPv4Network], bool]) -> list[IPv4Network]:
-    """Return the smallest block with all sorted addresses; if that is not the host's own, the blocks of its halves."""
+def _split_into_blocks(
+    addresses: Sequence[IPv4Address], is_own: Callable[[IPv4Network], bool]
+) -> list[IPv4Network]:
+    """Return the smallest block with all sorted addresses, or the blocks of its halves if `is_own` rejects it."""
     length = 32 - (int(addresses[0]) ^ int(addresses[-1])).bit_length()
     block = IPv4Network((addresses[0], length), strict=False)
     if is_own(block):
         return [block]
     _, upper = block.subnets()
-    halves = [[one for one in addresses if (one in upper) is side] for side in (False, True)]
-    return [one for half in halves for one in _blocks(half, is_own)]
+    halves = [[address for address in addresses if (address in upper) is side] for side in (False, True)]
+    return [part for half in halves for part in _split_into_blocks(half, is_own)]
 
 
-def _links_from(wiring: Wiring, node: int) -> Iterator[Link]:
+def _find_links_from(wiring: Wiring, node: int) -> Iterator[Link]:
     return (link for link in wiring.links if link.source.node == node)
 
 
 def read_macs(fleet: Fleet) -> dict[str, dict[str, str]]:
     """Return the MAC address of every NIC of the lab file, by host and NIC.
 
-    Raises `HostError` if a host lacks an interface, or if one of them carries the management address: installing
-    routes would flush that address and end the connection.
+    Raises `HostError` if a host lacks a NIC, or if a NIC carries the management address: installing routes would flush
+    that address and end the connection.
     """
     done = fleet.run({host.name: "ip -j address show" for host in fleet.hosts})
     _check_done(done, "interfaces cannot be listed")
-    return {host.name: _macs_of(host, json.loads(done[host.name].stdout)) for host in fleet.hosts}
+    return {host.name: _find_macs(host, json.loads(done[host.name].stdout)) for host in fleet.hosts}
 
 
-def _macs_of(host: LabHost, listed: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    interfaces = {entry["ifname"]: entry for entry in listed}
-    return {nic.name: _mac(host, nic.name, interfaces) for nic in host.nics}
+def _find_macs(host: LabHost, interface_list: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    interfaces = {entry["ifname"]: entry for entry in interface_list}
+    return {nic.name: _find_mac(host, nic.name, interfaces) for nic in host.nics}
 
 
-def _mac(host: LabHost, nic: str, interfaces: Mapping[str, Mapping[str, Any]]) -> str:
+def _find_mac(host: LabHost, nic: str, interfaces: Mapping[str, Mapping[str, Any]]) -> str:
     entry = interfaces.get(nic)
     if entry is None:
         names = ", ".join(sorted(interfaces))
@@ -260,10 +269,10 @@ def install(fleet: Fleet, plan: Mapping[str, HostForwarding]) -> None:
 def _check_done(done: Mapping[str, Completed], what: str) -> None:
     failed = {host: result for host, result in done.items() if result.exit_status != 0}
     if failed:
-        where = "; ".join(f"{host}: {_last_line(result)}" for host, result in failed.items())
+        where = "; ".join(f"{host}: {_get_last_line(result)}" for host, result in failed.items())
         raise HostError(f"{what} on {where}; log in there and run `ip` by hand", host=next(iter(failed)))
 
 
-def _last_line(result: Completed) -> str:
+def _get_last_line(result: Completed) -> str:
     lines = (result.stderr.strip() or result.stdout.strip()).splitlines()
     return lines[-1] if lines else f"exit status {result.exit_status}, no message"

@@ -1,8 +1,8 @@
 """The state of the hosts' kernels, read and planned: interfaces, addresses, routes, neighbours, settings, filters.
 
 The state is read in one round trip per host, with programs that every Linux has (`ip -j`, `tc -j`, `grep`), and `nft`
-or `iptables` if a host has them. Their output is parsed here, so that a host needs no program of lightbed, and
-recorded output serves as a test. The planned state is what a host has after running the batch of its forwarding plan.
+or `iptables` if a host has them. This module parses their output, so a host needs no lightbed and tests can use
+recorded output. The planned state of a host is its state after running the batch of its forwarding plan.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ _FILTERS = {
 _SYSCTL, _NET = "/proc/sys/", "/sys/class/net/"
 _MEGABITS_PER_BYTE = 8e-6
 UNKNOWN_MAC = "00:00:00:00:00:00"
-"""Placeholder for the address of a NIC whose host does not answer: its neighbour entries are not compared."""
+"""MAC address assumed for a NIC whose host does not answer. Its neighbour entries are not compared."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """One interface; `rate_mbps` is the lowest of its speed, token buckets and classes, None if none is known.
+    """One interface. `rate_mbps` is the lowest of its speed, token buckets and classes, or None if all are unknown.
 
-    `master` is the bridge, bond or VRF of which it is part. `queues` describes queueing disciplines other than rates,
-    and XDP programs. `has_ingress_hook` is True if tc filters or an XDP program process packets before the kernel.
+    `master` is the bridge, bond or VRF that contains it. `queues` describes XDP programs and queueing disciplines
+    other than rates. `has_ingress_hook` is True if tc filters or an XDP program process packets before the kernel.
     """
 
     mac: str
@@ -88,7 +88,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """One neighbour entry; a permanent one needs no ARP and never times out."""
+    """One neighbour entry. A permanent entry needs no ARP and never times out."""
 
     mac: str
     is_permanent: bool
@@ -96,9 +96,9 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class KernelState:
-    """State of one host's kernel that concerns forwarding; neighbours are keyed by (interface, address).
+    """Forwarding state of one host's kernel. Neighbours are keyed by (interface, address).
 
-    `routes` are those of the table `main`; `rules` may look up other `tables` before it.
+    `routes` holds the table `main`. `rules` may look up other `tables` before `main`.
     """
 
     interfaces: Mapping[str, Interface]
@@ -158,17 +158,17 @@ def parse_state(text: str) -> KernelState:
     tables: dict[str, list[dict[str, Any]]] = {name: json.loads(parts[name] or "[]") for name in _PARTS}
     lines = (line.partition(":") for line in parts["files"].splitlines())
     files = {path: value.strip() for path, _, value in lines}
-    rates = _rates(tables["qdisc"], parse_class_rates(parts.get("class", "")), files)
+    rates = _compute_rates(tables["qdisc"], parse_class_rates(parts.get("class", "")), files)
     queues = parse_queues(tables["qdisc"])
     ingress = {queue["dev"] for queue in tables["qdisc"] if queue["kind"] in INGRESS}
     of_tables: dict[str, list[Route]] = {}
     for entry in tables["route"]:
         if entry.get("table") == "local" and entry.get("protocol") == "kernel":
             continue  # a route to the host's own address
-        of_tables.setdefault(str(entry.get("table", "main")), []).append(_route(entry))
+        of_tables.setdefault(str(entry.get("table", "main")), []).append(_parse_route(entry))
     return KernelState(
         interfaces={
-            entry["ifname"]: _interface(entry, rates, queues, ingress) for entry in tables["address"]
+            entry["ifname"]: _parse_interface(entry, rates, queues, ingress) for entry in tables["address"]
         },
         routes=tuple(of_tables.pop("main", ())),
         neighbours={
@@ -186,10 +186,10 @@ def parse_state(text: str) -> KernelState:
     )
 
 
-def _rates(
+def _compute_rates(
     queues: Iterable[Mapping[str, Any]], classes: Mapping[str, float], files: Mapping[str, str]
 ) -> dict[str, float]:
-    """Return the rate of each interface in Mbit/s, the lowest of its speed, its token buckets and its classes.
+    """Return the rate of each interface in Mbit/s: the lowest of its speed, token buckets and classes.
 
     `tc` prints bytes per second. The kernel gives the speed in Mbit/s, or -1 if it is unknown.
     """
@@ -204,33 +204,37 @@ def _rates(
     return rates
 
 
-def _interface(
+def _parse_interface(
     entry: Mapping[str, Any], rates: Mapping[str, float], queues: Mapping[str, str], ingress: Container[str]
 ) -> Interface:
     name, flags = entry["ifname"], entry["flags"]
     has_program = bool(entry.get("xdp"))
-    unusual = [*([queues[name]] if name in queues else []), *(["an XDP program"] if has_program else [])]
-    ipv4_entries = (one for one in entry.get("addr_info", ()) if one.get("family") == "inet")
+    queue_notes = [*([queues[name]] if name in queues else []), *(["an XDP program"] if has_program else [])]
+    ipv4_entries = (
+        address_entry for address_entry in entry.get("addr_info", ()) if address_entry.get("family") == "inet"
+    )
     return Interface(
         mac=str(entry.get("address", "")),
         is_up="UP" in flags,
         has_carrier="LOWER_UP" in flags,
         mtu=int(entry["mtu"]),
-        addresses=frozenset(f"{one['local']}/{one['prefixlen']}" for one in ipv4_entries),
+        addresses=frozenset(
+            f"{address_entry['local']}/{address_entry['prefixlen']}" for address_entry in ipv4_entries
+        ),
         rate_mbps=rates.get(name),
         master=str(entry.get("master", "")),
-        queues=", ".join(unusual),
+        queues=", ".join(queue_notes),
         has_ingress_hook=name in ingress or has_program,
     )
 
 
-def _route(entry: Mapping[str, Any]) -> Route:
-    drops = entry.get("type", "unicast") != "unicast"
+def _parse_route(entry: Mapping[str, Any]) -> Route:
+    is_special = entry.get("type", "unicast") != "unicast"
     target = str(entry["dst"])
     options = [f"{name} {value}" for some in entry.get("metrics", ()) for name, value in sorted(some.items())]
     return Route(
         target=f"{target}/32" if "/" not in target and target != "default" else target,
-        device="" if drops else str(entry.get("dev", "")),
+        device="" if is_special else str(entry.get("dev", "")),
         gateway=str(entry.get("gateway", "")),
         source=str(entry.get("prefsrc", "")),
         protocol=str(entry.get("protocol", "")),
@@ -240,7 +244,7 @@ def _route(entry: Mapping[str, Any]) -> Route:
 
 @dataclass(frozen=True, slots=True)
 class PlannedState:
-    """Planned state of one host, as in `KernelState`; routes are keyed by target, addresses and MTUs by interface."""
+    """Planned counterpart of `KernelState`. Routes are keyed by target, addresses and MTUs by interface."""
 
     sysctls: Mapping[str, str]
     mtus: Mapping[str, int]
@@ -254,7 +258,7 @@ NOTHING = PlannedState({}, {}, {}, {}, {})
 
 
 def plan_state(forwarding: HostForwarding) -> PlannedState:
-    """Return the state after `forwarding` is installed, derived from its lines so that state and commands agree."""
+    """Return the state after installing `forwarding`. It follows from the lines, so state and commands agree."""
     *_, last = states_while_installing(NOTHING, forwarding)
     return last
 
@@ -270,7 +274,7 @@ def states_while_installing(before: PlannedState, forwarding: HostForwarding) ->
         yield state
 
 
-def _drop_inside(routes: Mapping[str, Route], block: str) -> dict[str, Route]:
+def _remove_inside(routes: Mapping[str, Route], block: str) -> dict[str, Route]:
     """Return the routes whose target is not inside a block."""
     network = IPv4Network(block)
     return {target: route for target, route in routes.items() if not IPv4Network(target).subnet_of(network)}
@@ -279,13 +283,13 @@ def _drop_inside(routes: Mapping[str, Route], block: str) -> dict[str, Route]:
 def _apply_line(
     state: PlannedState, object_type: str, command: str, subject: str, *rest: str
 ) -> PlannedState:
-    """Return the state after one line of `ip -batch`: MTUs, addresses, neighbours and routes of lightbed."""
+    """Return the state after one line of `ip -batch`. Settings (`sysctls`) stay as they are."""
     value = dict(itertools.pairwise(rest))
     mtus, addresses = dict(state.mtus), dict(state.addresses)
     neighbours, routes = dict(state.neighbours), dict(state.routes)
     match object_type, command:
         case "route", "flush":  # by protocol number, or the block after `root`
-            routes = {} if subject == "proto" else _drop_inside(routes, rest[0])
+            routes = {} if subject == "proto" else _remove_inside(routes, rest[0])
         case "neigh", "flush":
             neighbours = {key: mac for key, mac in neighbours.items() if key[0] != rest[0]}
         case "addr", "flush":

@@ -24,7 +24,7 @@ POLL_S = 0.02
 MARK = "LIGHTBED_COMMAND"
 MAX_QUEUED_LINES = 10_000
 TAIL_LINES = 20
-"""Last lines of a command whose output is not kept."""
+"""Number of last lines kept of a command without `keep_output`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Launch(Protocol):
         ...
 
     def wait(self, timeout_s: float) -> dict[str, Completed]:
-        """Return the result of each command. Raises `HostError` naming hosts whose command runs after `timeout_s`."""
+        """Return the result of each command. Raises `HostError` if a command still runs after `timeout_s`."""
         ...
 
     def result(self, host: str) -> Completed:
@@ -80,7 +80,7 @@ class SshLaunch:
 
     def __init__(self, loop: LoopThread, *, keep_output: bool = True) -> None:
         self._loop = loop
-        self._kept_lines = None if keep_output else TAIL_LINES
+        self._max_output_lines = None if keep_output else TAIL_LINES
         self._lines: queue.SimpleQueue[tuple[str, str] | None] = queue.SimpleQueue()
         self._processes: dict[str, asyncssh.SSHClientProcess[str]] = {}
         self._followers: dict[str, asyncio.Task[Completed]] = {}
@@ -99,7 +99,7 @@ class SshLaunch:
         self._processes, failed = await gather(creations)
         for host, process in self._processes.items():
             follower = asyncio.create_task(self._follow(host, process))
-            # Wakes `lines` only when `running` reflects the end: woken earlier, it would wait for lines forever.
+            # Wake `lines` only once `running` lacks this host: woken earlier, it would wait for another line forever.
             follower.add_done_callback(lambda _: self._lines.put(None))
             self._followers[host] = follower
         if failed:
@@ -109,10 +109,10 @@ class SshLaunch:
         import asyncssh
 
         errors = asyncio.create_task(_read_all(process.stderr))
-        stdout: deque[str] = deque(maxlen=self._kept_lines)
+        stdout: deque[str] = deque(maxlen=self._max_output_lines)
         try:
             while line := await process.stdout.readline():  # iterating gives an empty line at the end
-                # Hosts wait while nobody takes their lines; the queue is of threads, and has no event to wait for.
+                # Stop reading while the caller is slow. Poll, because a thread queue has no event to await.
                 while self._lines.qsize() > MAX_QUEUED_LINES:  # noqa: ASYNC110
                     await asyncio.sleep(POLL_S)
                 stdout.append(line)
@@ -151,7 +151,7 @@ class SshLaunch:
             self._loop.call_soon(_write_eof, process)
 
     def wait(self, timeout_s: float) -> dict[str, Completed]:
-        """Return the results by host. Raises `HostError` naming hosts whose command runs after `timeout_s`."""
+        """Return the results by host. Raises `HostError` if a command still runs after `timeout_s`."""
         return self._loop.call(self._wait(timeout_s))
 
     def result(self, host: str) -> Completed:
@@ -178,14 +178,14 @@ class SshLaunch:
     async def _end(self) -> None:
         for process in self._processes.values():
             _write_eof(process)
-        await self._settle(2.0)
+        await self._wait_for_ends(2.0)
         await gather({host: end_marked(self._connections[host], self._mark) for host in self.running})
-        await self._settle(1.0)
+        await self._wait_for_ends(1.0)
         for host in self.running:
             self._processes[host].close()
-        await self._settle(1.0)
+        await self._wait_for_ends(1.0)
 
-    async def _settle(self, timeout_s: float) -> None:
+    async def _wait_for_ends(self, timeout_s: float) -> None:
         if self.running:
             await asyncio.wait(self._followers.values(), timeout=timeout_s)
 
@@ -196,9 +196,9 @@ def mark_command(command: str, mark: str) -> str:
 
 
 async def end_marked(connection: asyncssh.SSHClientConnection, mark: str) -> None:
-    """Kill all processes with this mark; on a host that does not answer they run until their own deadline.
+    """Kill all processes with this mark. On a host that does not answer, they run until their own deadline.
 
-    The signal request of SSH is not used, because OpenSSH refuses it for root logins.
+    SSH's own signal request is no alternative, because OpenSSH refuses it for root logins.
     """
     import asyncssh
 

@@ -1,8 +1,8 @@
 """Topology and graph files of NCCL for each host of a lab, by the rules of `testbed.lab.hosts.nccl_rules`.
 
-NCCL passes data from host to host in the order of the ranks, on all channels: a graph file orders GPUs and NICs inside
-a host only. So each ring order of the topology has a graph file of its own, for a communicator whose ranks are in that
-order; parallel rings of one order are channels of one file.
+NCCL passes data from host to host in rank order, on all channels. A graph file orders only GPUs and NICs inside a host.
+So each ring order of the topology has its own graph file, for a communicator with its ranks in that order. Parallel
+rings of the same order are channels of one file.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 
 TOPOLOGY_FILE = "topology.xml"
 SETTINGS = {"NCCL_NET": "Socket", "NCCL_CROSS_NIC": "1", "NCCL_ALGO": "Ring"}
-"""Variables without which NCCL ignores the files: its other network plugins name and number NICs differently."""
+"""Variables that make NCCL use the files. Its other network plugins name and number NICs differently."""
 
 _ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "arm64", "ppc64le": "ppc64", "ppc64": "ppc64"}
 _ASSUMED_PROCESSOR = {"arch": "x86_64", "vendor": "AuthenticAMD"}
 _VENDORS_WITH_MODEL = ("GenuineIntel", "CentaurHauls", "  Shanghai  ")
 _VENDORS = ("AuthenticAMD", *_VENDORS_WITH_MODEL)
-_LONGEST_AFFINITY = 253
+_MAX_AFFINITY_LENGTH = 253
 _PATHS = ("LOC", "PXB", "PHB", "SYS")
 
 
 @dataclass(frozen=True, slots=True)
 class PciDevice:
-    """A device on a PCI bus, or a bridge above one: its address, its NUMA node, and the values of its element."""
+    """A PCI device or bridge: its address, its NUMA node, and the attributes of its XML element."""
 
     address: str
     numa: str
@@ -58,12 +58,12 @@ class PciDevice:
 
 
 PciPath = tuple[PciDevice, ...]
-"""A device, last, and the bridges above it."""
+"""The bridges above a device, outermost first, then the device."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostNic:
-    """An interface of a host: its number in the kernel, and its PCI path; () for an interface that has none."""
+    """An interface of a host: its index in the kernel, and its PCI path, which is empty without a PCI device."""
 
     index: int
     path: PciPath
@@ -81,9 +81,9 @@ class HostHardware:
 
 @dataclass(frozen=True, slots=True)
 class RingChannel:
-    """A ring as a channel: for each node the indices of the NICs by which it enters and leaves.
+    """A ring as a channel: for each node, the indices of the NICs at which data enters and leaves.
 
-    `relayed` are hops without a link of their own: their NICs are those of the route.
+    `relayed` lists hops without their own link. They use the links of a route or of another channel.
     """
 
     nics: Mapping[int, tuple[int, int]]
@@ -92,7 +92,7 @@ class RingChannel:
 
 @dataclass(frozen=True, slots=True)
 class NcclRing:
-    """Rings of one order: the nodes in the order of the ranks, and a channel for each parallel ring."""
+    """Parallel rings of one order: the nodes in rank order, and one channel for each ring."""
 
     stride: int
     order: tuple[int, ...]
@@ -106,7 +106,7 @@ class NcclRing:
 
 @dataclass(frozen=True, slots=True)
 class NcclFiles:
-    """The files of all hosts, as texts by host and name, the rings, and sentences on what is assumed."""
+    """The rings, and the files of all hosts as texts by host and name. `assumed` describes each assumption."""
 
     texts: Mapping[str, Mapping[str, str]]
     rings: tuple[NcclRing, ...]
@@ -131,9 +131,9 @@ def find_channels(topology: Topology, wiring: Wiring, routes: Routes) -> tuple[N
     links: dict[tuple[int, int], list[Link]] = defaultdict(list)
     for link in sorted(wiring.links):
         links[link.source.node, link.target.node].append(link)
-    if (most := max(copies.values())) > MAX_CHANNELS:
+    if (max_copies := max(copies.values())) > MAX_CHANNELS:
         raise TopologyError(
-            f"{most} parallel rings: NCCL reads at most {MAX_CHANNELS} channels; use a smaller degree"
+            f"{max_copies} parallel rings: NCCL reads at most {MAX_CHANNELS} channels; use a smaller degree"
         )
     return tuple(
         NcclRing(stride, order, tuple(_make_channel(order, copy, links, routes) for copy in range(count)))
@@ -158,7 +158,7 @@ def _make_channel(
 
 
 def read_hardware(fleet: Fleet, lab: Lab) -> tuple[dict[str, HostHardware], dict[str, str]]:
-    """Return the hardware of the hosts of the fleet, and for each host where reading it failed, the reason."""
+    """Return the hardware by host, and the reason for each host where reading it failed."""
     program = resources.files("testbed.node").joinpath("pci.py").read_bytes()
     path = f"{fleet.put({'pci.py': program})}/pci.py"
     reached = {host.name for host in fleet.hosts}
@@ -181,7 +181,7 @@ def parse_hardware(document: Mapping[str, Any]) -> HostHardware:
     """Return the hardware that `testbed/node/pci.py` printed. Raises `KeyError`, `TypeError` or `ValueError`."""
     return HostHardware(
         _describe_processor(str(document["arch"]), document["processor"]),
-        {node: mask for node, mask in document["affinity"].items() if len(mask) <= _LONGEST_AFFINITY},
+        {node: mask for node, mask in document["affinity"].items() if len(mask) <= _MAX_AFFINITY_LENGTH},
         {
             name: HostNic(int(nic["index"]), tuple(map(_parse_device, nic["path"])))
             for name, nic in document["nics"].items()
@@ -191,7 +191,7 @@ def parse_hardware(document: Mapping[str, Any]) -> HostHardware:
 
 
 def _describe_processor(architecture: str, processor: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the values of a `cpu` element; {} for a processor that NCCL does not know."""
+    """Return the values of a `cpu` element, or {} for a processor that NCCL does not know."""
     arch = _ARCHITECTURES.get(architecture)
     if arch != "x86_64":
         return {"arch": arch} if arch else {}
@@ -222,7 +222,7 @@ def make_files(
     hardware: Mapping[str, HostHardware],
     reasons: Mapping[str, str],
 ) -> NcclFiles:
-    """Return the files of all hosts; `reasons` says why the `hardware` of the other hosts is not known.
+    """Return the files of all hosts. `reasons` says why `hardware` lacks a host.
 
     Raises `TopologyError` as `find_channels` does, and `HostError` for a host with more devices than NCCL reads.
     """
@@ -230,7 +230,7 @@ def make_files(
     texts: dict[str, Mapping[str, str]] = {}
     assumed: dict[str, list[str]] = defaultdict(list)
     for node, host in enumerate(lab.hosts[: topology.nodes]):
-        view = _HostView.of(host, hardware.get(host.name), reasons.get(host.name, "it was not read"))
+        view = _HostView.create(host, hardware.get(host.name), reasons.get(host.name, "it was not read"))
         for line in view.assumed:
             assumed[line].append(host.name)
         speed = max(1, round(lab.link.rate_mbps))
@@ -248,7 +248,7 @@ def make_files(
 
 @dataclass(frozen=True, slots=True)
 class _HostView:
-    """Content of the files of a host: numbers of its NICs, PCI paths, GPUs, and sentences on what is assumed."""
+    """Content of the files of a host: numbers of its NICs, PCI paths, GPUs, and descriptions of the assumptions."""
 
     host: LabHost
     numbers: tuple[int, ...]
@@ -262,36 +262,36 @@ class _HostView:
     assumed: tuple[str, ...]
 
     @classmethod
-    def of(cls, host: LabHost, known: HostHardware | None, reason: str) -> _HostView:
+    def create(cls, host: LabHost, observed: HostHardware | None, reason: str) -> _HostView:
         gpus = host.gpus or 1
         order_assumed = "NCCL numbers its NICs in the order of the lab file"
         gpus_assumed = f"it has {count_noun(gpus, 'GPU')}, at addresses that NCCL finds itself"
         cpu_assumed = "its processor is an x86_64 of AMD"
-        if known is None:
+        if observed is None:
             bus = "its NICs are attached to the processor, without PCI addresses"
             line = f"{reason}: assumed that {order_assumed}, {bus}, {gpus_assumed}, and {cpu_assumed}"
             numbers = tuple(range(len(host.nics)))
             return cls(host, numbers, ((),) * len(numbers), (), gpus, _ASSUMED_PROCESSOR, {}, (line,))
         assumed = []
-        missing = [nic.name for nic in host.nics if nic.name not in known.nics]
+        missing = [nic.name for nic in host.nics if nic.name not in observed.nics]
         if missing:
             assumed.append(f"no interface {', '.join(missing)}: assumed that {order_assumed}")
             numbers = tuple(range(len(host.nics)))
         else:
-            # Sockets are numbered as getifaddrs lists interfaces: by their number in the kernel.
+            # NCCL numbers sockets in the order of getifaddrs: by kernel index.
             by_index = sorted(nic.name for nic in host.nics)
-            by_index.sort(key=lambda name: known.nics[name].index)
+            by_index.sort(key=lambda name: observed.nics[name].index)
             numbers = tuple(by_index.index(nic.name) for nic in host.nics)
-        paths = tuple(known.nics[nic.name].path if nic.name in known.nics else () for nic in host.nics)
-        bare = [
+        paths = tuple(observed.nics[nic.name].path if nic.name in observed.nics else () for nic in host.nics)
+        without_pci = [
             nic.name
             for nic, path in zip(host.nics, paths, strict=True)
             if not path and nic.name not in missing
         ]
-        if bare:
-            what = "has no PCI device" if len(bare) == 1 else "have no PCI device"
-            assumed.append(f"{', '.join(bare)} {what}: attached to the processor, as NCCL assumes")
-        gpu_paths = known.gpus
+        if without_pci:
+            what = "has no PCI device" if len(without_pci) == 1 else "have no PCI device"
+            assumed.append(f"{', '.join(without_pci)} {what}: attached to the processor, as NCCL assumes")
+        gpu_paths = observed.gpus
         if host.gpus is None and gpu_paths:
             gpus = len(gpu_paths)
         elif len(gpu_paths) != gpus:
@@ -299,13 +299,13 @@ class _HostView:
             observation = f"the host shows {count_noun(len(gpu_paths), 'GPU')} of NVIDIA, {source} {gpus}"
             assumed.append(f"{observation}: assumed that {gpus_assumed}")
             gpu_paths = ()
-        if not known.processor:
+        if not observed.processor:
             assumed.append(f"NCCL does not know its processor: assumed that {cpu_assumed}")
-        processor = known.processor or _ASSUMED_PROCESSOR
-        return cls(host, numbers, paths, gpu_paths, gpus, processor, known.affinity, tuple(assumed))
+        processor = observed.processor or _ASSUMED_PROCESSOR
+        return cls(host, numbers, paths, gpu_paths, gpus, processor, observed.affinity, tuple(assumed))
 
     def path_between(self, gpu: int, nic: int) -> str:
-        """Return NCCL's word for the path between a GPU and a NIC; the longest if either is not known."""
+        """Return NCCL's name for the path between a GPU and a NIC: `SYS`, the longest, if either is unknown."""
         if gpu >= len(self.gpu_paths) or not self.paths[nic]:
             return "SYS"
         one, other = self.gpu_paths[gpu], self.paths[nic]
@@ -329,7 +329,7 @@ Element = tuple[str, Mapping[str, str], Sequence["Element"]]
 def _check_size(host: str, file: File, element: Element) -> None:
     """Raise `HostError` for a file that has more elements than NCCL reads."""
     elements = [element]
-    for each in elements:  # grows while it is read
+    for each in elements:  # the loop extends this list
         elements += each[2]
     for count, limit, what in (
         (len(elements), MAX_ELEMENTS[file], "elements"),
@@ -359,7 +359,7 @@ def _build_topology(view: _HostView, speed_mbps: int) -> Element:
     roots: dict[str, set[str]] = defaultdict(set)
     nodes = {path[0].numa for path in (*view.paths, *view.gpu_paths) if path}
     first = min(nodes, key=lambda numa: (int(numa) < 0, int(numa)), default="0")
-    bare: list[Element] = []
+    without_pci: list[Element] = []
 
     def add(path: PciPath, leaf: Element) -> None:
         roots[path[0].numa].add(path[0].address)
@@ -378,41 +378,41 @@ def _build_topology(view: _HostView, speed_mbps: int) -> Element:
         if view.paths[index]:
             add(view.paths[index], net)
         else:
-            bare.append(net)
+            without_pci.append(net)
     for gpu, path in enumerate(view.gpu_paths):
         add(path, ("gpu", {"dev": str(gpu)}, ()))
 
-    def tree(address: str) -> Element:
+    def make_pci_element(address: str) -> Element:
         nets = [leaf for leaf in leaves[address] if leaf[0] == "net"]
         inside = [leaf for leaf in leaves[address] if leaf[0] == "gpu"]
         inside += [("nic", {}, nets)] if nets else []
-        inside += [tree(child) for child in sorted(children[address])]
+        inside += [make_pci_element(child) for child in sorted(children[address])]
         return ("pci", {"busid": address, **devices[address].attributes}, inside)
 
-    def cpu(numa: str) -> Element:
-        inside = [tree(address) for address in sorted(roots[numa])]
-        if bare and numa == first:
-            inside.append(("nic", {}, bare))
+    def make_cpu_element(numa: str) -> Element:
+        inside = [make_pci_element(address) for address in sorted(roots[numa])]
+        if without_pci and numa == first:
+            inside.append(("nic", {}, without_pci))
         mask = view.affinity.get(numa)
         return ("cpu", {"numaid": numa, **({"affinity": mask} if mask else {}), **view.processor}, inside)
 
-    return ("system", {"version": "1"}, [cpu(numa) for numa in sorted(nodes | {first}, key=int)])
+    return ("system", {"version": "1"}, [make_cpu_element(numa) for numa in sorted(nodes | {first}, key=int)])
 
 
-def _gpu_order(host: LabHost, gpus: int, enter: int, leave: int) -> tuple[int, ...]:
-    """Return all GPUs of a host, from the one beside the NIC of entry to the one beside the NIC of exit."""
+def _order_gpus(host: LabHost, gpus: int, enter: int, leave: int) -> tuple[int, ...]:
+    """Return all GPUs of a host. The first is beside the entry NIC, the last beside the exit NIC."""
     first, last = min(host.nics[enter].gpu, gpus - 1), min(host.nics[leave].gpu, gpus - 1)
     between = [gpu for gpu in range(gpus) if gpu not in (first, last)]
     return (first, *between, *((last,) if last != first else ()))
 
 
 def _build_graphs(view: _HostView, ring: NcclRing, node: int, rate_mbps: float) -> Element:
-    """Return the `graphs` element: the ring, and a tree of the same channels.
+    """Return the `graphs` element: a ring and a tree with the same channels.
 
-    NCCL uses the smaller number of channels of the two, so the tree must not have fewer.
+    NCCL uses only as many channels as the smaller graph has.
     """
     nics = [channel.nics[node] for channel in ring.channels]
-    orders = [_gpu_order(view.host, view.gpus, enter, leave) for enter, leave in nics]
+    orders = [_order_gpus(view.host, view.gpus, enter, leave) for enter, leave in nics]
     channels: list[Element] = []
     longest = 0
     for (enter, leave), order in zip(nics, orders, strict=True):
@@ -443,7 +443,7 @@ def _build_graphs(view: _HostView, ring: NcclRing, node: int, rate_mbps: float) 
 
 
 def make_variables(folder: str, rings: Sequence[NcclRing]) -> dict[str, str]:
-    """Return NCCL's variables of a host whose files are in a folder; the graph is that of the first ring."""
+    """Return the NCCL variables of a host whose files are in a folder, with the graph of the first ring."""
     return {name: f"{folder}/{file}" for name, file in _name_files(rings).items()} | SETTINGS
 
 
@@ -456,9 +456,9 @@ def render_environment(
 ) -> str:
     """Return `variables` and NCCL's variables of a host as lines for a POSIX shell.
 
-    `folder` contains a folder for each host. A file that a POSIX shell sources cannot find its own path. So the paths
-    begin with `$TESTBED_NCCL` at the time of sourcing, by default with `folder`; the last line prints an error if the
-    files are not there.
+    `folder` contains a folder for each host. A file that a POSIX shell sources cannot find its own path, so the paths
+    begin with `$TESTBED_NCCL`, or with `folder` if that is unset. The last line prints an error if the files are
+    missing.
     """
     top = f"${{TESTBED_NCCL:-{shlex.quote(folder)}}}"
     lines = [f"{name}={top}/{host}/{file}; export {name}\n" for name, file in _name_files(rings).items()]

@@ -1,7 +1,7 @@
 """Rules by which NCCL reads topology and graph files: elements, attributes, values, limits, each with its source.
 
-The rules are those of NCCL 2.30.7. NCCL's reader is not a general XML parser, and most mistakes in a file make it end
-the program, or read zeros, without naming the line. `docs/reference/nccl-files.md` lists the rules.
+The rules are those of NCCL 2.30.7. NCCL's reader is not a general XML parser. Most mistakes in a file make it end the
+program or read zeros, without naming the line. `docs/reference/nccl-files.md` lists the rules.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 NCCL_VERSION = "2.30.7"
-"""The version whose source the rules are from."""
+"""Version of the source from which the rules are taken."""
 
 File = Literal["topology", "graph"]
 
@@ -33,7 +33,7 @@ CHILDREN: Mapping[File, Mapping[str, tuple[str, ...]]] = {
 """Elements that may be inside each element; "" is the file."""
 
 MAX_ELEMENTS: Mapping[File, int] = {"topology": 255, "graph": 65535}
-"""One less than the places that NCCL has: it stops before it reads a closing tag with all places in use."""
+"""One less than NCCL's own limit: with all elements in use, NCCL stops before it reads a closing tag."""
 MAX_CHILDREN = 640
 MAX_ATTRIBUTES = 16
 MAX_LENGTH = 253
@@ -41,7 +41,7 @@ MAX_LENGTH = 253
 MAX_CHANNELS = 32
 """Channels of a graph: NCCL has 64 and connects each twice."""
 RING, TREE = 4, 3
-"""Patterns of graphs; those of a ring and of a tree have the ids 0 and 1."""
+"""Patterns of the ring graph (id 0) and the tree graph (id 1)."""
 
 _NUMBER = r"-?[0-9]+"
 _HEX = r"(0x)?[0-9a-f]+"
@@ -49,7 +49,7 @@ _DECIMAL = r"[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?"
 _ADDRESS = r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-9a-f]"
 _PATHS = r"LOC|NVL|NVB|PIX|PXB|P2C|PXN|PHB|SYS"
 LINK_SPEED = r"|(2\.5|5|8|16|32) GT/s|(2\.5|5\.0|8\.0|16\.0|32\.0|64\.0) GT/s PCIe"
-"""Texts of a link speed that NCCL knows, and the empty one."""
+"""Pattern of the link speeds that NCCL knows, and of the empty text."""
 
 XML = "src/graph/xml.cc"
 HEADER = "src/graph/xml.h"
@@ -432,4 +432,4 @@ TEXTS: tuple[TextRule, ...] = (
         f"{CONNECT}, `connectRings`",
     ),
 )
-"""Rules that are not about one attribute."""
+"""Rules on more than one attribute."""

@@ -1,8 +1,8 @@
-"""Policy rules, packet filters and queues of a host: everything besides routes that affects packets. Pure.
+"""Parsers for policy rules, packet filters and queues of a host: what affects packets besides routes.
 
-A lab installs no policy rule and no packet filter, and only simulated NICs have queues. So everything that can stop,
-change, divert or delay packets of the lab is reported; rules for other interfaces, such as those of container bridges,
-are not.
+lightbed installs no policy rule and no packet filter, and only simulated NICs have queues. So lightbed reports every
+rule that can stop, change, divert or delay packets of the lab. It ignores rules for other interfaces, such as container
+bridges.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INTERFACE_KEYS = frozenset({"iif", "iifname", "oif", "oifname"})
 _PLAIN_QUEUES = frozenset(
     {"noqueue", "mq", "mqprio", "fq", "fq_codel", "pfifo_fast", "pfifo", "bfifo", "prio", "sfq", "cake", "tbf", "htb"}
 )  # fmt: skip
-"""Queueing disciplines that delay packets only by their rate, which is judged separately."""
+"""Queueing disciplines that delay packets only by their rate, which another check covers."""
 INGRESS = frozenset({"ingress", "clsact"})
 """Queueing disciplines whose filters process packets before the kernel."""
 _RATE = re.compile(r"class \w+ (\S+) .*?\brate ([\d.]+)([KMGT]?)bit\b")
@@ -36,12 +36,12 @@ _MEGABITS = {"": 1e-6, "K": 1e-3, "M": 1.0, "G": 1e3, "T": 1e6}
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
-    """One policy rule: `source` and `target` are blocks or `all`; `action` is empty for a lookup in `table`.
+    """One policy rule. `source` and `target` are blocks or `all`; `action` is empty for a lookup in `table`.
 
-    `words` is the rule much as `ip rule` prints it. A rule with `not` has `all` as both blocks, as it matches packets
-    outside its own. `input` is the interface at which packets must arrive, if any; `lo` stands for packets of the host
-    itself. `marks` is True if packets need a mark. A rule that `asks_main` looks up every packet in the table
-    `main`, perhaps without its default routes.
+    `words` resembles the line of `ip rule`. A rule with `not` matches packets outside its blocks, so both blocks are
+    `all` here. `input` is the interface at which packets must arrive, if any; `lo` stands for the host's own packets.
+    `needs_mark` is True if packets need a mark. `looks_up_main` is True if the rule looks up every packet in the table
+    `main`, perhaps without default routes.
     """
 
     priority: int
@@ -51,16 +51,16 @@ class PolicyRule:
     action: str
     words: str
     input: str = ""
-    marks: bool = False
-    asks_main: bool = False
+    needs_mark: bool = False
+    looks_up_main: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class PacketFilter:
     """One rule, or the policy of a chain, that can stop, change or divert packets.
 
-    It matches packets of the interfaces `nics`, which may end with `*`, with addresses in all `blocks`; an empty tuple
-    matches any. With `at_nic` it acts before the kernel sees the packet.
+    It matches packets that use one of `nics` (a name may end with `*`) and have addresses in all `blocks`. An empty
+    tuple matches any packet. With `at_nic`, the filter acts before the kernel sees the packet.
     """
 
     words: str
@@ -70,14 +70,16 @@ class PacketFilter:
 
     def concerns(self, nics: Iterable[str], networks: Iterable[IPv4Network]) -> bool:
         """Return whether the filter may match packets of these interfaces with addresses of these networks."""
-        of_nics = not self.nics or any(fnmatchcase(name, pattern) for pattern in self.nics for name in nics)
-        return of_nics and all(overlaps(block, networks) for block in self.blocks)
+        matches_nic = not self.nics or any(
+            fnmatchcase(name, pattern) for pattern in self.nics for name in nics
+        )
+        return matches_nic and all(overlaps(block, networks) for block in self.blocks)
 
 
 def overlaps(block: str, networks: Iterable[IPv4Network]) -> bool:
     """Return whether a block overlaps one of the networks.
 
-    `all`, `default` and any other text overlap, except for IPv6 blocks.
+    Text that is not a block, such as `all` or `default`, overlaps every network. An IPv6 block overlaps none.
     """
     try:
         own = IPv4Network(block, strict=False)
@@ -91,14 +93,14 @@ def parse_policy_rules(rows: Iterable[Mapping[str, Any]]) -> tuple[PolicyRule, .
     return tuple(
         PolicyRule(
             priority=int(row["priority"]),
-            source=_block(row, "src") if "not" not in row else "all",
-            target=_block(row, "dst") if "not" not in row else "all",
+            source=_read_block(row, "src") if "not" not in row else "all",
+            target=_read_block(row, "dst") if "not" not in row else "all",
             table=str(row.get("table", "")),
             action=str(row.get("action", "")),
-            words=" ".join(_words_of_rule(row)),
+            words=" ".join(_describe_rule(row)),
             input=str(row.get("iif", "")),
-            marks="fwmark" in row and "not" not in row,
-            asks_main=row.get("table") == "main"
+            needs_mark="fwmark" in row and "not" not in row,
+            looks_up_main=row.get("table") == "main"
             and row.get("src") == "all"
             and row.keys() <= {"priority", "src", "table", "suppress_prefixlength"},
         )
@@ -106,16 +108,16 @@ def parse_policy_rules(rows: Iterable[Mapping[str, Any]]) -> tuple[PolicyRule, .
     )
 
 
-def _block(row: Mapping[str, Any], end: str) -> str:
+def _read_block(row: Mapping[str, Any], end: str) -> str:
     address = str(row.get(end, "all"))
     return address if address == "all" else f"{address}/{row.get(f'{end}len', 32)}"
 
 
-def _words_of_rule(row: Mapping[str, Any]) -> Iterator[str]:
+def _describe_rule(row: Mapping[str, Any]) -> Iterator[str]:
     yield f"{row['priority']}:"
     yield from ["not"] if "not" in row else []
-    yield f"from {_block(row, 'src')}"
-    yield from [f"to {_block(row, 'dst')}"] if "dst" in row else []
+    yield f"from {_read_block(row, 'src')}"
+    yield from [f"to {_read_block(row, 'dst')}"] if "dst" in row else []
     for name, value in row.items():
         if name not in ("priority", "not", "src", "srclen", "dst", "dstlen", "table", "action"):
             yield f"{name} {value}"
@@ -134,53 +136,55 @@ def parse_nft(text: str) -> tuple[PacketFilter, ...]:
         if (chain := row.get("chain")) is not None
     }
     filters = [
-        PacketFilter(f"{_place(key, chain)}: policy drop", _devices(chain), at_nic=key[0] == "netdev")
+        PacketFilter(
+            f"{_describe_chain(key, chain)}: policy drop", _read_devices(chain), at_nic=key[0] == "netdev"
+        )
         for key, chain in chains.items()
         if chain.get("policy") == "drop"
     ]
     for row in rows:
         rule = row.get("rule")
         # Targets that only iptables understands are read from iptables-save.
-        if rule is None or not (verdicts := sorted(_keys(rule["expr"]) & _VERDICTS)):
+        if rule is None or not (verdicts := sorted(_collect_keys(rule["expr"]) & _VERDICTS)):
             continue
         key = rule["family"], rule["table"], rule["chain"]
         chain = chains.get(key, {})
         matches = [part["match"] for part in rule["expr"] if "match" in part]
-        words = " ".join([*(_words_of_match(match) for match in matches), *verdicts])
+        words = " ".join([*(_describe_match(match) for match in matches), *verdicts])
         filters.append(
             PacketFilter(
-                f"{_place(key, chain)}: {words}",
-                nics=_devices(chain) or _values_of(matches, "meta", "key", _INTERFACE_KEYS),
-                blocks=_values_of(matches, "payload", "field", ("saddr", "daddr")),
+                f"{_describe_chain(key, chain)}: {words}",
+                nics=_read_devices(chain) or _find_required_values(matches, "meta", "key", _INTERFACE_KEYS),
+                blocks=_find_required_values(matches, "payload", "field", ("saddr", "daddr")),
                 at_nic=key[0] == "netdev",
             )
         )
     return tuple(filters)
 
 
-def _place(key: tuple[str, str, str], chain: Mapping[str, Any]) -> str:
+def _describe_chain(key: tuple[str, str, str], chain: Mapping[str, Any]) -> str:
     family, table, name = key
     hook = f" (hook {chain['hook']})" if "hook" in chain else ""
     return f"table {family} {table}, chain {name}{hook}"
 
 
-def _devices(chain: Mapping[str, Any]) -> tuple[str, ...]:
+def _read_devices(chain: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the NICs of a chain of the family netdev, as far as nft prints them."""
     device = chain.get("dev", ())
     return (device,) if isinstance(device, str) else tuple(device)
 
 
-def _keys(value: Any) -> set[str]:
-    """Return every key of a JSON document, at any depth: verdicts of a map are inside it."""
+def _collect_keys(value: Any) -> set[str]:
+    """Return every key of a JSON document at any depth, because a verdict map holds its verdicts inside."""
     if isinstance(value, Mapping):
-        return set(value).union(*map(_keys, value.values()))
-    return set().union(*map(_keys, value)) if isinstance(value, list) else set()
+        return set(value).union(*map(_collect_keys, value.values()))
+    return set().union(*map(_collect_keys, value)) if isinstance(value, list) else set()
 
 
-def _values_of(
+def _find_required_values(
     matches: Iterable[Mapping[str, Any]], kind: str, field: str, names: Collection[str]
 ) -> tuple[str, ...]:
-    """Return the interfaces or addresses to which a rule is limited by equality; sets of several are left out."""
+    """Return the interfaces or addresses that a rule requires by `==`. Sets of several values are left out."""
     values = []
     for match in matches:
         left, right = match["left"], match["right"]
@@ -193,7 +197,7 @@ def _values_of(
     return tuple(values)
 
 
-def _words_of_match(match: Mapping[str, Any]) -> str:
+def _describe_match(match: Mapping[str, Any]) -> str:
     left = match["left"]
     if isinstance(left, Mapping):
         (kind, details), *_ = left.items()
@@ -240,13 +244,13 @@ def parse_iptables(text: str) -> tuple[PacketFilter, ...]:
 
 def parse_queues(queues: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return descriptions of the queueing disciplines that may drop, delay or divert packets, by interface."""
-    unusual: dict[str, list[str]] = {}
+    notes: dict[str, list[str]] = {}
     for queue in queues:
         if queue["kind"] in INGRESS:
-            unusual.setdefault(queue["dev"], []).append(f"{queue['kind']}: filters take incoming packets")
+            notes.setdefault(queue["dev"], []).append(f"{queue['kind']}: filters take incoming packets")
         elif queue["kind"] not in _PLAIN_QUEUES:
-            unusual.setdefault(queue["dev"], []).append(f"{queue['kind']} {queue['handle']}")
-    return {device: ", ".join(words) for device, words in unusual.items()}
+            notes.setdefault(queue["dev"], []).append(f"{queue['kind']} {queue['handle']}")
+    return {device: ", ".join(words) for device, words in notes.items()}
 
 
 def parse_class_rates(text: str) -> dict[str, float]:

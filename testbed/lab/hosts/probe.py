@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PROBE = "the link probe"
 READY_TIMEOUT_S = 20.0
-_TURN_S = 0.25
+_POLL_S = 0.25
 
 
 class Frame(NamedTuple):
@@ -33,8 +33,7 @@ class Frame(NamedTuple):
 class NicReport:
     """Report of one NIC: its carrier, the number of frames that it sent, and the frames that it received.
 
-    `counters` are those of the interface during the probe, by their names in Linux (`rx_packets`), as far as it has
-    them.
+    `counters` holds the interface's counts during the probe, by Linux name (`rx_packets`).
     """
 
     carrier: bool
@@ -52,21 +51,21 @@ class ProbeReport:
 
 
 def probe_links(fleet: Fleet, lab: Lab, epoch: int, *, window_s: float = 0.4) -> ProbeReport:
-    """Run the probe on all hosts of the fleet: none sends before all listen, none stops before all have sent.
+    """Run the probe on all hosts of the fleet. Hosts send once all listen, and stop once all have sent.
 
-    Hosts keep listening for `window_s` after the last one has sent. Raises `HostError` naming the hosts on which the
+    Hosts listen for another `window_s` after the last host has sent. Raises `HostError` naming the hosts on which the
     probe does not run.
     """
     program = resources.files("testbed.node").joinpath("probe.py").read_bytes()
     path = f"{fleet.put({'probe.py': program})}/probe.py"
     reached = {host.name for host in fleet.hosts}
-    commands = {host.name: _command(host, path, epoch) for host in lab.hosts if host.name in reached}
+    commands = {host.name: _make_command(host, path, epoch) for host in lab.hosts if host.name in reached}
     with fleet.start(commands) as launch:
         collect(launch, "ready", set(commands), PROBE)
         launch.send("go\n")
         collect(launch, "sent", set(commands), PROBE)
         for _ in launch.lines(window_s):
-            pass  # no lines are expected; a host that ends is reported below
+            pass  # no line is expected here, and `collect` reports a host that ends
         launch.close_input()
         reports = collect(launch, "heard", set(commands), PROBE)
     return ProbeReport(
@@ -84,9 +83,9 @@ def probe_links(fleet: Fleet, lab: Lab, epoch: int, *, window_s: float = 0.4) ->
     )
 
 
-def _command(host: LabHost, path: str, epoch: int) -> str:
-    words = [host.python, "-IS", path, "--host", host.name, "--epoch", str(epoch)]
-    return shlex.join([*words, *(nic.name for nic in host.nics)])
+def _make_command(host: LabHost, path: str, epoch: int) -> str:
+    stderr_ends = [host.python, "-IS", path, "--host", host.name, "--epoch", str(epoch)]
+    return shlex.join([*stderr_ends, *(nic.name for nic in host.nics)])
 
 
 def collect(launch: Launch, event: str, hosts: set[str], what: str) -> dict[str, dict[str, Any]]:
@@ -98,9 +97,9 @@ def collect(launch: Launch, event: str, hosts: set[str], what: str) -> dict[str,
     deadline = time.monotonic() + READY_TIMEOUT_S
     can_complete = True
     while can_complete and time.monotonic() < deadline:
-        running = set(launch.running)  # read first: the last lines of ended commands arrive in this turn
-        for host, line in launch.lines(_TURN_S):
-            message = _message(line)
+        running = set(launch.running)  # read first, so that the last lines of an ended command still arrive
+        for host, line in launch.lines(_POLL_S):
+            message = _parse_message(line)
             if message.get("event") == event:
                 messages[host] = message
             if len(messages) == len(hosts) or time.monotonic() > deadline:
@@ -111,7 +110,7 @@ def collect(launch: Launch, event: str, hosts: set[str], what: str) -> dict[str,
     return messages
 
 
-def _message(line: str) -> dict[str, Any]:
+def _parse_message(line: str) -> dict[str, Any]:
     try:
         message = json.loads(line)
     except ValueError:
@@ -120,18 +119,18 @@ def _message(line: str) -> dict[str, Any]:
 
 
 def _make_silence_error(launch: Launch, event: str, silent: list[str], what: str) -> HostError:
-    """Return the error that names the silent hosts and, for those whose program ended, the end of its stderr."""
+    """Return the error that names the silent hosts and the end of the stderr of each program that ended."""
     launch.close_input()
     try:
         done = launch.wait(2.0)
     except HostError:
         done = {}
-    words = {host: done[host].stderr.strip()[-200:] if host in done else "" for host in silent}
-    hosts_by_words: dict[str, list[str]] = {}
-    for host, last in words.items():
-        hosts_by_words.setdefault(f" ({last})" if last else "", []).append(host)
-    where = "; ".join(", ".join(hosts) + last for last, hosts in hosts_by_words.items())
+    stderr_ends = {host: done[host].stderr.strip()[-200:] if host in done else "" for host in silent}
+    hosts_by_end: dict[str, list[str]] = {}
+    for host, last in stderr_ends.items():
+        hosts_by_end.setdefault(f" ({last})" if last else "", []).append(host)
+    where = "; ".join(", ".join(hosts) + last for last, hosts in hosts_by_end.items())
     message = f"{what} is not '{event}' on {where}; it needs root, Python 3 and the NICs of the lab file"
     return HostError(
-        message, reasons={host: last or f"not '{event}' in time" for host, last in words.items()}
+        message, reasons={host: last or f"not '{event}' in time" for host, last in stderr_ends.items()}
     )

@@ -1,6 +1,6 @@
-"""Reachability of hosts: every host pings every other in parallel, with packet sizes, losses, hops and TCP.
+"""Reachability of hosts: every host pings every other in parallel, and tests packet sizes, losses, hops and TCP.
 
-A host has an address for each set of routes, so that each set is tested separately.
+A host has an address for each set of routes, so that pings test each set separately.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 INITIAL_TTL = 64
 IP_AND_ICMP_BYTES = 28
 PING_S, SMALL_S = 0.005, 0.1
-"""Seconds per counted ping (`ping.PAUSE_S`), and for the pings before and after."""
+"""Seconds per counted ping (`ping.PAUSE_S`), and for all other small pings."""
 TRIAL = "the ping of all pairs"
 PORTS = range(20000, 32768)
-"""TCP ports below those that kernels assign to clients."""
+"""TCP ports, below the range that kernels assign to clients."""
 
 Pair = tuple[str, str]
 
@@ -35,13 +35,13 @@ Pair = tuple[str, str]
 class Reachability:
     """Answers of hosts to pings of each other; pairs are (sender, target).
 
-    `hops[a, b]` is the number of links on the path from a to b. It is derived from the TTL of the reply, so it is known
-    if b pinged a and got an answer. `slowest_s` is the longest time from a host's first ping to an answer, lost pings
-    included. For pairs with an answer, `lost` holds the numbers of lost and of sent pings; no full-size ping was
-    answered for pairs in `small_only`, and no TCP exchange was complete for pairs in `without_tcp`.
+    `hops[a, b]` is the number of links from a to b, derived from the TTL of a's reply to b. `slowest_s` is the longest
+    time from a host's first ping to an answer, lost pings included. `lost` maps pairs with an answer to their numbers
+    of lost and sent pings. Pairs in `small_only` got no answer to full-size pings. Pairs in `without_tcp` completed no
+    TCP exchange.
     """
 
-    asked: tuple[Pair, ...]
+    pairs: tuple[Pair, ...]
     answered: frozenset[Pair]
     hops: dict[Pair, int]
     slowest_s: float
@@ -52,7 +52,7 @@ class Reachability:
     @property
     def missing(self) -> tuple[Pair, ...]:
         """Pairs (sender, target) without an answer."""
-        return tuple(pair for pair in self.asked if pair not in self.answered)
+        return tuple(pair for pair in self.pairs if pair not in self.answered)
 
     @property
     def is_complete(self) -> bool:
@@ -68,11 +68,11 @@ def ping_all(
     mtu: int = 0,
     count: int = 0,
 ) -> Reachability:
-    """Ping the node address of every host (of `hosts`, or all) from every other, and return the answers.
+    """Ping the node address of every host from every other, and return the answers. `hosts` defaults to the fleet.
 
-    With an `mtu`, each pair also sends one full-size ping that must not be fragmented, and tries a short TCP exchange;
-    with a `count`, that many pings measure the loss. Returns as soon as all have answered. Raises `HostError` if ping
-    cannot be run on a host.
+    With an `mtu`, each pair also sends one full-size ping that must not be fragmented, and tries a short TCP exchange.
+    With a `count`, that many more pings measure the loss. Returns as soon as all have answered. Raises `HostError` if
+    the ping program fails on a host.
     """
     members = fleet.hosts if hosts is None else tuple(hosts)
     all_pairs = {(a.name, b.name): count for a in members for b in members if a is not b}
@@ -88,17 +88,17 @@ def ping_sets(
     deadline_s: float = 2.0,
     mtu: int = 0,
 ) -> tuple[Reachability, ...]:
-    """Return the result of `ping_all` for each of several sets of routes, for its pairs within `hosts`.
+    """Ping the pairs of several sets of routes as `ping_all` does, and return one result per set.
 
-    `sets` maps each pair to its number of counted pings.
+    Each set maps pairs to their number of counted pings. Pairs outside `hosts` are skipped.
     """
     program = resources.files("testbed.node").joinpath("ping.py").read_bytes()
     path = f"{fleet.put({'ping.py': program})}/ping.py"
-    more = []
+    size_options = []
     if mtu:
         alone_s = SMALL_S + PING_S * max((count for pairs in sets for count in pairs.values()), default=0)
-        more = ["--size", str(mtu - IP_AND_ICMP_BYTES), "--port", str(random.choice(PORTS))]
-        more += ["--later", f"{alone_s:g}"]
+        size_options = ["--size", str(mtu - IP_AND_ICMP_BYTES), "--port", str(random.choice(PORTS))]
+        size_options += ["--later", f"{alone_s:g}"]
     names = {host.name for host in hosts}
     addresses = {host.name: list(map(str, set_addresses(host)[: len(sets)])) for host in hosts}
     commands = {}
@@ -110,7 +110,7 @@ def ping_sets(
             if a == host.name and b in names
         ]
         own = [word for address in addresses[host.name] for word in ("--bind", address)]
-        program_line = [host.python, "-IS", path, "--deadline", f"{deadline_s:g}", *own, *more, *ways]
+        program_line = [host.python, "-IS", path, "--deadline", f"{deadline_s:g}", *own, *size_options, *ways]
         commands[host.name] = shlex.join(program_line)
     with fleet.start(commands) as launch:
         collect(launch, "ready", set(commands), TRIAL)
@@ -120,7 +120,7 @@ def ping_sets(
         )  # each host serves the others until all are done
         launch.close_input()
     return tuple(
-        _read(
+        _make_reachability(
             tuple(pair for pair in pairs if names.issuperset(pair)),
             {own[number]: host for host, own in addresses.items()},
             answers,
@@ -129,7 +129,7 @@ def ping_sets(
     )
 
 
-def _read(
+def _make_reachability(
     pairs: tuple[Pair, ...], names: Mapping[str, str], answers: Mapping[str, dict[str, Any]]
 ) -> Reachability:
     """Return the reachability in one set of routes; `names` maps addresses in the set to hosts."""
@@ -139,11 +139,11 @@ def _read(
         for address, reply in answer["ways"].items()
         if reply is not None and address in names
     }
-    listening = {
+    listeners = {
         names[address] for answer in answers.values() for address in answer["listens"] if address in names
     }
     return Reachability(
-        asked=pairs,
+        pairs=pairs,
         answered=frozenset(replies),
         hops={
             (target, sender): INITIAL_TTL + 1 - int(reply["ttl"])
@@ -157,6 +157,6 @@ def _read(
         },
         small_only=frozenset(pair for pair, reply in replies.items() if reply["large"] is False),
         without_tcp=frozenset(
-            pair for pair, reply in replies.items() if reply["tcp"] is False and pair[1] in listening
+            pair for pair, reply in replies.items() if reply["tcp"] is False and pair[1] in listeners
         ),
     )

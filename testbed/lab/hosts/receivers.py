@@ -1,7 +1,7 @@
-"""Optical power at the hosts' receivers: `ethtool -m` of every NIC, in one round trip per host, parsed here.
+"""Optical power at the hosts' receivers, read with `ethtool -m` in one round trip per host.
 
-The text is that of ethtool for modules by SFF-8472 (SFP), SFF-8636 (QSFP) and CMIS (QSFP-DD, OSFP). A module that does
-not report its power yields a reading without lanes and with a reason, not an error.
+The parser understands modules by SFF-8472 (SFP), SFF-8636 (QSFP) and CMIS (QSFP-DD, OSFP). A module that does not
+report its power yields a reading without lanes and with a reason, not an error.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ReceiverReading:
 
     @property
     def power_dbm(self) -> float | None:
-        """Received power of all lanes together, as a power meter at the fibre would read it; None if not reported.
+        """Received power of all lanes together, as a power meter at the fibre would read it, or None.
 
         >>> round(ReceiverReading(lanes_dbm=(-6.0, -6.0, -6.0, -6.0)).power_dbm, 2)
         0.02
@@ -64,17 +64,17 @@ class ReceiverReading:
 
     @property
     def has_dark_lane(self) -> bool:
-        """True if one lane is dark and another is not: in that case a laser or a receiver has failed, not a fibre."""
+        """True if only some lanes are dark. Then a laser or a receiver has failed, not a fibre."""
         return -math.inf in self.lanes_dbm and self.power_dbm != -math.inf
 
     @property
     def laser_dbm(self) -> float | None:
-        """Power that the module sends, all lanes together; None if not reported."""
+        """Power that the module sends, all lanes together, or None if not reported."""
         return total_dbm(self.sent_dbm)
 
 
 def describe_bad_lane(reading: ReceiverReading) -> str:
-    """Return a description of the first lane outside the alarm thresholds of its module; empty if none is.
+    """Return a description of the first lane outside the alarm thresholds of its module, or "" if there is none.
 
     Thresholds apply to each lane: the sum of all lanes may be right while one of them is dark.
 
@@ -96,7 +96,7 @@ def describe_bad_lane(reading: ReceiverReading) -> str:
 
 
 def total_dbm(lanes_dbm: tuple[float, ...]) -> float | None:
-    """Return the sum of powers in dBm; None without lanes, minus infinity if all are dark."""
+    """Return the sum of powers in dBm: None without lanes, minus infinity if all lanes are dark."""
     if not lanes_dbm:
         return None
     milliwatts = math.fsum(10 ** (dbm / 10) for dbm in lanes_dbm)
@@ -138,11 +138,11 @@ def parse_module(text: str) -> ReceiverReading:
     """
     pairs = (line.partition(" : ") for line in text.splitlines())
     fields = {name.strip(): value.strip() for name, colon, value in pairs if colon}
-    received, sent, bias = (_values_by_lane(fields, pattern) for pattern in (_RECEIVED, _SENT, _BIAS))
+    received, sent, bias = (_find_values_by_lane(fields, pattern) for pattern in (_RECEIVED, _SENT, _BIAS))
     module = " ".join(fields[key] for key in ("Vendor name", "Vendor PN", "Vendor SN") if fields.get(key))
     if not received:
         return ReceiverReading(module=module, reason=_find_reason(text, fields))
-    lanes = _lanes_in_use(received, sent, bias)
+    lanes = _find_lanes_in_use(received, sent, bias)
     return ReceiverReading(
         lanes_dbm=tuple(received[lane] for lane in lanes),
         sent_dbm=tuple(sent[lane] for lane in lanes if lane in sent),
@@ -152,8 +152,8 @@ def parse_module(text: str) -> ReceiverReading:
     )
 
 
-def _values_by_lane(fields: Mapping[str, str], pattern: re.Pattern[str]) -> dict[int, float]:
-    """Return the values of lines whose name matches a pattern, by lane; a line without a lane is lane 1."""
+def _find_values_by_lane(fields: Mapping[str, str], pattern: re.Pattern[str]) -> dict[int, float]:
+    """Return the values of lines whose name matches a pattern, by lane. A line without a lane is lane 1."""
     values = {}
     for name, text in fields.items():
         value = _parse_dbm(text) if "dBm" in text else _parse_number(text)
@@ -162,7 +162,7 @@ def _values_by_lane(fields: Mapping[str, str], pattern: re.Pattern[str]) -> dict
     return values
 
 
-def _lanes_in_use(
+def _find_lanes_in_use(
     received: Mapping[int, float], sent: Mapping[int, float], bias: Mapping[int, float]
 ) -> list[int]:
     """Return the lanes in use: ethtool may print eight lanes for a module with four."""
@@ -174,7 +174,7 @@ def _lanes_in_use(
 
 
 def _find_thresholds(fields: Mapping[str, str]) -> PowerThresholds | None:
-    """Return the thresholds of the received power; None if the module has none, or if all are equal, such as 0."""
+    """Return the thresholds of the received power, or None if the module has none or all are equal (0)."""
     thresholds = [_parse_dbm(fields.get(f"Laser rx power {limit} threshold", "")) for limit in _LIMITS]
     limits = [limit for limit in thresholds if limit is not None]
     if len(limits) < len(_LIMITS) or limits[0] >= limits[-1]:

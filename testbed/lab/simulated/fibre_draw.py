@@ -1,6 +1,6 @@
 """Random fibres of a simulated lab: the wiring that a discovery has to find.
 
-The seed determines the ports of every NIC; some fibres are then crossed, and some are dead.
+The seed determines the ports of every NIC, which fibres are crossed, and which are dead.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class DrawnFibres:
 def draw_fibres(lab: Lab, seed: int, *, crossed: int = 0, dead: int = 0) -> DrawnFibres:
     """Return the lab with random ports for every NIC, `crossed` pairs of swapped fibres, and `dead` fibres.
 
-    A NIC with a known fibre stays at that switch; the others are distributed over the switches in turn, interface by
-    interface. Raises `LabStartError` if there are too few ports or fibres.
+    A NIC with a known fibre stays at that switch. Other NICs take switches in turn, by their index in the host. Raises
+    `LabStartError` if there are too few ports or fibres.
     """
-    draw = random.Random(seed)
-    ends = _draw_ends(lab, draw)
+    rng = random.Random(seed)
+    ends = _draw_ends(lab, rng)
     names = sorted(ends)
     if 2 * crossed + dead > len(names):
         what = (
@@ -44,22 +44,22 @@ def draw_fibres(lab: Lab, seed: int, *, crossed: int = 0, dead: int = 0) -> Draw
         raise LabStartError(f"{what}; lower --crossed or --dead")
     pairs = []
     for _ in range(crossed):
-        pair = _draw_pair(names, ends, draw)
+        pair = _draw_pair(names, ends, rng)
         ends[pair[0]], ends[pair[1]] = ends[pair[1]], ends[pair[0]]
         pairs.append(pair)
         names = [name for name in names if name not in pair]
-    dead_names = tuple(sorted(draw.sample(names, dead)))
-    wired = _with_fibres(lab, lambda nic: (ends[f"{nic}:transmit"], ends[f"{nic}:receive"]))
+    dead_names = tuple(sorted(rng.sample(names, dead)))
+    wired = _set_fibres(lab, lambda nic: (ends[f"{nic}:transmit"], ends[f"{nic}:receive"]))
     return DrawnFibres(wired, tuple(pairs), dead_names)
 
 
 def remove_fibres(lab: Lab) -> Lab:
     """Return the lab with all fibres unknown, as before a discovery."""
-    return _with_fibres(lab, lambda _nic: (UNKNOWN_FIBRE, UNKNOWN_FIBRE))
+    return _set_fibres(lab, lambda _nic: (UNKNOWN_FIBRE, UNKNOWN_FIBRE))
 
 
-def _with_fibres(lab: Lab, ends_of: Callable[[str], tuple[FibreEnd, FibreEnd]]) -> Lab:
-    """Return the lab with the ends of the transmit and receive fibre that `ends_of` returns for each `host/nic`."""
+def _set_fibres(lab: Lab, ends_of: Callable[[str], tuple[FibreEnd, FibreEnd]]) -> Lab:
+    """Return the lab with new fibres. `ends_of` returns the ends of the transmit and receive fibre of a `host/nic`."""
 
     def wire(host: LabHost, nic: LabNic) -> LabNic:
         transmit, receive = ends_of(f"{host.name}/{nic.name}")
@@ -69,44 +69,44 @@ def _with_fibres(lab: Lab, ends_of: Callable[[str], tuple[FibreEnd, FibreEnd]]) 
     return replace(lab, hosts=tuple(hosts))
 
 
-def _draw_ends(lab: Lab, draw: random.Random) -> dict[str, FibreEnd]:
-    """Return the end of every fibre; input and output of a NIC have the same position on their sides."""
-    free = {switch.name: _shuffle(range(min(switch.inputs, switch.outputs)), draw) for switch in lab.switches}
+def _draw_ends(lab: Lab, rng: random.Random) -> dict[str, FibreEnd]:
+    """Return the end of every fibre. A NIC's input and output have the same position on their sides."""
+    free = {switch.name: _shuffle(range(min(switch.inputs, switch.outputs)), rng) for switch in lab.switches}
     inputs = {switch.name: switch.inputs for switch in lab.switches}
     ends: dict[str, FibreEnd] = {}
-    for label, at, nic in _nics(lab):
-        switch = nic.transmit.switch or nic.receive.switch or lab.switches[at % len(lab.switches)].name
+    for label, nic_index, nic in _label_nics(lab):
+        switch = nic.transmit.switch or nic.receive.switch or lab.switches[nic_index % len(lab.switches)].name
         if not free[switch]:
             what = f"switch '{switch}' has too few ports for the NICs of lab '{lab.name}'"
             raise LabStartError(f"{what}; give it more inputs and outputs, or the hosts fewer NICs")
-        place = free[switch].pop()
-        ends[f"{label}:transmit"] = _end(nic.transmit, switch, 1 + place)
-        ends[f"{label}:receive"] = _end(nic.receive, switch, 1 + inputs[switch] + place)
+        offset = free[switch].pop()
+        ends[f"{label}:transmit"] = _make_end(nic.transmit, switch, 1 + offset)
+        ends[f"{label}:receive"] = _make_end(nic.receive, switch, 1 + inputs[switch] + offset)
     return ends
 
 
-def _shuffle(places: range, draw: random.Random) -> list[int]:
-    return draw.sample(places, len(places))
+def _shuffle(places: range, rng: random.Random) -> list[int]:
+    return rng.sample(places, len(places))
 
 
-def _end(fibre: FibreEnd, switch: str, port: int) -> FibreEnd:
+def _make_end(fibre: FibreEnd, switch: str, port: int) -> FibreEnd:
     return FibreEnd(switch, port, DEFAULT_FIBRE_LOSS_DB if fibre == UNKNOWN_FIBRE else fibre.loss_db)
 
 
-def _draw_pair(names: list[str], ends: dict[str, FibreEnd], draw: random.Random) -> tuple[str, str]:
+def _draw_pair(names: list[str], ends: dict[str, FibreEnd], rng: random.Random) -> tuple[str, str]:
     """Return two random fibres of the same direction that end at one switch. Raises `LabStartError`."""
     pairs = [
         (one, other)
-        for at, one in enumerate(names)
-        for other in names[at + 1 :]
+        for nic_index, one in enumerate(names)
+        for other in names[nic_index + 1 :]
         if one.rpartition(":")[2] == other.rpartition(":")[2] and ends[one].switch == ends[other].switch
     ]
     if not pairs:
         raise LabStartError("no pair of fibres remains to cross; lower --crossed")
-    return draw.choice(pairs)
+    return rng.choice(pairs)
 
 
-def _nics(lab: Lab) -> Iterator[tuple[str, int, LabNic]]:
+def _label_nics(lab: Lab) -> Iterator[tuple[str, int, LabNic]]:
     for host in lab.hosts:
-        for at, nic in enumerate(host.nics):
-            yield f"{host.name}/{nic.name}", at, nic
+        for nic_index, nic in enumerate(host.nics):
+            yield f"{host.name}/{nic.name}", nic_index, nic

@@ -1,6 +1,6 @@
 """Lifecycle of a simulated lab: start from its lab file, status, and removal.
 
-Twins answer at the addresses of the lab file, so nothing else needs to know that the lab is simulated. Hosts accept an
+Twins answer at the addresses of the lab file, so other code need not know that the lab is simulated. Hosts accept an
 SSH key that is created once per user.
 """
 
@@ -27,18 +27,17 @@ if TYPE_CHECKING:
 HostsChoice = Literal["kernel", "model", "auto"]
 HostsInUse = Literal["real", "kernel", "model"]
 BOARD_TIMEOUT_S = 600.0
-"""Time that `sim.lab` gives the programs of boards to get ready."""
+"""Time limit of `sim.lab` for the programs of boards to become ready."""
 
 
 @dataclass(slots=True)
 class SimulatedLab:
-    """A running simulated lab. A context manager; leaving it removes the lab unless it is detached.
+    """A running simulated lab: a context manager that removes the lab on exit unless it is detached.
 
-    `lab` has the addresses at which the lab runs, which differ from the lab file if its subnet was in use or hosts are
-    modelled. `control` maps each switch and `plant` to the address of its control socket. `reason` says why hosts are
-    only modelled, `shared_root` why they share the root file system of this machine. `link_rate` is the choice of the
-    rate of links, None if the lab file fixes it. `boards` maps boards to their ports that serve a program, each with
-    the document of its NIC.
+    `lab` has the actual addresses. They differ from the lab file if its subnet was in use or hosts are modelled.
+    `control` maps each switch and `plant` to the address of its control socket. `reason` says why hosts are modelled,
+    and `shared_root` why they share the root file system of this machine. `link_rate` is None if the lab file fixes
+    the rate. `boards` maps each board to the ports that serve a program, and each port to the document of its NIC.
     """
 
     lab: Lab
@@ -93,13 +92,15 @@ def start_lab(
     mode, reason = _choose_mode(hosts)
     link_rate = choose_rate(lab, mode)
     lab = with_rate(lab, link_rate.rate_mbps if link_rate else lab.link.rate_mbps)
-    up = _start_somewhere(lab, mode, reason, public_key, detached=detached, move=move, timeout_s=timeout_s)
-    up.link_rate = link_rate
-    return up
+    running_lab = _start_in_subnet(
+        lab, mode, reason, public_key, detached=detached, move=move, timeout_s=timeout_s
+    )
+    running_lab.link_rate = link_rate
+    return running_lab
 
 
 def set_link_rate(lab: Lab, rate_mbps: float | None) -> Lab:
-    """Return the simulated lab with links of this rate, unchanged for None. Raises `LabStartError` for a real lab."""
+    """Return the simulated lab with links of this rate; None changes nothing. Raises `LabStartError` for a real lab."""
     if rate_mbps is None:
         return lab
     from testbed.lab.inventory import with_rate
@@ -110,12 +111,12 @@ def set_link_rate(lab: Lab, rate_mbps: float | None) -> Lab:
 
 
 def choose_rate(lab: Lab, mode: HostsMode) -> LinkRate | None:
-    """Return the rate that this machine can carry; None if the lab file fixes it, or if hosts are modelled."""
+    """Return the rate that this machine can carry, or None if the lab file fixes it or hosts are modelled."""
     if not lab.link.fit_rate or mode == "model":
         return None
-    from testbed.lab.simulated.link_rate import fit_rate, look_at_machine
+    from testbed.lab.simulated.link_rate import fit_rate, measure_machine
 
-    return fit_rate(lab.link.rate_mbps, look_at_machine(), sum(len(host.nics) for host in lab.hosts))
+    return fit_rate(lab.link.rate_mbps, measure_machine(), sum(len(host.nics) for host in lab.hosts))
 
 
 def _choose_mode(hosts: HostsChoice) -> tuple[HostsMode, str]:
@@ -129,7 +130,7 @@ def _choose_mode(hosts: HostsChoice) -> tuple[HostsMode, str]:
     return "kernel", ""
 
 
-def _start_somewhere(
+def _start_in_subnet(
     lab: Lab, mode: HostsMode, reason: str, public_key: str, *, detached: bool, move: bool, timeout_s: float
 ) -> SimulatedLab:
     """Start the lab in its own subnet or, if allowed, in the first candidate that is free."""
@@ -138,10 +139,12 @@ def _start_somewhere(
 
     refusal: StartRefused | None = None
     for subnet in candidate_subnets(lab.management, mode, move=move):
-        moved = lab if subnet == lab.management else relocate(lab, subnet)
-        document = make_wiring_document(moved, hosts=mode, public_key=public_key)
+        actual_lab = lab if subnet == lab.management else relocate(lab, subnet)
+        document = make_wiring_document(actual_lab, hosts=mode, public_key=public_key)
         try:
-            supervisor = start(document, detached=detached, timeout_s=timeout_s + _board_time_s(moved, mode))
+            supervisor = start(
+                document, detached=detached, timeout_s=timeout_s + _find_board_time_s(actual_lab, mode)
+            )
         except StartRefused as refused:
             if refused.reason != "subnet_taken":
                 raise
@@ -149,7 +152,7 @@ def _start_somewhere(
             continue
         ready = supervisor.ready
         return SimulatedLab(
-            moved,
+            actual_lab,
             ready["hosts"],
             ready["lab_id"],
             ready["pid"],
@@ -166,13 +169,13 @@ def _start_somewhere(
     raise StartRefused(refusal.reason, refusal.what, hint) from refusal
 
 
-def _board_time_s(lab: Lab, mode: HostsMode) -> float:
-    """Return the time that the programs of boards may take in addition: the first one builds a simulator."""
+def _find_board_time_s(lab: Lab, mode: HostsMode) -> float:
+    """Return the extra time that programs of boards may take, because the first program builds a simulator."""
     return BOARD_TIMEOUT_S if mode == "kernel" and any(board.program for board in lab.boards) else 0.0
 
 
 def candidate_subnets(own: IPv4Network, mode: HostsMode, *, move: bool) -> Iterator[IPv4Network]:
-    """Yield the subnets to try, the lab's own first; modelled hosts can only use the loopback network."""
+    """Yield the subnets to try, the lab's own first. Modelled hosts can only use the loopback network."""
     usable = mode == "kernel" or own.is_loopback
     if usable:
         yield own
@@ -195,11 +198,11 @@ def hosts_of(lab: Lab, hosts: HostsChoice = "auto") -> HostsInUse:
 
 
 def find_running(lab: Lab) -> Lab:
-    """Return the lab with the addresses and the link rate with which the live simulated lab of its name runs.
+    """Return the lab with the addresses and the link rate of the live simulated lab of the same name.
 
-    Modelled labs and moved ones are not at the addresses of the lab file, and their links may have a lower rate. A real
-    lab, or one that does not run, is returned unchanged. Raises `LabStartError` if several live labs of that name run
-    at other addresses.
+    The addresses differ from the lab file if hosts are modelled or the lab was moved, and the rate may be lower. A lab
+    that is real or not running is returned unchanged. Raises `LabStartError` if several labs of that name run, all at
+    other addresses.
     """
     if not lab.simulated:
         return lab
@@ -232,7 +235,7 @@ def is_up(lab: Lab) -> bool:
 def lab_status() -> list[dict[str, Any]]:
     """Return every simulated lab here: `lab_id`, `lab`, `live`, `hosts`, `pid`, `subnet`, `rate_mbps`, `user`.
 
-    An entry that is not live describes the remains of a killed supervisor; only its id is known.
+    An entry that is not live describes the remains of a killed supervisor, of which only the id is known.
     """
     return [
         {
@@ -271,7 +274,7 @@ def id_of_running(lab: Lab) -> str:
 def ensure_key(path: Path) -> str:
     """Create the ed25519 key unless it exists, and return its public line (`ssh-ed25519 AAAA... lightbed`).
 
-    Two processes at once get the same key: a new key is written to a temporary file and linked into place only if the
+    Concurrent processes get the same key: a new key is written to a temporary file and linked into place only if the
     path is still free. Raises `OSError` if the directory cannot be written, `asyncssh.KeyImportError` if the file is
     not a key.
     """
@@ -279,12 +282,14 @@ def ensure_key(path: Path) -> str:
 
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _place(path, asyncssh.generate_private_key("ssh-ed25519", comment="lightbed").export_private_key())
+        _write_new_file(
+            path, asyncssh.generate_private_key("ssh-ed25519", comment="lightbed").export_private_key()
+        )
     return asyncssh.read_private_key(path).export_public_key().decode().strip()
 
 
-def _place(path: Path, content: bytes) -> None:
-    """Write a file of mode 0600 atomically, and keep an existing one."""
+def _write_new_file(path: Path, content: bytes) -> None:
+    """Write a file of mode 0600 atomically. An existing file stays unchanged."""
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
     try:

@@ -1,7 +1,7 @@
 """The rate that this machine can carry on all links of a simulated lab at once.
 
 The processors of one machine move all packets of a simulated lab. If they are the limit, a measurement says nothing
-about the links. Links of a lower rate, which represent the same, can be filled.
+about the links. Links of a lower rate that represent the same real links can be filled.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-# Ratio of the throughput of a processor between two sockets to what it carries of an AllReduce on four rings
+# Throughput of a processor between two sockets, divided by the AllReduce traffic that it carries on four rings
 # (`benchmarks/collectives.py`: copy_over_carried).
 COPY_OVER_CARRIED = 7.5
-# The rings wait for each other, so that links are no longer filled before the processors are fully used.
+# Above this share of the processors, links are no longer full, because the rings wait for each other.
 USED_SHARE = 0.6
 # The hosts get about this share even of a busy processor, because they use it in short slices.
 MIN_FREE = 0.5
-# Rates come in coarse steps, so that two starts on one machine give the same one.
+# Rates come in coarse steps, so that two starts on one machine give the same rate.
 STEPS = (1.0, 0.75, 0.5, 0.375, 0.25)
 
-_LOOK_S = 0.5
+_OBSERVATION_S = 0.5
 _COPY_S = 0.03
-_COPIES = 3
+_COPY_RUNS = 3
 _PIECE_BYTES = 1 << 16
 _CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
@@ -35,8 +35,8 @@ _CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 class Machine:
     """Capacity of a machine to move packets.
 
-    `processors` is the number that this process may use, `free` how many of them were idle, `copy_mbps` the throughput
-    of one of them between two sockets.
+    `processors` is the number of processors that this process may use, and `free` the number of idle ones. `copy_mbps`
+    is the throughput of one processor between two sockets.
     """
 
     processors: float
@@ -46,7 +46,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class LinkRate:
-    """The rate of the links, the requested rate, the rate that the machine can carry on every NIC, and the machine."""
+    """The rate of the links, the requested rate (`asked_mbps`), and the rate that the machine carries on every NIC."""
 
     rate_mbps: float
     asked_mbps: float
@@ -59,7 +59,7 @@ class LinkRate:
         return self.rate_mbps < self.asked_mbps
 
     def describe(self) -> str:
-        """Return the choice as one sentence for people."""
+        """Return the choice as one sentence."""
         machine = self.machine
         reason = (
             f"{machine.free:.1f} of {machine.processors:g} processors free, "
@@ -84,15 +84,22 @@ def fit_rate(asked_mbps: float, machine: Machine, nics: int) -> LinkRate:
     return LinkRate(asked_mbps if step == 1 else step * asked_mbps, asked_mbps, carried, machine)
 
 
-def look_at_machine() -> Machine:
+def measure_machine() -> Machine:
     """Measure the capacity of this machine, in about 0.7 s."""
-    ours = os.sched_getaffinity(0)
+    own_processors = os.sched_getaffinity(0)
     before = read_ticks(Path("/proc/stat").read_text(encoding="ascii"))
-    time.sleep(_LOOK_S)
+    time.sleep(_OBSERVATION_S)
     after = read_ticks(Path("/proc/stat").read_text(encoding="ascii"))
-    processors = min(float(len(ours)), read_quota())
-    free = min(processors, sum(idle_share(before[one], after[one]) for one in ours if one in before))
-    return Machine(processors, free, max(copy_mbps(time.process_time) for _ in range(_COPIES)))
+    processors = min(float(len(own_processors)), read_quota())
+    free = min(
+        processors,
+        sum(
+            idle_share(before[processor], after[processor])
+            for processor in own_processors
+            if processor in before
+        ),
+    )
+    return Machine(processors, free, max(copy_mbps(time.process_time) for _ in range(_COPY_RUNS)))
 
 
 def read_ticks(stat: str) -> Mapping[int, tuple[int, int]]:
@@ -111,17 +118,17 @@ def read_ticks(stat: str) -> Mapping[int, tuple[int, int]]:
 
 
 def idle_share(before: tuple[int, int], after: tuple[int, int]) -> float:
-    """Return the share of an interval in which a processor was idle; 1 if no tick has passed.
+    """Return the share of an interval in which a processor was idle, or 1 if no tick has passed.
 
     >>> idle_share((10, 100), (40, 200))
     0.3
     """
-    whole = after[1] - before[1]
-    return (after[0] - before[0]) / whole if whole > 0 else 1.0
+    total_ticks = after[1] - before[1]
+    return (after[0] - before[0]) / total_ticks if total_ticks > 0 else 1.0
 
 
 def read_quota(path: Path = _CPU_QUOTA) -> float:
-    """Return the number of processors that the control group of this process may use; infinity without a limit."""
+    """Return the number of processors that this process's control group may use, or infinity without a limit."""
     with suppress(OSError, ValueError):
         quota, period = path.read_text(encoding="ascii").split()
         return int(quota) / int(period)

@@ -1,7 +1,7 @@
 """The supervisor of a simulated lab as a child process: start it, wait until it is ready, end it.
 
-Unless it is detached, it ends when its standard input closes, also if this process is killed, and removes everything
-that it created.
+Unless it is detached, the supervisor ends when its standard input closes, even if this process is killed. It then
+removes everything that it created.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class StartRefused(LabStartError):
 
     def __init__(self, reason: str, what: str, hint: str) -> None:
         self.reason, self.what, self.hint = reason, what, hint
-        super().__init__(f"the simulated lab did not start: {_sentence(what, hint)}")
+        super().__init__(f"the simulated lab did not start: {_append_hint(what, hint)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +69,19 @@ def start(document: Mapping[str, Any], *, detached: bool, timeout_s: float) -> S
             with suppress(BrokenPipeError):  # if it has ended already, its output says why
                 process.stdin.write(json.dumps(document) + "\n")
                 process.stdin.flush()
-            ready = _ready_line(process, stderr, timeout_s)
+            ready = _read_ready_line(process, stderr, timeout_s)
         except BaseException:
             _stop(process)
             raise
     if detached:
-        # A detached supervisor keeps running: close our ends of its pipes.
+        # A detached supervisor keeps running: close this process's ends of the pipes.
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
     return Supervisor(process, ready, detached)
 
 
-def _ready_line(process: subprocess.Popen[str], stderr: IO[str], timeout_s: float) -> Any:
+def _read_ready_line(process: subprocess.Popen[str], stderr: IO[str], timeout_s: float) -> Any:
     line = _read_line(process, timeout_s)
     try:
         ready = json.loads(line)
@@ -116,7 +116,7 @@ def _read_line(process: subprocess.Popen[str], timeout_s: float) -> str:
 
 
 def _stop(process: subprocess.Popen[str]) -> None:
-    """Close the input, wait, and end the process by SIGTERM and then SIGKILL if it does not end."""
+    """Close the input and wait. If the process does not end, send SIGTERM, then SIGKILL."""
     if process.stdin is not None and not process.stdin.closed:
         with suppress(BrokenPipeError):
             process.stdin.close()
@@ -145,23 +145,23 @@ def ask(arguments: list[str]) -> Any:
         check=False,
     )
     if done.returncode:
-        raise LabStartError(_refusal(done.stdout) or _failure(arguments, done))
+        raise LabStartError(_parse_refusal(done.stdout) or _describe_failure(arguments, done))
     return json.loads(done.stdout)
 
 
-def _refusal(answer: str) -> str:
-    """Return error and hint in an answer of `sim.lab`; empty if it is not JSON."""
+def _parse_refusal(answer: str) -> str:
+    """Return the error and hint of an answer of `sim.lab`, or "" if it is not JSON."""
     try:
         refusal = json.loads(answer)
     except json.JSONDecodeError:
         return ""
-    return _sentence(refusal["error"], refusal["hint"])
+    return _append_hint(refusal["error"], refusal["hint"])
 
 
-def _sentence(what: str, hint: str) -> str:
+def _append_hint(what: str, hint: str) -> str:
     return f"{what}; {hint or 'run `testbed doctor`'}"
 
 
-def _failure(arguments: list[str], done: subprocess.CompletedProcess[str]) -> str:
+def _describe_failure(arguments: list[str], done: subprocess.CompletedProcess[str]) -> str:
     last = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
     return f"`sim.lab {' '.join(arguments)}` failed: {last}; run `testbed doctor`"

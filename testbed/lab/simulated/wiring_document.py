@@ -12,11 +12,11 @@ from testbed.lab.model import FibreEnd, Lab, LabBoard, LabBoardPort, LabHost, La
 HostsMode = Literal["kernel", "model"]
 LAB_CONTROL_PORT = 7000
 BOARD_PREFIX = 24
-"""Prefix length of the address of a simulated board; hosts reach it by a route of their own."""
+"""Prefix length of the address of a simulated board, which hosts reach by a separate route."""
 
 
 def burst_kib(rate_mbps: float) -> int:
-    """Return how many KiB an idle link may send at once: about 10 ms of its rate, within 66 (a segment) and 128.
+    """Return the burst size of a link in KiB: about 10 ms of its rate, but at least 66 (a segment) and at most 128.
 
     >>> burst_kib(100), burst_kib(50), burst_kib(1000)
     (128, 66, 128)
@@ -68,7 +68,7 @@ def _make_switch_entry(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
 def _make_frontends(switch_endpoint: Endpoint, twin: SwitchTwin) -> dict[str, Any]:
     """Return the frontends of a twin with their addresses.
 
-    A Polatis has a frontend for each of its protocols; any other twin only has the protocol that the lab file names.
+    A Polatis has a frontend for each of its protocols. Any other twin has only the protocol that the lab file names.
     """
     if switch_endpoint.language not in LANGUAGE_PORTS:
         return {"frontends": {switch_endpoint.language: f"{switch_endpoint.host}:{switch_endpoint.port}"}}
@@ -110,7 +110,7 @@ def _make_board_entry(board: LabBoard) -> dict[str, Any]:
 
 
 def board_command(board: LabBoard, port: LabBoardPort) -> list[str]:
-    """Return the command that serves the board's program at a port, for `{namespace}`, as a process of its own."""
+    """Return the command that serves the board's program at a port. `{namespace}` is a placeholder for `sim.lab`."""
     keys = f"address={port.address}/{BOARD_PREFIX}&mac={port.mac}&port={port.port}"
     files = [str(file) for file in board.program]
     where = ["--nic", f"verilator://{port.name}?{keys}", "--namespace", "{namespace}"]

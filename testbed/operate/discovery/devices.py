@@ -1,6 +1,6 @@
-"""The devices of a lab during a discovery: circuits are made, NICs set up or down, light is read, all is restored.
+"""The devices of a lab during a discovery: make circuits, set NICs up or down, read light, and restore the lab.
 
-Only free ports are changed, and only NICs that had no carrier before: circuits and NICs in use are not touched.
+Only free ports and NICs that had no carrier are changed. Circuits and NICs in use are not touched.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Devices:
         self._fleet = fleet
         self._journal = journal
         self._settle_s = settle_s
-        self._ours: set[tuple[Port, Port]] = set()
+        self._own_circuits: set[tuple[Port, Port]] = set()
         self._off: frozenset[NicName] = frozenset()
         self.circuit_changes = 0
 
@@ -74,13 +74,13 @@ class Devices:
 
     def remove(self, circuits: Iterable[tuple[Port, Port]]) -> None:
         """Remove circuits of an earlier discovery that was killed."""
-        self._ours = set(circuits)
+        self._own_circuits = set(circuits)
         self._patch({})
 
-    def interfaces_down(self) -> frozenset[NicName]:
+    def find_down_interfaces(self) -> frozenset[NicName]:
         """Return the NICs that are administratively down.
 
-        Raises `HostError` for an interface that does not exist, and for one that carries the management address.
+        Raises `HostError` if an interface does not exist or carries the management address.
         """
         read_macs(self._fleet)
         commands = {
@@ -127,27 +127,30 @@ class Devices:
     def run_round(self, round_: Round, monitored: Collection[Port]) -> Observation:
         """Set circuits and NICs of one round, and return what monitors and NICs show.
 
-        Raises `DriftError` if somebody else changes circuits meanwhile, `HostError`, and what `apply_plan` raises.
+        Raises `DriftError` if somebody else changes circuits during the round, `HostError`, and the errors of
+        `apply_plan`.
         """
         self._patch(round_.circuits)
         self.set_interfaces(self._off - round_.off, up=True)
         self.set_interfaces(round_.off - self._off, up=False)
         report = self.probe()
         lit = self._read_light(monitored)
-        lost = self._ours - self.read_held().items()
+        lost = self._own_circuits - self.read_held().items()
         if lost:  # the observation may belong to other circuits
             (switch, source), (_, target) = min(lost)
-            raise _interference(f"somebody else removed {switch}:{source} -> {target}")
+            raise _make_drift_error(f"somebody else removed {switch}:{source} -> {target}")
         heard = {
-            nic: tuple((frame.host, frame.nic) for frame in seen.frames if frame.epoch == report.epoch)
-            for nic, seen in report.nics.items()
+            nic: tuple((frame.host, frame.nic) for frame in nic_report.frames if frame.epoch == report.epoch)
+            for nic, nic_report in report.nics.items()
         }
-        on = {nic: seen for nic, seen in report.nics.items() if nic not in round_.off}
+        active = {nic: nic_report for nic, nic_report in report.nics.items() if nic not in round_.off}
         return Observation(
             lit=lit,
-            carriers={nic: seen.carrier for nic, seen in on.items()},
+            carriers={nic: nic_report.carrier for nic, nic_report in active.items()},
             heard={nic: speakers for nic, speakers in heard.items() if speakers},
-            spoke=frozenset(nic for nic, seen in on.items() if seen.carrier and seen.sent),
+            spoke=frozenset(
+                nic for nic, nic_report in active.items() if nic_report.carrier and nic_report.sent
+            ),
         )
 
     def restore(self, down: Collection[NicName]) -> None:
@@ -161,7 +164,7 @@ class Devices:
     def _read_light(self, ports: Collection[Port]) -> dict[Port, bool]:
         lit: dict[Port, bool] = {}
         for name, switch in self._switches.items():
-            numbers = sorted(port for of, port in ports if of == name)
+            numbers = sorted(port for switch_name, port in ports if switch_name == name)
             if numbers and switch.capabilities.power_monitor:
                 for number, power in switch.power(numbers).items():
                     if power is not None:
@@ -169,41 +172,41 @@ class Devices:
         return lit
 
     def _patch(self, circuits: Mapping[Port, Port]) -> None:
-        """Change the switches from the circuits of the last round to these, journal first."""
+        """Replace the circuits of the last round by `circuits` on all switches."""
         target = set(circuits.items())
-        if target == self._ours:
+        if target == self._own_circuits:
             return
         with ThreadPoolExecutor(max_workers=max(1, len(self._switches))) as pool:
-            parts = tuple(pool.map(lambda name: self._part(name, circuits), self._switches))
+            parts = tuple(pool.map(lambda name: self._plan_switch(name, circuits), self._switches))
         plan = LabPlan(_NOTHING, (), tuple(part for part in parts if part.steps))
-        self._ours |= target  # a failed apply may leave circuits of both
+        self._own_circuits |= target  # a failed apply may leave circuits of both
         if plan.switches:
             apply_plan(self.lab, plan, self._switches, self._journal)
             self.circuit_changes += 1
-        self._ours = target
+        self._own_circuits = target
 
-    def _part(self, name: str, circuits: Mapping[Port, Port]) -> SwitchPlan:
-        """Return the plan of one switch, whose scope is limited to circuits of the last and of the next round."""
+    def _plan_switch(self, name: str, circuits: Mapping[Port, Port]) -> SwitchPlan:
+        """Return the plan of one switch. Its scope holds only circuits of the last and of the next round."""
         switch = self._switches[name]
         target = {source[1]: output[1] for source, output in circuits.items() if source[0] == name}
-        ours = {(source[1], output[1]) for source, output in self._ours if source[0] == name}
+        own_pairs = {(source[1], output[1]) for source, output in self._own_circuits if source[0] == name}
         snapshot = switch.read()
-        foreign = snapshot.connections.pairs - ours
+        foreign = snapshot.connections.pairs - own_pairs
         conflicts = [f"{name}:{pair[0]} -> {pair[1]}" for pair in sorted(foreign) if pair[0] in target]
         if conflicts:
-            raise _interference(f"somebody else connected {conflicts[0]}")
-        scope = frozenset(target) | {source for source, _ in snapshot.connections.pairs & ours}
+            raise _make_drift_error(f"somebody else connected {conflicts[0]}")
+        scope = frozenset(target) | {source for source, _ in snapshot.connections.pairs & own_pairs}
         return SwitchPlan(
             name, CrossConnects(target), scope, snapshot, switch.plan(CrossConnects(target), snapshot, scope)
         )
 
 
-def _interference(what: str) -> DriftError:
+def _make_drift_error(what: str) -> DriftError:
     hint = "circuits of others are not touched. Find out who patches, then run `testbed discover` again"
     return DriftError(f"{what} during discovery; {hint}")
 
 
 def _find_wired_ports(lab: Lab) -> set[Port]:
-    """Return the switch ports of NICs both of whose fibres are known."""
+    """Return the switch ports of the NICs whose two fibres are known."""
     ends = [(nic.transmit, nic.receive) for host in lab.hosts for nic in host.nics]
     return {(end.switch, end.port) for pair in ends if UNKNOWN_FIBRE not in pair for end in pair}

@@ -1,13 +1,13 @@
-"""Deduction of the possible ports of every fibre from the observations of all rounds. Pure.
+"""Deduction of the possible ports of every fibre from the observations of all rounds.
 
 Each rule only removes ports that contradict an observation. Rules are applied until nothing changes, because a port
-that is found in a later round explains observations of earlier ones. A fibre without possible ports is dead.
+that is found in a later round may explain earlier observations. A fibre without possible ports is dead.
 
     a monitor is dark        no transmitter that is on ends there
-    a monitor is lit         no transmitter that is off ends there, if this light has gone off with a NIC before
+    a monitor is lit         no transmitter that is off ends there, if this light went off with a NIC in another round
     j hears a frame of i     the circuit leads from an input of i to an output of j
-    j has carrier            its output is one that a lit circuit may feed
-    j has no carrier         its output is not one that a lit circuit feeds
+    j has carrier            a circuit that may be lit feeds its output
+    j has no carrier         no circuit that is lit feeds its output
     i sends, j hears none    i does not end at the input whose circuit feeds j
 """
 
@@ -35,9 +35,9 @@ Ports = dict[NicName, set[Port]]
 class Evidence:
     """Possible ports of the transmit and the receive fibre of every NIC, after a history of rounds.
 
-    `sends` and `receives` hold the NICs whose fibre was observed to carry light: a transmit fibre by a received frame,
-    or by its light going off with the NIC; a receive fibre by carrier. `lit` maps inputs to their light in each round;
-    `follows` are inputs that were lit in one round and dark in another in which NICs were off.
+    `sends` holds the NICs whose transmit fibre carries light: a frame was received, or the light went off with the NIC.
+    `receives` holds the NICs that had carrier. `lit` maps inputs to their light, for each round. `follows` holds inputs
+    that were lit in one round, and dark in another round in which NICs were off.
     """
 
     problem: Problem
@@ -54,7 +54,7 @@ class Evidence:
         self.receive = {nic: set(self.problem.outputs) for nic in self.problem.nics}
         self._judge_repeated_circuits()
         while True:
-            before = self._measure()
+            before = self._count_candidates()
             self._judge_light()
             for (round_, seen), lit in zip(self.history, self.lit, strict=True):
                 self._judge_transmitters(round_, lit)
@@ -64,10 +64,10 @@ class Evidence:
             self._assign_following_inputs()
             self._exclude_settled_ports(self.transmit, self.sends)
             self._exclude_settled_ports(self.receive, self.receives)
-            if self._measure() == before:
+            if self._count_candidates() == before:
                 return
 
-    def _measure(self) -> tuple[int, ...]:
+    def _count_candidates(self) -> tuple[int, ...]:
         sizes = (sum(map(len, ports.values())) for ports in (self.transmit, self.receive))
         return (*sizes, len(self.sends), len(self.receives), sum(map(len, self.lit)), len(self.follows))
 
@@ -90,72 +90,84 @@ class Evidence:
         return {port: nic for nic in self.problem.nics if (port := self.output_of(nic))}
 
     def find_unidentified_inputs(self) -> tuple[Port, ...]:
-        """Return inputs that are lit while all NICs are on, and whose NIC is not known."""
-        lit = {port for (at, _), light in zip(self.history, self.lit, strict=True) if not at.off
+        """Return the inputs of unknown NICs that are lit while all NICs are on."""
+        lit = {port for (this_round, _), light in zip(self.history, self.lit, strict=True) if not this_round.off
                for port, is_lit in light.items() if is_lit}  # fmt: skip
         return tuple(port for port in self.problem.inputs if port in lit - self.known_inputs().keys())
 
     def _judge_light(self) -> None:
-        """Set `lit` and `follows`: an input's light is known by a monitor, else by a known receiver or transmitter."""
+        """Set `lit` and `follows`. A monitor shows an input's light, or else a known receiver or transmitter does."""
         listeners, owners = self.known_outputs(), self.known_inputs()
-        self.lit = [dict(self._light(at, seen, listeners, owners)) for at, seen in self.history]
+        self.lit = [
+            dict(self._infer_light(this_round, seen, listeners, owners)) for this_round, seen in self.history
+        ]
         rounds = list(zip(self.history, self.lit, strict=True))
-        dark = {port for (at, _), light in rounds if at.off for port, is_lit in light.items() if not is_lit}
+        dark = {
+            port
+            for (this_round, _), light in rounds
+            if this_round.off
+            for port, is_lit in light.items()
+            if not is_lit
+        }
         self.follows = {port for _, light in rounds for port, is_lit in light.items() if is_lit} & dark
 
-    def _light(
-        self, at: Round, seen: Observation, listeners: dict[Port, NicName], owners: dict[Port, NicName]
+    def _infer_light(
+        self,
+        this_round: Round,
+        seen: Observation,
+        listeners: dict[Port, NicName],
+        owners: dict[Port, NicName],
     ) -> Iterator[tuple[Port, bool]]:
         for port in self.problem.inputs:
-            output = at.circuits.get(port)
+            output = this_round.circuits.get(port)
             is_lit = seen.lit.get(port)
             if is_lit is None and output is not None:
                 is_lit = seen.lit.get(output)
                 if is_lit is None and output in listeners:
                     is_lit = seen.carriers.get(listeners[output])
-            if is_lit is None and port in owners and owners[port] not in at.off:
+            if is_lit is None and port in owners and owners[port] not in this_round.off:
                 is_lit = True
             if is_lit is not None:
                 yield port, is_lit
 
-    def _judge_transmitters(self, at: Round, lit: dict[Port, bool]) -> None:
+    def _judge_transmitters(self, this_round: Round, lit: dict[Port, bool]) -> None:
         dark = {port for port, is_lit in lit.items() if not is_lit}
         bright = {port for port, is_lit in lit.items() if is_lit} & self.follows
         for nic, ports in self.transmit.items():
-            ports.difference_update(bright if nic in at.off else dark)
+            ports.difference_update(bright if nic in this_round.off else dark)
 
-    def _judge_frames(self, at: Round, seen: Observation) -> None:
-        source_of = {output: port for port, output in at.circuits.items()}
+    def _judge_frames(self, this_round: Round, seen: Observation) -> None:
+        source_of = {output: port for port, output in this_round.circuits.items()}
         for listener, speakers in seen.heard.items():
-            ours = [speaker for speaker in speakers if speaker in self.transmit]
-            if listener not in self.receive or len(ours) != 1:
+            lab_speakers = [speaker for speaker in speakers if speaker in self.transmit]
+            if listener not in self.receive or len(lab_speakers) != 1:
                 continue
-            (speaker,) = ours
+            (speaker,) = lab_speakers
             outputs, inputs = self.receive[listener], self.transmit[speaker]
-            outputs &= {at.circuits[port] for port in inputs if port in at.circuits}
+            outputs &= {this_round.circuits[port] for port in inputs if port in this_round.circuits}
             inputs &= {source_of[output] for output in outputs}
             self.sends.add(speaker)
             self.receives.add(listener)
 
-    def _judge_carriers(self, at: Round, seen: Observation, lit: dict[Port, bool]) -> None:
-        maybe = {output for port, output in at.circuits.items() if lit.get(port, True)}
-        surely = {output for port, output in at.circuits.items() if lit.get(port, False)}
+    def _judge_carriers(self, this_round: Round, seen: Observation, lit: dict[Port, bool]) -> None:
+        possibly_lit = {output for port, output in this_round.circuits.items() if lit.get(port, True)}
+        certainly_lit = {output for port, output in this_round.circuits.items() if lit.get(port, False)}
         for nic, has_carrier in seen.carriers.items():
             if nic not in self.receive:
                 continue
             if has_carrier:
                 self.receives.add(nic)
-                self.receive[nic] &= maybe
+                self.receive[nic] &= possibly_lit
             else:
-                self.receive[nic] -= surely
+                self.receive[nic] -= certainly_lit
 
-    def _judge_silence(self, at: Round, seen: Observation) -> None:
+    def _judge_silence(self, this_round: Round, seen: Observation) -> None:
         listeners = self.known_outputs()
-        for port, output in at.circuits.items():
+        for port, output in this_round.circuits.items():
             listener = listeners.get(output)
             if listener is None or listener not in seen.carriers:
                 continue
-            for nic in seen.spoke - set(seen.heard.get(listener, ())) - at.off:
+            for nic in seen.spoke - set(seen.heard.get(listener, ())) - this_round.off:
                 if nic in self.transmit:
                     self.transmit[nic].discard(port)
 
@@ -165,8 +177,8 @@ class Evidence:
         Light through the same circuit does not change while all NICs are on, so the NIC is not at that output.
         """
         carriers: dict[tuple[NicName, Port, Port], set[bool]] = defaultdict(set)
-        for at, seen in self.history:
-            for port, output in at.circuits.items() if not at.off else ():
+        for this_round, seen in self.history:
+            for port, output in this_round.circuits.items() if not this_round.off else ():
                 for nic, has_carrier in seen.carriers.items():
                     if nic in self.receive:
                         carriers[nic, port, output].add(has_carrier)
@@ -183,7 +195,7 @@ class Evidence:
                 self.sends.update(fitting)
 
     def _exclude_settled_ports(self, ports: Ports, alive: set[NicName]) -> None:
-        """Exclude a port that belongs to one fibre for certain from all other fibres."""
+        """Exclude a port that certainly belongs to one fibre from all other fibres."""
         settled = {
             port: nic
             for nic, possible in ports.items()
@@ -198,14 +210,14 @@ class Evidence:
         return tuple(
             NicResult(
                 nic,
-                _result(self.transmit[nic], is_alive=nic in self.sends),
-                _result(self.receive[nic], is_alive=nic in self.receives),
+                _make_result(self.transmit[nic], is_alive=nic in self.sends),
+                _make_result(self.receive[nic], is_alive=nic in self.receives),
             )
             for nic in self.problem.nics
         )
 
 
-def _result(ports: set[Port], *, is_alive: bool) -> FibreResult:
+def _make_result(ports: set[Port], *, is_alive: bool) -> FibreResult:
     if not ports and not is_alive:
         return FibreResult("dead")
     if len(ports) == 1 and is_alive:

@@ -10,44 +10,46 @@ from testbed.lab.inventory import load_bare_lab, parse_lab, render_lab
 from testbed.lab.model import UNKNOWN_FIBRE, FibreEnd, Lab, LabHost, LabNic
 from testbed.lab.schema import DEFAULT_FIBRE_LOSS_DB
 from testbed.lab.wired_file import WiredRow, write_wired_text
-from testbed.operate.discovery.model import Discovered, FibreResult, NicName, NicResult
+from testbed.operate.discovery.model import DiscoveryResult, FibreResult, NicName, NicResult
 
 IN_USE = "in use: it received light before the discovery started"
 
 
-def make_rows(result: Discovered) -> dict[NicName, WiredRow]:
+def make_rows(result: DiscoveryResult) -> dict[NicName, WiredRow]:
     """Return the row of every NIC of the discovery: its ports, or the reason why it cannot be used."""
-    rows = {nic.nic: _row(nic) for nic in result.nics}
+    rows = {nic.nic: _make_row(nic) for nic in result.nics}
     return rows | {nic: WiredRow(unused=IN_USE) for nic in result.busy_nics}
 
 
-def write_lab_text(bare: Path, result: Discovered, output: Path) -> tuple[str, bool]:
-    """Return the bare file with the results of a discovery, and whether its own text could be kept.
+def write_lab_text(bare: Path, result: DiscoveryResult, output: Path) -> tuple[str, bool]:
+    """Return the bare file with the results of a discovery, and whether its own text was kept.
 
-    The text is lost, with its comments, if rows share YAML anchors, or if `output` is in another folder than the one
-    to which paths in the file are relative: then the whole file is written again.
+    The text and its comments are lost if rows share YAML anchors, or if the file has relative paths and `output` is in
+    another folder. Then the whole file is generated again.
     """
     rows, lab = make_rows(result), load_bare_lab(bare)
     try:
         text = write_wired_text(bare.read_text(encoding="utf-8"), rows)
-        if _agrees(parse_lab(text, output), lab, rows):
+        if _is_equal(parse_lab(text, output), lab, rows):
             return text, True
     except LabFileError:
         pass
     return render_lab(_wire(lab, rows)), False
 
 
-def _row(nic: NicResult) -> WiredRow:
-    reasons = [_reason(way, fibre) for way, fibre in (("transmit", nic.transmit), ("receive", nic.receive))]
+def _make_row(nic: NicResult) -> WiredRow:
+    reasons = [
+        _describe_fibre(way, fibre) for way, fibre in (("transmit", nic.transmit), ("receive", nic.receive))
+    ]
     why = "; ".join(reason for reason in reasons if reason)
-    return WiredRow(_port(nic.transmit), _port(nic.receive), why or None)
+    return WiredRow(_format_port(nic.transmit), _format_port(nic.receive), why or None)
 
 
-def _port(fibre: FibreResult) -> str | None:
+def _format_port(fibre: FibreResult) -> str | None:
     return f"{fibre.port[0]}:{fibre.port[1]}" if fibre.port else None
 
 
-def _reason(way: str, fibre: FibreResult) -> str:
+def _describe_fibre(way: str, fibre: FibreResult) -> str:
     if fibre.verdict == "found":
         return ""
     ports = " or ".join(f"{switch}:{number}" for switch, number in fibre.candidates[:4])
@@ -55,13 +57,13 @@ def _reason(way: str, fibre: FibreResult) -> str:
     return f"the {way} fibre is {fibre.verdict}{places}"
 
 
-def _agrees(written: Lab, lab: Lab, rows: dict[NicName, WiredRow]) -> bool:
-    """Return whether a file that was written and read back has the NICs of `lab` with these rows."""
-    return _places(written) == _places(_wire(lab, rows))
+def _is_equal(written: Lab, lab: Lab, rows: dict[NicName, WiredRow]) -> bool:
+    """Return whether a lab that was read back from a written file equals `lab` with these rows."""
+    return _collect_wiring(written) == _collect_wiring(_wire(lab, rows))
 
 
-def _places(lab: Lab) -> list[object]:
-    """Return ports and unused NICs of all hosts, and paths, for comparison; losses may be formatted differently."""
+def _collect_wiring(lab: Lab) -> list[object]:
+    """Return the ports, unused NICs and paths to compare. Losses are left out: they may be formatted differently."""
     ends = [
         (host.name, nic.name, end.switch, end.port)
         for host in lab.hosts
@@ -88,10 +90,12 @@ def _wire_host(host: LabHost, rows: dict[NicName, WiredRow]) -> LabHost:
 def _wire_nic(nic: LabNic, row: WiredRow | None) -> LabNic:
     if row is None:
         return nic
-    return replace(nic, transmit=_end(row.transmit, nic.transmit), receive=_end(row.receive, nic.receive))
+    return replace(
+        nic, transmit=_make_end(row.transmit, nic.transmit), receive=_make_end(row.receive, nic.receive)
+    )
 
 
-def _end(port: str | None, fibre: FibreEnd) -> FibreEnd:
+def _make_end(port: str | None, fibre: FibreEnd) -> FibreEnd:
     if port is None:
         return UNKNOWN_FIBRE
     switch, _, number = port.rpartition(":")

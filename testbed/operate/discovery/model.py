@@ -15,7 +15,7 @@ Verdict = Literal["found", "dead", "uncertain"]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The NICs whose fibres are to be found, and the free ports at which these may end."""
+    """The NICs whose fibres are unknown, and the free ports at which these fibres may end."""
 
     nics: tuple[NicName, ...]
     inputs: tuple[Port, ...]
@@ -24,7 +24,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round: its circuits, from input to output, and the NICs that are down meanwhile."""
+    """One round: its circuits, from input to output, and the NICs that are down (`off`) during the round."""
 
     purpose: Literal["all", "lasers", "circuits", "names"]
     circuits: Mapping[Port, Port]
@@ -35,9 +35,9 @@ class Round:
 class Observation:
     """Everything that was read in one round.
 
-    `lit` holds the readings of power monitors, by port, without ports that have none. `carriers` holds the carrier of
-    each NIC that was on. `heard` names the senders of the frames that each NIC received, `spoke` the NICs that sent.
-    `at` is the time of a stored observation in ISO 8601, else empty.
+    `lit` holds the readings of power monitors, by port. `carriers` holds the carrier of each NIC that was on. `heard`
+    names the senders of the frames that each NIC received. `spoke` names the NICs that sent. `at` is the time of a
+    stored observation in ISO 8601, or empty.
     """
 
     lit: Mapping[Port, bool]
@@ -80,10 +80,10 @@ class NicResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Discovered:
-    """Result of a discovery: the NICs with their fibres, the rounds it took, and circuits and NICs in use.
+class DiscoveryResult:
+    """Result of a discovery: the NICs with their fibres, the number of rounds, and circuits and NICs in use.
 
-    `nameless` are lit inputs of unknown NICs; `notes` are lines for people about circuits of earlier discoveries.
+    `nameless` holds the lit inputs of unknown NICs. `notes` are sentences about circuits of earlier discoveries.
     """
 
     nics: tuple[NicResult, ...]

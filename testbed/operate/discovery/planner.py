@@ -1,12 +1,12 @@
-"""Rounds of a discovery, each chosen by the observations of the earlier ones. Pure: a generator of rounds.
+"""Rounds of a discovery: a pure generator that chooses each round from the observations of earlier rounds.
 
     all       every free input is connected to a free output; a received frame identifies both ends of a circuit
-    lasers    NICs are set down by the bits of their numbers: power monitors read a number at every lit input
-    circuits  circuits are left out by the bits of their numbers: carriers read a number at every receiver
+    lasers    the bits of a NIC's number say in which rounds it is down, so monitors read a number at every lit input
+    circuits  the bits of a circuit's number say in which rounds it exists, so carriers read a number at every receiver
     names     remaining ports are connected to known NICs, which send to open outputs and receive from open inputs
 
-The code of lasers needs power monitors, or known receivers, and NICs whose light goes off when they are down. If one of
-these is missing, the code of circuits does the same with carriers alone.
+The laser code needs power monitors or known receivers, and NICs whose light goes off when they are down. Otherwise, the
+circuit code does the same with carriers alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from testbed.operate.discovery.evidence import Evidence
 from testbed.operate.discovery.model import NicName, NicResult, Observation, Port, Problem, Round
 
 Rounds = Generator[Round, Observation, Evidence]
-_PATIENCE = 3
+_MAX_IDLE_ROUNDS = 3
 
 
 def plan_rounds(problem: Problem, *, limit: int) -> Rounds:
@@ -45,7 +45,7 @@ def code_length(count: int) -> int:
 def max_rounds(problem: Problem) -> int:
     """Return the largest number of rounds that a discovery may take without power monitors.
 
-    These are both codes, then two tries of each open port with known NICs, which are at least a quarter of all.
+    These are both codes, then two tries of each open port. At least a quarter of the NICs are known by then.
     """
     ports = max(len(problem.inputs), len(problem.outputs), 1)
     nics = max(len(problem.nics), 1)
@@ -69,14 +69,14 @@ class _Search:
                 return
             if self._can_code_lasers():
                 yield from self._run_laser_code()
-            if self._few_are_known():
+            if self._knows_few_outputs():
                 yield from self._run_circuit_code(self.history[0 if shift == 1 else -1][0].circuits)
             yield from self._identify_rest()
             if self._is_done() or self.evidence.known_inputs():
                 return
 
     def _run_round(self, round_: Round) -> Generator[Round, Observation, bool]:
-        """Yield one round and add its observation; return False, without a round, at the end of the search."""
+        """Yield one round and record its observation. At the end of the search, return False without a round."""
         if len(self.history) >= self.limit or self._is_done():
             return False
         seen = yield round_
@@ -86,10 +86,10 @@ class _Search:
 
     def _is_done(self) -> bool:
         return bool(self.history) and all(
-            "uncertain" not in (nic.transmit.verdict, nic.receive.verdict) for nic in self._results()
+            "uncertain" not in (nic.transmit.verdict, nic.receive.verdict) for nic in self._get_results()
         )
 
-    def _results(self) -> tuple[NicResult, ...]:
+    def _get_results(self) -> tuple[NicResult, ...]:
         return self.evidence.results()
 
     def _connect_all(self, shift: int) -> Generator[Round, Observation, bool]:
@@ -101,15 +101,15 @@ class _Search:
     def _can_code_lasers(self) -> bool:
         """Return whether the light of inputs of unknown NICs can be read while circuits are in place."""
         nameless = set(self.evidence.find_unidentified_inputs())
-        watched = {port for light in self.evidence.lit[-1:] for port in light}
-        return bool(nameless & watched) and bool(self._unknown_transmitters())
+        monitored = {port for light in self.evidence.lit[-1:] for port in light}
+        return bool(nameless & monitored) and bool(self._find_unknown_transmitters())
 
-    def _unknown_transmitters(self) -> list[NicName]:
-        return [nic.nic for nic in self._results() if nic.transmit.verdict == "uncertain"]
+    def _find_unknown_transmitters(self) -> list[NicName]:
+        return [nic.nic for nic in self._get_results() if nic.transmit.verdict == "uncertain"]
 
     def _run_laser_code(self) -> Generator[Round, Observation, None]:
-        """Set about half of the unknown NICs down in each round; stop early if no light goes off with its NIC."""
-        suspects = self._unknown_transmitters()
+        """Set about half of the unknown NICs down in each round. Stop early if no light goes off with its NIC."""
+        suspects = self._find_unknown_transmitters()
         circuits = self.history[-1][0].circuits
         for bit in range(code_length(len(suspects))):
             off = frozenset(nic for number, nic in enumerate(suspects, 1) if not number >> bit & 1)
@@ -120,7 +120,7 @@ class _Search:
             if 2 * len(off) >= len(self.problem.nics) > 2 and not self.evidence.follows:
                 return
 
-    def _few_are_known(self) -> bool:
+    def _knows_few_outputs(self) -> bool:
         """Return whether the outputs of fewer than half of the NICs that received light are known."""
         known = len(self.evidence.known_outputs())
         return 2 * known < len(self.evidence.receives) or not known
@@ -133,18 +133,18 @@ class _Search:
                 return
 
     def _identify_rest(self) -> Generator[Round, Observation, None]:
-        """Connect open ports to known NICs until that shows nothing new; then run the laser code on silent NICs."""
-        idle, coded = 0, False
-        while idle < _PATIENCE and not self._is_done():
-            before, tried = self._results(), len(+self.tries)
+        """Connect open ports to known NICs until nothing new is found. Run the laser code once on silent NICs."""
+        idle_rounds, has_run_code = 0, False
+        while idle_rounds < _MAX_IDLE_ROUNDS and not self._is_done():
+            before, tried = self._get_results(), len(+self.tries)
             circuits = self._connect_to_known()
             if not circuits or not (yield from self._run_round(Round("names", circuits))):
                 return
-            idle = 0 if self._results() != before or len(+self.tries) > tried else idle + 1
-            if idle == 1 and not coded and self._can_code_lasers():
-                coded = True
+            idle_rounds = 0 if self._get_results() != before or len(+self.tries) > tried else idle_rounds + 1
+            if idle_rounds == 1 and not has_run_code and self._can_code_lasers():
+                has_run_code = True
                 yield from self._run_laser_code()
-                idle = 0
+                idle_rounds = 0
 
     def _connect_to_known(self) -> dict[Port, Port]:
         """Return circuits that test as many open ports as the known NICs allow.
@@ -152,12 +152,12 @@ class _Search:
         A NIC can send only while its receiver has light, so the receiver of every sender is lit.
         """
         choice = _RoundCircuits(self.evidence, turn=len(self.history))
-        inputs = {port for nic in self._results() for port in nic.transmit.candidates}
-        outputs = {port for nic in self._results() for port in nic.receive.candidates}
+        inputs = {port for nic in self._get_results() for port in nic.transmit.candidates}
+        outputs = {port for nic in self._get_results() for port in nic.receive.candidates}
         open_inputs, open_outputs = (
             sorted(ports, key=lambda port: (self.tries[port], port)) for ports in (inputs, outputs)
         )
-        for nic in self._unknown_transmitters():
+        for nic in self._find_unknown_transmitters():
             choice.light(nic)
         # Alternate between outputs and inputs: neither side may use up the NICs that the other needs.
         for number in range(max(len(open_inputs), len(open_outputs))):
@@ -169,7 +169,7 @@ class _Search:
 
 
 class _RoundCircuits:
-    """The circuits of one round of names, while they are chosen. Each `turn` starts with another known NIC."""
+    """Builder of the circuits of one `names` round. Each `turn` starts with another known NIC."""
 
     def __init__(self, evidence: Evidence, turn: int) -> None:
         self._evidence = evidence
@@ -189,7 +189,7 @@ class _RoundCircuits:
         self._unnamed_inputs = [port for port in self._unnamed_inputs if port != source]
 
     def light(self, nic: NicName) -> bool:
-        """Connect light to the receiver of a NIC, if its output is known; return whether it has light."""
+        """Connect a light source to the receiver of a NIC, if its output is known; return whether it has light."""
         output = self._evidence.output_of(nic)
         if output is None or output in self._used_outputs:
             return output is not None
@@ -221,7 +221,7 @@ class _RoundCircuits:
         return light is not None
 
     def test_input(self, source: Port) -> bool:
-        """Connect an input of an unknown NIC to a known NIC; return whether there is one at its switch."""
+        """Connect an input of an unknown NIC to a known NIC; return whether its switch has a free known NIC."""
         output = next((port for port in self._targets if port[0] == source[0]), None)
         if output is not None and source not in self.circuits:
             self._connect(source, output)
@@ -229,7 +229,7 @@ class _RoundCircuits:
 
 
 def pair_ports(inputs: Iterable[Port], outputs: Iterable[Port], shift: int) -> dict[Port, Port]:
-    """Return a circuit from every input to the output of its switch `shift` places further, while outputs last.
+    """Return a circuit from every input to the output `shift` places further on its switch, while outputs last.
 
     >>> pair_ports([("s", 1), ("s", 2)], [("s", 3), ("s", 4)], 1)
     {('s', 1): ('s', 4), ('s', 2): ('s', 3)}
@@ -238,8 +238,8 @@ def pair_ports(inputs: Iterable[Port], outputs: Iterable[Port], shift: int) -> d
     sources, targets = _group_by_switch(inputs), _group_by_switch(outputs)
     for switch, ports in sources.items():
         ends = targets.get(switch, [])
-        for at, port in enumerate(ports[: len(ends)] if len(ports) > len(ends) else ports):
-            circuits[port] = ends[(at + shift) % len(ends)]
+        for position, port in enumerate(ports[: len(ends)] if len(ports) > len(ends) else ports):
+            circuits[port] = ends[(position + shift) % len(ends)]
     return circuits
 
 

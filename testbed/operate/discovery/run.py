@@ -1,9 +1,9 @@
 """A complete discovery: it removes leftovers of an earlier one, finds free ports, runs rounds, and restores the lab.
 
-Its record is in the journal: circuits before they are made, and the observation of every round. After a crash the next
-discovery of the lab finds there which circuits are leftovers, removes them, and continues after the last recorded
-round. A discovery that failed but restored the lab has the state `stopped`: its rounds are reused as well. Rounds older
-than `ROUNDS_KEPT` are not reused, because somebody may have moved fibres since.
+The journal records circuits before they are made, and the observation of every round. After a crash, the next discovery
+of the lab removes the recorded circuits, and continues after the last recorded round. A discovery that failed but
+restored the lab has the state `stopped`, and its rounds are reused too. Rounds older than `ROUNDS_KEPT` are not reused,
+because somebody may have moved fibres since.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ from lightbed.wording import count_noun
 from testbed.lab.model import UNKNOWN_FIBRE, Lab
 from testbed.operate.discovery.devices import Devices
 from testbed.operate.discovery.evidence import Evidence
-from testbed.operate.discovery.model import Discovered, History, NicName, Observation, Port, Problem, Round
+from testbed.operate.discovery.model import (
+    DiscoveryResult,
+    History,
+    NicName,
+    Observation,
+    Port,
+    Problem,
+    Round,
+)
 from testbed.operate.discovery.planner import max_rounds, plan_rounds
 from testbed.storage.owner import is_running, this_process
 from testbed.storage.schema import discoveries
@@ -36,7 +44,7 @@ Pair = tuple[Port, Port]
 class Unfinished:
     """A discovery that did not finish: its circuits before and after its last change, and its recorded rounds.
 
-    `down` are the NICs that were down before it started; `is_put_back` is True if it restored the lab.
+    `down` holds the NICs that were down before it started. `is_restored` is True if it restored the lab.
     """
 
     id: str
@@ -44,23 +52,23 @@ class Unfinished:
     down: frozenset[NicName]
     states: tuple[frozenset[Pair], frozenset[Pair]]
     rounds: History
-    is_put_back: bool = False
+    is_restored: bool = False
 
     def find_leftovers(self, held: Mapping[Port, Port]) -> tuple[frozenset[Pair], bool]:
-        """Return the circuits that are held at its ports, and whether they are its own.
+        """Return the current circuits at this discovery's ports, and whether the discovery made them.
 
-        They are its own if they are exactly those before its last change, or those after it. Otherwise somebody has
+        It made them if they are exactly its circuits before or after its last change. Otherwise somebody else has
         patched since, even if a pair was once part of a round.
         """
-        ports = {_pair(port) for side in ("inputs", "outputs") for port in self.problem[side]}
+        ports = {_make_pair(port) for side in ("inputs", "outputs") for port in self.problem[side]}
         circuits = frozenset(pair for pair in held.items() if not ports.isdisjoint(pair))
         return circuits, circuits in self.states
 
     def rounds_for(self, problem: Problem, now: datetime | None = None) -> History:
-        """Return its rounds if its problem was the same and its first round is not too old, else none."""
+        """Return its rounds if its problem is the same and its first round is recent, or else ()."""
         since = ((now or datetime.now(UTC)) - ROUNDS_KEPT).isoformat(timespec="microseconds")
-        is_young = bool(self.rounds) and self.rounds[0][1].at >= since
-        return self.rounds if is_young and self.problem == _problem_json(problem) else ()
+        is_recent = bool(self.rounds) and self.rounds[0][1].at >= since
+        return self.rounds if is_recent and self.problem == _render_problem(problem) else ()
 
 
 class DiscoveryRecord:
@@ -92,7 +100,7 @@ class DiscoveryRecord:
             "owner": this_process(),
             "started": _now(),
             "state": "running",
-            "problem": json.dumps(_problem_json(problem)),
+            "problem": json.dumps(_render_problem(problem)),
             "down": json.dumps(sorted(down)),
             "circuits": "[[], []]",
             "rounds": "[]",
@@ -101,22 +109,22 @@ class DiscoveryRecord:
             connection.execute(discoveries.insert().values(values))
 
     def intend(self, circuits: Mapping[Port, Port]) -> None:
-        """Store the current circuits and those of the next round; they are on disk when this returns."""
+        """Store the current circuits and the circuits of the next round. They are on disk when this returns."""
         states = [sorted(self._circuits), sorted(circuits.items())]
         self._circuits = frozenset(circuits.items())
         self._write((self._id,), circuits=json.dumps(states))
 
     def add_round(self, round_: Round, seen: Observation) -> None:
         """Store the observation of a round."""
-        self._rounds.append(_round_json(round_, seen) | {"at": seen.at or _now()})
+        self._rounds.append(_render_round(round_, seen) | {"at": seen.at or _now()})
         self._write((self._id,), rounds=json.dumps(self._rounds))
 
     def stop(self, others: tuple[Unfinished, ...]) -> None:
-        """Store that this discovery failed but restored the lab, also from the `others` that it took over."""
+        """Store that this discovery failed but restored the lab. It also undid the `others` that it took over."""
         self._write((self._id, *(other.id for other in others)), state="stopped", circuits="[[], []]")
 
     def finish(self, others: tuple[Unfinished, ...]) -> None:
-        """Store that this discovery and the `others` that it took over are done, and no circuit of theirs is left."""
+        """Store that this discovery and the `others` that it took over are done, and that no circuit remains."""
         self._write((self._id, *(other.id for other in others)), state="done")
 
     def _write(self, ids: Collection[str], **values: str) -> None:
@@ -126,15 +134,15 @@ class DiscoveryRecord:
 
 def _parse_unfinished(row: Any) -> Unfinished:
     before, after = (
-        frozenset((_pair(source), _pair(target)) for source, target in state)
+        frozenset((_make_pair(source), _make_pair(target)) for source, target in state)
         for state in json.loads(row.circuits)
     )
-    rounds = tuple(_parse_round(one) for one in json.loads(row.rounds))
-    down = frozenset(_pair(nic) for nic in json.loads(row.down))
+    rounds = tuple(_parse_round(round_row) for round_row in json.loads(row.rounds))
+    down = frozenset(_make_pair(nic) for nic in json.loads(row.down))
     return Unfinished(row.id, json.loads(row.problem), down, (before, after), rounds, row.state == "stopped")
 
 
-def _problem_json(problem: Problem) -> dict[str, Any]:
+def _render_problem(problem: Problem) -> dict[str, Any]:
     return {
         "nics": [list(nic) for nic in problem.nics],
         "inputs": [list(port) for port in problem.inputs],
@@ -142,36 +150,38 @@ def _problem_json(problem: Problem) -> dict[str, Any]:
     }
 
 
-def _round_json(round_: Round, seen: Observation) -> dict[str, Any]:
+def _render_round(round_: Round, seen: Observation) -> dict[str, Any]:
     return {
         "purpose": round_.purpose,
         "circuits": [[list(source), list(target)] for source, target in round_.circuits.items()],
         "off": sorted(round_.off),
         "lit": [[list(port), is_lit] for port, is_lit in seen.lit.items()],
         "carriers": [[list(nic), carrier] for nic, carrier in seen.carriers.items()],
-        "heard": [[list(nic), [list(one) for one in speakers]] for nic, speakers in seen.heard.items()],
+        "heard": [
+            [list(nic), [list(speaker) for speaker in speakers]] for nic, speakers in seen.heard.items()
+        ],
         "spoke": sorted(seen.spoke),
     }
 
 
-def _pair(words: Any) -> Any:
+def _make_pair(words: Any) -> Any:
     return (words[0], words[1])
 
 
 def _parse_round(row: Mapping[str, Any]) -> tuple[Round, Observation]:
     heard: dict[NicName, tuple[NicName, ...]] = {
-        _pair(nic): tuple(_pair(one) for one in speakers) for nic, speakers in row["heard"]
+        _make_pair(nic): tuple(_make_pair(speaker) for speaker in speakers) for nic, speakers in row["heard"]
     }
     round_ = Round(
         row["purpose"],
-        {_pair(source): _pair(target) for source, target in row["circuits"]},
-        frozenset(_pair(nic) for nic in row["off"]),
+        {_make_pair(source): _make_pair(target) for source, target in row["circuits"]},
+        frozenset(_make_pair(nic) for nic in row["off"]),
     )
     seen = Observation(
-        {_pair(port): is_lit for port, is_lit in row["lit"]},
-        {_pair(nic): carrier for nic, carrier in row["carriers"]},
+        {_make_pair(port): is_lit for port, is_lit in row["lit"]},
+        {_make_pair(nic): carrier for nic, carrier in row["carriers"]},
         heard,
-        frozenset(_pair(nic) for nic in row["spoke"]),
+        frozenset(_make_pair(nic) for nic in row["spoke"]),
         row.get("at", ""),
     )
     return round_, seen
@@ -186,21 +196,23 @@ Note = Callable[[str], None]
 
 def discover(
     devices: Devices, record: DiscoveryRecord, note: Note = lambda _text: None, *, limit: int | None = None
-) -> Discovered:
+) -> DiscoveryResult:
     """Find the fibres of every NIC whose row in the lab file lacks one, in at most `limit` rounds.
 
-    Raises `DriftError` or `PortBusy` if somebody else patches meanwhile, `ApplyFailed`, `HostError` and the drivers'
-    errors. In any case circuits are removed and interfaces restored, as far as devices answer.
+    Raises `DriftError` or `PortBusy` if somebody else patches during the discovery, `ApplyFailed`, `HostError` and the
+    drivers' errors. In every case, circuits are removed and interfaces restored, as far as devices answer.
     """
     others = record.find_unfinished()
-    killed = tuple(one for one in others if not one.is_put_back)
+    killed = tuple(unfinished for unfinished in others if not unfinished.is_restored)
     notes = _remove_leftovers(devices, killed)
-    down_now = devices.interfaces_down()
-    down = down_now.intersection(*(one.down for one in killed))  # killed discoveries have set down the others
+    down_now = devices.find_down_interfaces()
+    down = down_now.intersection(
+        *(unfinished.down for unfinished in killed)
+    )  # killed discoveries set the other NICs down
     try:
         devices.set_interfaces(down_now, up=True)
         held = devices.read_held()
-        nics, busy = _split_busy(devices, nics=_without_fibres(devices.lab))
+        nics, busy = _split_busy(devices, nics=_find_nics_without_fibres(devices.lab))
         inputs, outputs = devices.free_ports(held)
         problem = Problem(nics, inputs, outputs)
         earlier = others[-1].rounds_for(problem) if others else ()
@@ -222,7 +234,7 @@ def discover(
     )
 
 
-def _without_fibres(lab: Lab) -> tuple[NicName, ...]:
+def _find_nics_without_fibres(lab: Lab) -> tuple[NicName, ...]:
     return tuple(
         (host.name, nic.name)
         for host in lab.hosts
@@ -232,13 +244,13 @@ def _without_fibres(lab: Lab) -> tuple[NicName, ...]:
 
 
 def _remove_leftovers(devices: Devices, others: tuple[Unfinished, ...]) -> tuple[str, ...]:
-    """Remove the circuits of unfinished discoveries, and return notes about them for people.
+    """Remove the circuits of unfinished discoveries, and return notes about them.
 
-    Circuits that are not exactly those of such a discovery belong to somebody else and are not touched.
+    Circuits that an unfinished discovery did not make are not touched.
     """
     notes = []
-    for one in others:
-        circuits, is_its_own = one.find_leftovers(devices.read_held())
+    for unfinished in others:
+        circuits, is_its_own = unfinished.find_leftovers(devices.read_held())
         if circuits and is_its_own:
             devices.remove(circuits)
             notes.append(f"removed {count_noun(len(circuits), 'circuit')} of an unfinished discovery")
@@ -256,7 +268,7 @@ def _remove_leftovers(devices: Devices, others: tuple[Unfinished, ...]) -> tuple
 def _split_busy(
     devices: Devices, nics: tuple[NicName, ...]
 ) -> tuple[tuple[NicName, ...], tuple[NicName, ...]]:
-    """Return the NICs that are free, and those that receive light already, so that somebody uses them."""
+    """Return the free NICs and the busy NICs, which already receive light."""
     report = devices.probe()
     busy = {nic for nic, seen in report.nics.items() if seen.carrier}
     return (
@@ -272,7 +284,7 @@ def _search(
     history: History,
     note: Note,
     limit: int,
-) -> Discovered:
+) -> DiscoveryResult:
     rounds = plan_rounds(problem, limit=limit)
     earlier = dict(enumerate(history))  # reused as long as the same observations lead to the same rounds
     monitored: tuple[Port, ...] = (*problem.inputs, *problem.outputs)
@@ -295,4 +307,4 @@ def _search(
             round_ = rounds.send(seen)
     except StopIteration as end:
         evidence: Evidence = end.value
-    return Discovered(evidence.results(), count, nameless=evidence.find_unidentified_inputs())
+    return DiscoveryResult(evidence.results(), count, nameless=evidence.find_unidentified_inputs())

@@ -21,7 +21,7 @@ Series = tuple[tuple[float, ...], tuple[float, ...]]
 class LossHistory:
     """Losses of all readings in one database. A context manager. Methods raise `ResultsError`.
 
-    The first reading that is stored creates the database; reading needs no write permission.
+    The first stored reading creates the database. Reading needs no write permission.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -47,7 +47,7 @@ class LossHistory:
             for loss in losses
         ]
         if rows:
-            with self._errors(), self._database.transaction() as connection:
+            with self._convert_errors(), self._database.transaction() as connection:
                 connection.execute(losses_table.insert(), rows)
 
     def series(self, lab: str, since_s: float) -> dict[str, Series]:
@@ -73,7 +73,7 @@ class LossHistory:
         }
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _convert_errors(self) -> Iterator[None]:
         try:
             yield
         except StorageError as error:
@@ -84,5 +84,5 @@ class LossHistory:
 
 
 def history_in(runs_dir: str | Path) -> LossHistory:
-    """Return the history of a runs directory; it shares the database with the results and the journal."""
+    """Return the history of a runs directory. It shares its database with the results and the journal."""
     return LossHistory(address_in(runs_dir))

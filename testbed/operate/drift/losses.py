@@ -24,11 +24,11 @@ Receivers = Mapping[tuple[str, str], ReceiverReading]
 
 @dataclass(frozen=True, slots=True)
 class StretchLoss:
-    """Loss of a stretch: one or several neighbouring sections, as measured and as the lab file gives it.
+    """Loss of a stretch, which is one or several neighbouring sections, as measured and as in the lab file.
 
-    `place` identifies the stretch in all readings: fibres as `a/nic1:transmit`, cross-connects as `ocs1:1-49`, several
-    joined by `+`, with `laser?` in front if the power of the laser is that of the lab file. `link` is the label of the
-    link of the circuit. `power_dbm` is the power at the end of the stretch.
+    `place` identifies the stretch in all readings. It joins fibres (`a/nic1:transmit`) and cross-connects (`ocs1:1-49`)
+    by `+`, and starts with `laser?` if the lab file gives the power of the laser. `link` is the label of the circuit's
+    link. `power_dbm` is the power at the end of the stretch.
     """
 
     place: str
@@ -39,7 +39,7 @@ class StretchLoss:
 
     @property
     def excess_db(self) -> float:
-        """Measured loss minus that of the lab file."""
+        """Measured loss minus the loss in the lab file."""
         return self.loss_db - self.intent_db
 
 
@@ -50,11 +50,11 @@ def losses_of(
     return tuple(
         loss
         for circuit in circuits
-        for loss in _losses_along(lab, circuit, switches[circuit.switch].power, receivers)
+        for loss in _measure_circuit(lab, circuit, switches[circuit.switch].power, receivers)
     )
 
 
-def _losses_along(
+def _measure_circuit(
     lab: Lab, circuit: Circuit, power: Mapping[int, Power | None], receivers: Receivers
 ) -> Iterator[StretchLoss]:
     source, target = circuit.link.source, circuit.link.target
@@ -73,24 +73,24 @@ def _losses_along(
     is_assumed = sent_dbm is None
     laser_dbm = lab.link.transmit_power_dbm if sent_dbm is None else sent_dbm
     points = (
-        _dbm(power.get(circuit.input_port)),
-        _dbm(power.get(circuit.output_port)),
+        _read_dbm(power.get(circuit.input_port)),
+        _read_dbm(power.get(circuit.output_port)),
         receiver.power_dbm if receiver else None,
     )
-    before, from_dbm = 0, laser_dbm
-    for at, to_dbm in enumerate(points, start=1):
-        # Without a monitor at a point, the sections on both sides of it form one stretch.
+    start_index, from_dbm = 0, laser_dbm
+    for end_index, to_dbm in enumerate(points, start=1):
+        # Without a monitor at a point, the sections on both sides form one stretch.
         if to_dbm is None:
             continue
-        names = [name for name, _ in sections[before:at]]
-        place = "+".join(["laser?", *names] if before == 0 and is_assumed else names)
+        names = [name for name, _ in sections[start_index:end_index]]
+        place = "+".join(["laser?", *names] if start_index == 0 and is_assumed else names)
         if math.isfinite(from_dbm) and math.isfinite(to_dbm):
-            intent_db = math.fsum(loss_db for _, loss_db in sections[before:at])
+            intent_db = math.fsum(loss_db for _, loss_db in sections[start_index:end_index])
             yield StretchLoss(place, lab.link_label(circuit.link), from_dbm - to_dbm, intent_db, to_dbm)
-        before, from_dbm = at, to_dbm
+        start_index, from_dbm = end_index, to_dbm
 
 
-def _dbm(power: Power | None) -> float | None:
+def _read_dbm(power: Power | None) -> float | None:
     if power is None:
         return None
     return -math.inf if power.below_floor else power.dbm

@@ -46,9 +46,9 @@ SLOW_LOSS = FindingKind(
 )
 
 HISTORY_S = 30 * 86400.0
-"""Age in seconds beyond which stored readings are no longer judged, unless a start is given."""
+"""Default age limit in seconds of the stored readings that are judged."""
 RESOLUTION_DB = 0.05
-"""Monitors report power in steps, so that a loss of 1 dB may read a little less."""
+"""Resolution of monitors, because of which a loss of 1 dB may read a little less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class StretchReport:
 
 @dataclass(frozen=True, slots=True)
 class DriftReport:
-    """One reading of a lab with verdicts and findings; `not_kept` says why it could not be stored, empty if it was."""
+    """One reading of a lab with verdicts and findings. `not_kept` says why it could not be stored, or is empty."""
 
     taken_s: float
     stretches: tuple[StretchReport, ...]
@@ -90,7 +90,7 @@ class DriftReport:
 
     @property
     def ok(self) -> bool:
-        """True if no finding, except those that only inform, needs action."""
+        """True if all findings only inform."""
         return all(finding.only_informs for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def read_drift(
     held = find_held_circuits(lab, {name: reading.snapshot for name, reading in switches.items()})
     losses = losses_of(lab, held, switches, receivers)
     begin_s = taken_s - HISTORY_S if since_s is None else since_s
-    series, not_kept = _keep(history, lab.name, taken_s, losses, begin_s)
+    series, not_kept = _store(history, lab.name, taken_s, losses, begin_s)
     stretches = tuple(StretchReport(loss, judge_series(*series[loss.place])) for loss in losses)
     silent = [
         Nic(node, index)
@@ -149,10 +149,10 @@ def read_drift(
     return DriftReport(taken_s, stretches, findings, not_kept)
 
 
-def _keep(
+def _store(
     history: LossHistory, lab: str, taken_s: float, losses: Iterable[StretchLoss], since_s: float
 ) -> tuple[dict[str, Series], str]:
-    """Store a reading; return the series of its places, which end with it, and why it could not be stored."""
+    """Store a reading. Return the series of its places, which end with the reading, and the error of storing it."""
     not_kept = ""
     earlier: dict[str, Series] = {}
     now = {loss.place: loss.loss_db for loss in losses}
@@ -169,7 +169,7 @@ def _keep(
 
 
 def judge_stretches(stretches: Iterable[StretchReport]) -> Iterator[LinkFinding]:
-    """Yield at most one finding per section, if it loses more than earlier or more than the lab file says. Pure."""
+    """Yield at most one finding per section, if it loses more than before or more than the lab file says."""
     for stretch in stretches:
         loss, verdict = stretch.loss, stretch.verdict
         past = f"baseline {verdict.baseline_db:.1f} dB, noise {verdict.noise_db:.2f} dB, "
@@ -195,23 +195,23 @@ def judge_stretches(stretches: Iterable[StretchReport]) -> Iterator[LinkFinding]
 def judge_modules(
     lab: Lab, held: Iterable[Circuit], switches: Mapping[str, SwitchReading], receivers: Receivers
 ) -> Iterator[LinkFinding]:
-    """Yield findings about receivers that are dark or outside their window, and modules without readings. Pure.
+    """Yield findings about receivers that are dark or outside their window, and about modules without readings.
 
     Modules of one host without readings for the same reason are one finding.
     """
     for circuit in held:
         nic = circuit.link.target
         reading = receivers.get((lab.hosts[nic.node].name, lab.nic(nic).name))
-        leaving = switches[circuit.switch].power.get(circuit.output_port)
-        if reading is None or reading.power_dbm is None or (leaving and leaving.below_floor):
+        output_power = switches[circuit.switch].power.get(circuit.output_port)
+        if reading is None or reading.power_dbm is None or (output_power and output_power.below_floor):
             continue
         label, subject = lab.nic_label(nic), lab.link_label(circuit.link)
         if not math.isfinite(reading.power_dbm):
-            if leaving:
+            if output_power:
                 detail = f"light leaves output {circuit.output_port} of {circuit.switch} and does not reach {label}"
                 yield NO_CARRIER.report(subject, detail)
-        elif outside := describe_bad_lane(reading):
-            yield POWER_OUT_OF_WINDOW.report(subject, f"{label}: {outside}")
+        elif lane_fault := describe_bad_lane(reading):
+            yield POWER_OUT_OF_WINDOW.report(subject, f"{label}: {lane_fault}")
     silent: dict[tuple[str, str], list[str]] = {}
     for (host, nic_name), reading in receivers.items():
         if reading.power_dbm is None:

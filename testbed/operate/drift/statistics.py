@@ -1,11 +1,11 @@
-"""Statistics of one series of losses: steady, step or trend, with baseline and noise. Pure.
+"""Statistics of one series of losses: steady, step or trend, with baseline and noise.
 
 Three models are compared: a constant, a constant that changes once, a straight line. A model with a change is chosen if
 it reduces the sum of squares by `SIGNIFICANT` times the variance of the noise, and if the change is large enough to
 matter. A series with a step is examined again on both sides of it.
 
-The noise is estimated from differences of neighbours, which steps and trends hardly affect, and mixed with the typical
-noise of monitors: a few readings that happen to agree do not turn the next one into an alarm.
+The noise is estimated from differences of neighbouring readings, which steps and trends hardly affect. It is mixed with
+the typical noise of monitors, so that a few equal readings do not turn the next reading into an alarm.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ MIN_READINGS = 12
 MIN_STEP_DB = 0.5
 MIN_TREND_DB = 0.4
 SIGNIFICANT = 30.0
-"""Reduction of the sum of squares, in variances: the square of 5.5 standard deviations."""
-USUAL_NOISE_DB = 0.2
-_USUAL_WEIGHT = 10.0
+"""Smallest significant reduction of the sum of squares, in variances: the square of 5.5 standard deviations."""
+TYPICAL_NOISE_DB = 0.2
+_TYPICAL_NOISE_WEIGHT = 10.0
 _RESOLUTION_DB = 0.03
-_SHARE_USED = 0.9
-_FEW = 4
+_DIFFERENCES_SHARE = 0.9
+_SMALL_SAMPLE = 4
 _DAY_S = 86400.0
 
 
@@ -39,9 +39,8 @@ _DAY_S = 86400.0
 class Verdict:
     """Verdict on one series.
 
-    `baseline_db` is the lowest level of the series, `level_db` the current one, `since_s` the time at which the current
-    stretch (of one level or slope) began, `readings_since` the number of its readings. `slope_db_per_day` is 0 except
-    for a trend.
+    `baseline_db` is the lowest level of the series, and `level_db` the current level. The current stretch of one level
+    or slope began at `since_s` and has `readings_since` readings. `slope_db_per_day` is 0 except for a trend.
     """
 
     kind: Kind
@@ -81,7 +80,7 @@ def judge_series(times_s: Sequence[float], losses_db: Sequence[float]) -> Verdic
     if len(losses) < MIN_READINGS:
         level = float(np.median(losses))
         return Verdict("learning", len(losses), level, level, noise_db, float(times[0]), len(losses))
-    stretches = _stretches(times, _without_single_outliers(losses), noise_db, 0, len(losses))
+    stretches = _find_stretches(times, _remove_single_outliers(losses), noise_db, 0, len(losses))
     last, baseline_db = stretches[-1], min(stretch.first_db for stretch in stretches)
     kind: Kind = "steady"
     if last.slope_db_per_s:
@@ -103,56 +102,58 @@ def judge_series(times_s: Sequence[float], losses_db: Sequence[float]) -> Verdic
 def noise_of(losses_db: Sequence[float] | Floats) -> float:
     """Return the standard deviation of single readings, from differences of neighbours without the largest tenth.
 
-    It is mixed with `USUAL_NOISE_DB`, which has the weight of ten readings.
+    It is mixed with `TYPICAL_NOISE_DB`, which has the weight of ten readings.
 
     >>> noise_of([1.2] * 1000) == 0.03, noise_of([1.2, 1.2, 1.2]) > 0.15
     (True, True)
     """
     differences = np.sort(np.abs(np.diff(np.asarray(losses_db, float))))
-    count = math.floor(len(differences) * _SHARE_USED)
+    count = math.floor(len(differences) * _DIFFERENCES_SHARE)
     measured_db = 0.0
     if count:
-        measured_db = float(differences[:count].mean()) / _mean_below(count / len(differences)) / math.sqrt(2)
-    weight = _USUAL_WEIGHT + count
-    mixed_db = math.sqrt((_USUAL_WEIGHT * USUAL_NOISE_DB**2 + count * measured_db**2) / weight)
+        measured_db = (
+            float(differences[:count].mean()) / _compute_mean_below(count / len(differences)) / math.sqrt(2)
+        )
+    weight = _TYPICAL_NOISE_WEIGHT + count
+    mixed_db = math.sqrt((_TYPICAL_NOISE_WEIGHT * TYPICAL_NOISE_DB**2 + count * measured_db**2) / weight)
     return max(mixed_db, _RESOLUTION_DB)
 
 
-def _mean_below(share: float) -> float:
+def _compute_mean_below(share: float) -> float:
     """Return the mean of the smallest `share` of the absolute values of standard normal numbers."""
     normal = NormalDist()
     edge = normal.inv_cdf((1 + share) / 2)
     return 2 * (normal.pdf(0) - normal.pdf(edge)) / share
 
 
-def _without_single_outliers(losses: Floats) -> Floats:
-    """Return the series with a median filter over three readings; the last stays, so that a loss shows at once."""
+def _remove_single_outliers(losses: Floats) -> Floats:
+    """Return the series after a median filter over three readings. The last reading stays, to show a loss at once."""
     smooth = losses.copy()
     smooth[1:-1] = np.median(np.stack([losses[:-2], losses[1:-1], losses[2:]]), axis=0)
     smooth[0] = np.median(losses[:3])
     return smooth
 
 
-def _stretches(times: Floats, losses: Floats, noise_db: float, begin: int, end: int) -> list[_Stretch]:
-    """Return the stretches of the readings from `begin` to `end`, by the best of the three models."""
-    part, when = losses[begin:end], times[begin:end]
+def _find_stretches(times: Floats, losses: Floats, noise_db: float, begin: int, end: int) -> list[_Stretch]:
+    """Return the stretches of the readings from `begin` to `end`, by the model that fits best."""
+    part, part_times = losses[begin:end], times[begin:end]
     level = float(part.mean())
-    at, step_db, step_gain = _best_step(part)
-    slope, trend_gain = _best_line(when, part)
-    # With few readings the noise is estimated badly, and chance fits better.
-    threshold = SIGNIFICANT * (1 + _FEW / len(losses)) * noise_db**2
-    growth_db = slope * float(when[-1] - when[0])
+    step_index, step_db, step_gain = _fit_step(part)
+    slope, trend_gain = _fit_line(part_times, part)
+    # With few readings, the estimate of the noise is bad, and a chance fit is more likely.
+    threshold = SIGNIFICANT * (1 + _SMALL_SAMPLE / len(losses)) * noise_db**2
+    growth_db = slope * float(part_times[-1] - part_times[0])
     is_trend = trend_gain >= threshold and abs(growth_db) >= MIN_TREND_DB
     if step_gain >= threshold and abs(step_db) >= MIN_STEP_DB and not (is_trend and trend_gain > step_gain):
-        before = _stretches(times, losses, noise_db, begin, begin + at)
-        return [*before, *_stretches(times, losses, noise_db, begin + at, end)]
+        before = _find_stretches(times, losses, noise_db, begin, begin + step_index)
+        return [*before, *_find_stretches(times, losses, noise_db, begin + step_index, end)]
     if is_trend:
-        middle = slope * float(when.mean() - when[0])
+        middle = slope * float(part_times.mean() - part_times[0])
         return [_Stretch(begin, end, level - middle, level - middle + growth_db, slope)]
     return [_Stretch(begin, end, level, level)]
 
 
-def _best_step(part: Floats) -> tuple[int, float, float]:
+def _fit_step(part: Floats) -> tuple[int, float, float]:
     """Return the index at which a step fits best, its size, and its reduction of the sum of squares."""
     size = len(part)
     if size < 2:
@@ -165,9 +166,9 @@ def _best_step(part: Floats) -> tuple[int, float, float]:
     return best + 1, float(after[best] - before[best]), float(gains[best])
 
 
-def _best_line(when: Floats, part: Floats) -> tuple[float, float]:
+def _fit_line(part_times: Floats, part: Floats) -> tuple[float, float]:
     """Return the slope of the best line in dB per second, and its reduction of the sum of squares."""
-    centred = when - when.mean()
+    centred = part_times - part_times.mean()
     spread = float(centred @ centred)
     if not spread:
         return 0.0, 0.0

@@ -24,11 +24,11 @@ from testbed.storage.owner import this_person
 Consent = Callable[[], None]
 """Check that is called before every write to a device, and raises if nothing may be sent."""
 
-_requested = threading.Event()
+_interrupt_requested = threading.Event()
 
 
 class _StopSwitch:
-    """Switch that stops the changes of one context: it sets `is_set`, which they poll, and calls `calls`."""
+    """Switch that stops the changes of one context. They poll `is_set`; `set` also calls the functions in `calls`."""
 
     def __init__(self) -> None:
         self.is_set = False
@@ -45,14 +45,14 @@ _stop_switch: ContextVar[_StopSwitch | None] = ContextVar("stop switch", default
 
 
 def is_interrupted() -> bool:
-    """Return whether the change should stop before its next step: Ctrl-C was pressed, or its caller was cancelled."""
+    """Return whether the change must stop before its next step: Ctrl-C was pressed, or its caller was cancelled."""
     switch = _stop_switch.get()
-    return _requested.is_set() or (switch is not None and switch.is_set)
+    return _interrupt_requested.is_set() or (switch is not None and switch.is_set)
 
 
 @contextmanager
 def stoppable() -> Iterator[Callable[[], None]]:
-    """Provide a function that stops the changes of this context, and of no other, before their next step."""
+    """Provide a function that stops only the changes of this context, before their next step."""
     switch = _StopSwitch()
     token = _stop_switch.set(switch)
     try:
@@ -81,25 +81,25 @@ def on_stop(call: Callable[[], object]) -> Iterator[None]:
 def stop_on_interrupt(note: Callable[[str], None]) -> Iterator[None]:
     """Stop a change between two steps at the first Ctrl-C, and raise `KeyboardInterrupt` at the second.
 
-    Has no effect outside the main thread, which alone receives signals.
+    Has no effect outside the main thread, because only that thread receives signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        if _requested.is_set():
+        if _interrupt_requested.is_set():
             raise KeyboardInterrupt("Ctrl-C was pressed a second time while a step was running")
-        _requested.set()
+        _interrupt_requested.set()
         note("stopping after the current step; press Ctrl-C again to stop without waiting for it")
 
     previous = signal.signal(signal.SIGINT, stop)
-    _requested.clear()
+    _interrupt_requested.clear()
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, previous)
-        _requested.clear()
+        _interrupt_requested.clear()
 
 
 class EmergencyStop:
@@ -115,7 +115,7 @@ class EmergencyStop:
         return self.path.exists()
 
     def pull(self, reason: str) -> None:
-        """Put the stop in force. On a full disk the file stays empty, which is enough."""
+        """Put the stop in force. On a full disk, the file stays empty but still stops all changes."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.touch()
         text = json.dumps({"lab": self.lab, "at": now(), "who": this_person(), "reason": reason})

@@ -1,9 +1,9 @@
-"""Order of steps on devices that take one pair per command, so that circuits are dark as shortly as possible.
+"""Order of steps on devices that take one pair per command, so that circuits are dark for the shortest time.
 
 A new circuit needs both of its ports, so it waits for the removal of the circuits that hold them. Removals wait for
-nothing, so an order always exists; the aim is the shortest darkness. Circuits whose ports are free are made first, each
-right after the removal at its input. What remains are cycles of a permutation: one circuit of a cycle is removed first,
-which frees a port, and the others follow around the cycle.
+nothing, so an order always exists. Circuits whose ports are free are made first, each right after the removal at its
+input. The remaining circuits form cycles of a permutation. The removal of one circuit of a cycle frees a port, and the
+other circuits follow around the cycle.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ def order_steps(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     ... ]
     ['remove', 'add']
     """
-    removals = {_pair(step): step for step in steps if step.kind == "remove" and len(step.pairs) == 1}
-    additions = {_pair(step): step for step in steps if step.kind == "add" and len(step.pairs) == 1}
+    removals = {_read_pair(step): step for step in steps if step.kind == "remove" and len(step.pairs) == 1}
+    additions = {_read_pair(step): step for step in steps if step.kind == "add" and len(step.pairs) == 1}
     if len(removals) + len(additions) != len(steps) or not (removals and additions):
         return steps
-    order = [removals.get(pair) or additions[pair] for pair in _order(removals, additions)]
-    return tuple(_chain(steps[0].before, order))
+    order = [removals.get(pair) or additions[pair] for pair in _order_pairs(removals, additions)]
+    return tuple(_chain_steps(steps[0].before, order))
 
 
-def _order(removals: Iterable[Pair], additions: Iterable[Pair]) -> Iterator[Pair]:
-    """Yield the pairs of removals and additions in an order in which each pair is added when its ports are free."""
+def _order_pairs(removals: Iterable[Pair], additions: Iterable[Pair]) -> Iterator[Pair]:
+    """Yield the pairs of removals and additions, ordered so that the ports of each added pair are free."""
     old = dict(list(removals))
     holder = {output: source for source, output in old.items()}
     new = dict(sorted(additions))
@@ -61,7 +61,7 @@ def _order(removals: Iterable[Pair], additions: Iterable[Pair]) -> Iterator[Pair
     yield from sorted(old.items())
 
 
-def _chain(before: CrossConnects, steps: Iterable[Step]) -> Iterator[Step]:
+def _chain_steps(before: CrossConnects, steps: Iterable[Step]) -> Iterator[Step]:
     """Yield the steps with `before` and `after` set to the circuits of the switch in this order."""
     for step in steps:
         pairs = before.pairs - step.pairs.pairs if step.kind == "remove" else before.pairs | step.pairs.pairs
@@ -70,6 +70,6 @@ def _chain(before: CrossConnects, steps: Iterable[Step]) -> Iterator[Step]:
         before = after
 
 
-def _pair(step: Step) -> Pair:
+def _read_pair(step: Step) -> Pair:
     ((source, output),) = step.pairs.items()
     return source, output

@@ -71,12 +71,12 @@ def goal_text(parts: Mapping[str, tuple[str, SwitchPlan]]) -> str:
 
 
 def parse_goal(text: str) -> dict[str, SwitchGoal]:
-    """Return the goals in the output of `goal_text`; empty for an empty text."""
+    """Return the goals in the output of `goal_text`, or {} for an empty text."""
     return {
         name: SwitchGoal(
-            one["address"],
-            CrossConnects({int(source): output for source, output in one["target"].items()}),
-            None if one["scope"] is None else frozenset(one["scope"]),
+            entry["address"],
+            CrossConnects({int(source): output for source, output in entry["target"].items()}),
+            None if entry["scope"] is None else frozenset(entry["scope"]),
         )
-        for name, one in (json.loads(text) if text else {}).items()
+        for name, entry in (json.loads(text) if text else {}).items()
     }

@@ -16,12 +16,12 @@ from testbed.storage.schema import step_events as transitions
 from testbed.storage.schema import steps
 
 Transaction = Callable[[], AbstractContextManager[sa.Connection]]
-LATER = "judged by a read after the operation had ended"
-"""Reason of a step whose outcome was settled later: its times do not show the speed of the device."""
+SETTLED_LATER = "judged by a read after the operation had ended"
+"""Reason of a step whose outcome was read later, so that its times do not show the speed of the device."""
 Key = tuple[str, int]
 """A step of an operation: device and ordinal."""
 
-_OF_STATUS = {
+_EVENT_OF_STATUS = {
     Status.DONE: StepEvent.READ_AS_WANTED,
     Status.FAILED: StepEvent.READ_OTHERWISE,
     Status.UNKNOWN: StepEvent.UNREADABLE,
@@ -45,7 +45,7 @@ class StepLog:
             _insert(connection, operation, step)
 
     def next_ordinals(self, operation: str) -> dict[str, int]:
-        """Return the number of the next step of each device; a resumed operation continues its numbers."""
+        """Return the number of the next step of each device. A resumed operation continues its numbers."""
         query = (
             sa.select(steps.c.switch, sa.func.max(steps.c.ordinal))
             .where(steps.c.operation == operation)
@@ -90,17 +90,19 @@ class StepLog:
     def give_up(self, operation: str, reason: str) -> None:
         """Store the outcome of all open steps of an operation as unknown."""
         with self._transaction() as connection:
-            open_keys = _keys(connection, operation, OPEN)
+            open_keys = _select_keys(connection, operation, OPEN)
             _close(connection, operation, dict.fromkeys(open_keys, (Status.UNKNOWN, None)), reason=reason)
 
     def for_all(self, operation: str, event: StepEvent, states: Iterable[StepState], reason: str = "") -> int:
         """Apply an event to all steps of an operation in these states, in one commit; return their number."""
         with self._transaction() as connection:
-            keys = _keys(connection, operation, states)
+            keys = _select_keys(connection, operation, states)
             for key in keys:
                 _advance(connection, operation, key, [event])
                 if reason:
-                    connection.execute(sa.update(steps).where(_is(operation, key)).values(reason=reason))
+                    connection.execute(
+                        sa.update(steps).where(_match_step(operation, key)).values(reason=reason)
+                    )
         return len(keys)
 
     def replay(self, operation: str) -> dict[Key, StepState]:
@@ -110,7 +112,7 @@ class StepLog:
         with self._transaction() as connection:
             for row in connection.execute(query).mappings():
                 events_of.setdefault((row["switch"], row["ordinal"]), []).append(StepEvent[row["event"]])
-            for key in _keys(connection, operation, [StepState.PLANNED]):
+            for key in _select_keys(connection, operation, [StepState.PLANNED]):
                 events_of.setdefault(key, [])
         return {key: replay_events(events) for key, events in events_of.items()}
 
@@ -124,8 +126,8 @@ def _close(
     reason: str = "",
 ) -> None:
     for key, (status, read_back) in outcomes.items():
-        state = _state(connection, operation, key)
-        events = [StepEvent.REFUSE] if refused else [_OF_STATUS[status]]
+        state = _read_state(connection, operation, key)
+        events = [StepEvent.REFUSE] if refused else [_EVENT_OF_STATUS[status]]
         if state is StepState.INTENT and not refused:
             events.insert(0, StepEvent.SEND)
         if state is StepState.OBSERVED and events == [StepEvent.READ_AS_WANTED]:
@@ -134,12 +136,12 @@ def _close(
         values = {"outcome": status.value, "outcome_at": now(), "read_back": read_back}
         if reason:
             values["reason"] = reason
-        connection.execute(sa.update(steps).where(_is(operation, key)).values(values))
+        connection.execute(sa.update(steps).where(_match_step(operation, key)).values(values))
 
 
 def _insert(connection: sa.Connection, operation: str, step: PlannedStep) -> None:
     if connection.execute(
-        sa.select(steps.c.state).where(_is(operation, (step.device, step.ordinal)))
+        sa.select(steps.c.state).where(_match_step(operation, (step.device, step.ordinal)))
     ).first():
         return
     values: dict[str, Any] = {
@@ -158,20 +160,22 @@ def _insert(connection: sa.Connection, operation: str, step: PlannedStep) -> Non
 
 
 def _advance(connection: sa.Connection, operation: str, key: Key, events: Iterable[StepEvent]) -> None:
-    state = _state(connection, operation, key)
+    state = _read_state(connection, operation, key)
     for event in events:
         state = next_state(state, event)
         row = {"operation": operation, "switch": key[0], "ordinal": key[1], "event": event.name, "at": now()}
         connection.execute(sa.insert(transitions).values(row | {"run": this_run()}))
     values = {"state": state.value} | ({"intent_at": now()} if state is StepState.INTENT else {})
-    connection.execute(sa.update(steps).where(_is(operation, key)).values(values))
+    connection.execute(sa.update(steps).where(_match_step(operation, key)).values(values))
 
 
-def _state(connection: sa.Connection, operation: str, key: Key) -> StepState:
-    return StepState(connection.execute(sa.select(steps.c.state).where(_is(operation, key))).scalar_one())
+def _read_state(connection: sa.Connection, operation: str, key: Key) -> StepState:
+    return StepState(
+        connection.execute(sa.select(steps.c.state).where(_match_step(operation, key))).scalar_one()
+    )
 
 
-def _keys(connection: sa.Connection, operation: str, states: Iterable[StepState]) -> list[Key]:
+def _select_keys(connection: sa.Connection, operation: str, states: Iterable[StepState]) -> list[Key]:
     names = [state.value for state in states]
     query = (
         sa.select(steps.c.switch, steps.c.ordinal)
@@ -181,5 +185,5 @@ def _keys(connection: sa.Connection, operation: str, states: Iterable[StepState]
     return [(row.switch, row.ordinal) for row in connection.execute(query)]
 
 
-def _is(operation: str, key: Key) -> sa.ColumnElement[bool]:
+def _match_step(operation: str, key: Key) -> sa.ColumnElement[bool]:
     return (steps.c.operation == operation) & (steps.c.switch == key[0]) & (steps.c.ordinal == key[1])

@@ -20,7 +20,7 @@ class StepState(StrEnum):
     PLANNED = "planned"
     """Stored with its operation; nothing was sent."""
     INTENT = "intent"
-    """The intent is on disk and bytes may be sent; if the process dies now, it is unknown whether they were."""
+    """The intent is on disk and bytes may be sent. If the process dies now, nobody knows whether they were sent."""
     STARTED = "started"
     """Bytes were sent. For a step shorter than a second this state is stored only together with its outcome."""
     OBSERVED = "observed"
@@ -51,7 +51,7 @@ class StepEvent(Enum):
 
 _S, _E = StepState, StepEvent
 
-_JUDGED = {
+_READ_RESULTS = {
     _E.READ_AS_WANTED: _S.OBSERVED,
     _E.READ_OTHERWISE: _S.FAILED,
     _E.UNREADABLE: _S.UNKNOWN,
@@ -62,12 +62,16 @@ TRANSITIONS: Mapping[tuple[StepState, StepEvent], StepState] = {
     (_S.PLANNED, _E.WITHDRAW): _S.FAILED,
     (_S.INTENT, _E.SEND): _S.STARTED,
     (_S.INTENT, _E.REFUSE): _S.FAILED,
-    **{(state, event): to for state in (_S.INTENT, _S.STARTED, _S.UNKNOWN) for event, to in _JUDGED.items()},
+    **{
+        (state, event): to
+        for state in (_S.INTENT, _S.STARTED, _S.UNKNOWN)
+        for event, to in _READ_RESULTS.items()
+    },
     (_S.OBSERVED, _E.PROVE): _S.VERIFIED,
     (_S.OBSERVED, _E.READ_OTHERWISE): _S.FAILED,
     **{(state, _E.COMPENSATE): _S.COMPENSATED for state in (_S.OBSERVED, _S.VERIFIED, _S.FAILED, _S.UNKNOWN)},
 }
-"""Next state by state and event; pairs that are missing are invalid."""
+"""Next state by state and event. Missing pairs are invalid."""
 
 OPEN = frozenset({_S.INTENT, _S.STARTED})
 """States without a known outcome: the device must be read before anything is sent again."""

@@ -1,4 +1,4 @@
-"""Findings about boards to which NICs are attached: their light, and their answers. Pure."""
+"""Findings about boards to which NICs are attached: their light, and their answers."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Effects of unfinished operations: each operation is one finding, with everything that it explains. Pure.
+"""Effects of unfinished operations: each operation is one finding, with everything that it explains.
 
 An apply that was killed, or failed, leaves circuits and hosts as they were before it, as planned, or in between. The
-earlier state is known, because the topology that the apply was to replace is stored. A missing circuit is explained if
-its ports hold circuits of that topology, or none. The state of a host is explained by the most likely of the states
-that the commands of the apply pass through. A difference from both the plan and that state is a fault of its own.
+earlier state is known, because the replaced topology is stored. A missing circuit is explained if its ports hold
+circuits of that topology, or none. The commands of the apply take a host through a series of states, and the most
+likely of these explains the host. A difference from both the plan and that state is a separate fault.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from testbed.operate.intent import Intent
 from testbed.operate.model import Circuit, FindingKind, LabPlan, LinkFinding
 from testbed.operate.plan import circuits_of, own_ports, pair_label, port_owners
 from testbed.operate.proof.evidence import Evidence
-from testbed.operate.proof.host_findings import deviations, is_bare
+from testbed.operate.proof.host_findings import count_deviations, is_bare
 from testbed.operate.unfinished import SwitchCircuit, Unfinished
 
 UNFINISHED = FindingKind(
@@ -53,7 +53,7 @@ class HalfWay:
 class Effects:
     """Unfinished operations, compared with the evidence of one proof.
 
-    An apply explains differences only if its topology is the one that is verified; a discovery explains its circuits.
+    An apply explains differences only if its topology is being verified. A discovery explains its circuits.
     """
 
     lab: Lab
@@ -64,14 +64,25 @@ class Effects:
 
     @cached_property
     def apply(self) -> Unfinished | None:
-        """The unfinished apply of the topology that is verified, if there is one."""
+        """The unfinished apply of the topology that is being verified, or None."""
         hosts, links = tuple(host.name for host in self.lab.hosts), set(self.plan.wiring.links)
-        ours = (one for one in self.left if one.intent and one.intent.hosts == hosts and not one.lacks_proof)
-        return next((one for one in ours if one.intent and set(one.intent.wiring.links) == links), None)
+        ours = (
+            unfinished
+            for unfinished in self.left
+            if unfinished.intent and unfinished.intent.hosts == hosts and not unfinished.lacks_proof
+        )
+        return next(
+            (
+                unfinished
+                for unfinished in ours
+                if unfinished.intent and set(unfinished.intent.wiring.links) == links
+            ),
+            None,
+        )
 
     @cached_property
     def before(self) -> tuple[tuple[Lab, Intent], ...]:
-        """Epochs that the apply was to replace, each with its shard, without those that no longer fit the lab file."""
+        """Epochs that the apply replaces, each with its shard. Epochs that no longer fit the lab file are left out."""
         epochs = []
         for intent in self.apply.replaced if self.apply else ():
             try:
@@ -95,15 +106,16 @@ class Effects:
     @cached_property
     def planned(self) -> frozenset[SwitchCircuit]:
         """Circuits of the plan, as triples of switch, input and output."""
-        return frozenset(map(_key, self.plan.circuits))
+        return frozenset(map(_make_key, self.plan.circuits))
 
     @cached_property
     def epochs_before(self) -> tuple[tuple[Intent, frozenset[SwitchCircuit]], ...]:
-        """Replaced epochs with their circuits; none if the switches were done when the apply ended."""
+        """Replaced epochs with their circuits, or none if the switches were done when the apply ended."""
         if self.apply is None or self.apply.circuits_stood:
             return ()
         return tuple(
-            (intent, frozenset(map(_key, circuits_of(here, intent.wiring)))) for here, intent in self.before
+            (intent, frozenset(map(_make_key, circuits_of(here, intent.wiring))))
+            for here, intent in self.before
         )
 
     @cached_property
@@ -113,7 +125,7 @@ class Effects:
 
     @cached_property
     def missing(self) -> frozenset[str]:
-        """Labels of planned circuits that the apply has not made yet: their ports are free, or as before it."""
+        """Labels of planned circuits that the apply has not made yet: their ports are free or hold earlier circuits."""
         if self.apply is None or self.apply.circuits_stood:
             return frozenset()
         at_inputs = {held[:2]: held for held in self.held}
@@ -121,30 +133,32 @@ class Effects:
         return frozenset(
             self.lab.link_label(circuit.link)
             for circuit in self.plan.circuits
-            if circuit.switch in self.evidence.switches and not self._has_stood(circuit)
-            if {at_inputs.get(_key(circuit)[:2]), at_outputs.get((circuit.switch, circuit.output_port))}
+            if circuit.switch in self.evidence.switches and not self._was_never_missing(circuit)
+            if {at_inputs.get(_make_key(circuit)[:2]), at_outputs.get((circuit.switch, circuit.output_port))}
             <= {None, *self.circuits_before}
         )
 
-    def _has_stood(self, circuit: Circuit) -> bool:
+    def _was_never_missing(self, circuit: Circuit) -> bool:
         """Return whether a circuit is held, or all replaced epochs of its host had it: then no apply has removed it."""
-        host, key = self.lab.hosts[circuit.link.source.node].name, _key(circuit)
-        had = [key in circuits for intent, circuits in self.epochs_before if host in intent.hosts]
-        return key in self.held or (bool(had) and all(had))
+        host, key = self.lab.hosts[circuit.link.source.node].name, _make_key(circuit)
+        was_present = [key in circuits for intent, circuits in self.epochs_before if host in intent.hosts]
+        return key in self.held or (bool(was_present) and all(was_present))
 
     @cached_property
     def extra(self) -> frozenset[str]:
-        """Labels of circuits that the apply has not removed yet; it does not touch circuits between other hosts."""
+        """Labels of circuits at the lab's ports that the apply has not removed yet."""
         ours, remaining = own_ports(self.lab), (self.held & self.circuits_before) - self.planned
-        return self._names(one for one in remaining if not ours.isdisjoint({one[:2], (one[0], one[2])}))
+        return self._label_circuits(
+            circuit for circuit in remaining if not ours.isdisjoint({circuit[:2], (circuit[0], circuit[2])})
+        )
 
-    def circuits_of_discovery(self, one: Unfinished) -> frozenset[str]:
+    def circuits_of_discovery(self, discovery: Unfinished) -> frozenset[str]:
         """Return the labels of circuits that a discovery has left."""
-        return self._names((self.held & one.circuits) - self.planned)
+        return self._label_circuits((self.held & discovery.circuits) - self.planned)
 
-    def _names(self, circuits: Iterable[SwitchCircuit]) -> frozenset[str]:
+    def _label_circuits(self, circuits: Iterable[SwitchCircuit]) -> frozenset[str]:
         owners = port_owners(self.lab)
-        return frozenset(pair_label(owners, one[0], one[1:]) for one in circuits)
+        return frozenset(pair_label(owners, circuit[0], circuit[1:]) for circuit in circuits)
 
     @property
     def explained(self) -> dict[str, frozenset[str]]:
@@ -158,29 +172,29 @@ class Effects:
         return tuple(
             (intent, forwarding_plan(here, intent.wiring, routes, self.macs, further))
             for here, intent in self.before
-            for routes, *further in [_routes_of(intent)]
+            for routes, *further in [_load_routes(intent)]
         )
 
     def half_way(self, host: LabHost, part: HostForwarding, state: KernelState) -> HalfWay | None:
         """Return the most likely state in which the apply has left a host.
 
-        This is the state with the fewest deviations from the kernel. None if no state has fewer than the plan, or if
-        the kernel holds nothing of any plan and no state fits exactly.
+        This is the state with the fewest deviations from the kernel. Return None if no state has fewer than the plan,
+        or if the kernel holds nothing of any plan and no state fits exactly.
         """
         if self.apply is None:
             return None
         planned = plan_state(part)
-        least, likely = deviations(self.lab, host, planned, state), None
-        for one in self._states(host, part) if least else ():
-            differs = deviations(self.lab, host, one.state, state)
-            if differs < least:
-                least, likely = differs, one
-            if not least:
+        min_deviations, best_match = count_deviations(self.lab, host, planned, state), None
+        for candidate in self._list_states(host, part) if min_deviations else ():
+            deviation_count = count_deviations(self.lab, host, candidate.state, state)
+            if deviation_count < min_deviations:
+                min_deviations, best_match = deviation_count, candidate
+            if not min_deviations:
                 break
-        return None if least and is_bare(self.lab, host, planned, state) else likely
+        return None if min_deviations and is_bare(self.lab, host, planned, state) else best_match
 
-    def _states(self, host: LabHost, part: HostForwarding) -> Iterator[HalfWay]:
-        """Yield states before the apply, then those while it installed, without the last, which is the plan."""
+    def _list_states(self, host: LabHost, part: HostForwarding) -> Iterator[HalfWay]:
+        """Yield the states before the apply and during its installation. The last state, the plan, is left out."""
         earlier = [
             (plan_state(parts[host.name]), f"as epoch {intent.epoch} left them")
             for intent, parts in self.parts_before
@@ -189,32 +203,32 @@ class Effects:
         for state, words in earlier or [(NOTHING, "not configured")]:
             before, *between, _ = states_while_installing(state, part)
             yield HalfWay(before, words)
-            yield from (HalfWay(one, "partly configured") for one in between)
+            yield from (HalfWay(partial_state, "partly configured") for partial_state in between)
 
     def findings(self, half_way: Mapping[str, HalfWay]) -> Iterator[LinkFinding]:
-        """Yield a finding for each operation with what it explains; `half_way` holds hosts that its apply left so."""
-        for one in self.left:
-            is_apply = one is self.apply
-            effects = [*self._circuit_words(), *_host_words(half_way)] if is_apply else []
-            existing = self.circuits_of_discovery(one)
+        """Yield a finding for each operation with what it explains. `half_way` is the state of hosts by name."""
+        for unfinished in self.left:
+            is_apply = unfinished is self.apply
+            effects = [*self._describe_circuits(), *_describe_hosts(half_way)] if is_apply else []
+            existing = self.circuits_of_discovery(unfinished)
             effects += (
                 [f"{len(existing)} of its circuits still exist: {list_some(sorted(existing))}"]
                 if existing
                 else []
             )
-            detail = f"{one.detail}: {'; '.join(effects)}" if effects else one.detail
+            detail = f"{unfinished.detail}: {'; '.join(effects)}" if effects else unfinished.detail
             circuits = existing | (self.missing | self.extra if is_apply else frozenset())
-            yield UNFINISHED.report(one.operation, detail, one.hint, tuple(sorted(circuits)))
+            yield UNFINISHED.report(unfinished.operation, detail, unfinished.hint, tuple(sorted(circuits)))
 
-    def _circuit_words(self) -> Iterator[str]:
+    def _describe_circuits(self) -> Iterator[str]:
         if self.missing:
             yield f"{len(self.missing)} planned circuits are missing ({list_some(sorted(self.missing))})"
         if self.extra:
             yield f"{len(self.extra)} circuits of the earlier topology remain ({list_some(sorted(self.extra))})"
 
 
-def _routes_of(intent: Intent) -> tuple[Routes, ...]:
-    """Return the sets of routes of an epoch; one set of shortest paths if its stored plan can no longer be read."""
+def _load_routes(intent: Intent) -> tuple[Routes, ...]:
+    """Return the sets of routes of an epoch, or one set of shortest paths if its stored plan cannot be read."""
     try:
         design = load_design(intent)
     except TestbedError:
@@ -222,11 +236,11 @@ def _routes_of(intent: Intent) -> tuple[Routes, ...]:
     return (design.routes, *design.further)
 
 
-def _key(circuit: Circuit) -> SwitchCircuit:
+def _make_key(circuit: Circuit) -> SwitchCircuit:
     return circuit.switch, circuit.input_port, circuit.output_port
 
 
-def _host_words(half_way: Mapping[str, HalfWay]) -> Iterator[str]:
-    for words in dict.fromkeys(one.words for one in half_way.values()):
-        hosts = [host for host, one in half_way.items() if one.words == words]
+def _describe_hosts(half_way: Mapping[str, HalfWay]) -> Iterator[str]:
+    for words in dict.fromkeys(host_state.words for host_state in half_way.values()):
+        hosts = [host for host, host_state in half_way.items() if host_state.words == words]
         yield f"{len(hosts)} hosts are {words} ({', '.join(hosts)})"

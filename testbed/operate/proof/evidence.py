@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.errors import TransportError
-from testbed.lab.hosts.fleet import run_on_able
+from testbed.lab.hosts.fleet import run_where_possible
 from testbed.lab.hosts.kernel_state import KernelState, read_kernels
 from testbed.lab.hosts.probe import ProbeReport, probe_links
 from testbed.lab.hosts.reachability import Reachability, ping_sets
@@ -30,7 +30,7 @@ ATTEMPTS = 3
 LINKS, KERNELS, RECEIVERS, PINGS = "link probe", "kernel state", "receivers", "pings"
 """Parts of a proof that run on hosts."""
 WINDOW_S = 0.25
-"""Time for which hosts keep listening after the last probe frame: frames need microseconds, busy hosts more."""
+"""Time for which hosts listen after the last probe frame. Frames need microseconds, but busy hosts need more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class Evidence:
     """Everything that a proof judges.
 
     `off` maps switches and hosts that do not answer to the reason. `reached` holds the results of pings for each set of
-    routes. `changing` are switches whose circuits changed during every attempt to read the lab. `failures` maps hosts
-    that answer to the parts of the proof that they could not run, each with the reason. `boards` tells whether the
-    ports of boards answer the hosts that are attached to them.
+    routes. `changing` names switches whose circuits changed during every attempt to read the lab. `failures` maps hosts
+    that answer to the parts of the proof that they could not run, each with the reason. `boards` says for each port of
+    a board, by label, whether it answers its host.
     """
 
     switches: Mapping[str, SwitchReading]
@@ -71,9 +71,10 @@ def gather(
 ) -> Evidence:
     """Read switches and hosts and return the evidence. Nothing is changed.
 
-    `pings` is the number of pings for each way; without it, kernels, receivers and packets are left out. If circuits
+    `pings` is the number of pings for each way. Without it, kernels, receivers and packets are left out. If circuits
     change between the read of a switch and the end of the hosts' parts, everything is read again, up to `ATTEMPTS`
-    times. A host that cannot run a part is left out of that part alone; one that can run none counts as off.
+    times in all. A host that cannot run a part is left out of that part alone. A host that can run none of several
+    parts counts as off.
     """
     evidence = Evidence({})
     for _ in range(ATTEMPTS):
@@ -81,8 +82,8 @@ def gather(
         off_now = {**off, **silent}
         if fleet is None:
             return Evidence(readings, off_now)
-        evidence = _with_hosts(lab, plan, fleet, readings, off_now, epoch=epoch, pings=pings)
-        changing = _find_changed(readings, switches)
+        evidence = _gather_from_hosts(lab, plan, fleet, readings, off_now, epoch=epoch, pings=pings)
+        changing = _find_changed_switches(readings, switches)
         if not changing:
             return evidence
     return Evidence(readings, off_now, changing=changing)
@@ -104,7 +105,7 @@ def _read_switches(
     return readings, silent
 
 
-def _find_changed(
+def _find_changed_switches(
     readings: Mapping[str, SwitchReading], switches: Mapping[str, OpticalSwitch]
 ) -> tuple[str, ...]:
     """Return the switches whose circuits have changed since they were read."""
@@ -115,7 +116,7 @@ def _find_changed(
     )
 
 
-def _with_hosts(
+def _gather_from_hosts(
     lab: Lab,
     plan: LabPlan,
     fleet: Fleet,
@@ -148,8 +149,8 @@ def _with_hosts(
     # The probe mostly waits, and no part disturbs another.
     links = find_board_links(lab, {name: one.snapshot.connections for name, one in readings.items()})
     with ThreadPoolExecutor(max_workers=len(parts) + 1) as pool:
-        futures = {name: pool.submit(run_on_able, run, fleet) for name, run in parts.items()}
-        boards = pool.submit(run_on_able, lambda part: ping_boards(part, links), fleet)
+        futures = {name: pool.submit(run_where_possible, run, fleet) for name, run in parts.items()}
+        boards = pool.submit(run_where_possible, lambda part: ping_boards(part, links), fleet)
         answers = {name: future.result()[0] for name, future in futures.items()}
     failures: dict[str, dict[str, str]] = {}
     for name, future in futures.items():

@@ -1,4 +1,4 @@
-"""Findings about one host: the state of its kernel compared with its forwarding plan. Pure."""
+"""Findings about one host: the state of its kernel compared with its forwarding plan."""
 
 from __future__ import annotations
 
@@ -92,17 +92,17 @@ _IP_FORWARD = "net/ipv4/ip_forward"
 
 
 def judge_host(lab: Lab, host: LabHost, planned: PlannedState, state: KernelState) -> tuple[LinkFinding, ...]:
-    """Return the findings about a host, without those that follow from another finding.
+    """Return the findings about a host, without findings that follow from another finding.
 
-    An interface that is down, or has no address, explains the absence of its routes and neighbours; a missing node
-    address that of the routes with this source. A host that holds nothing of the plan, or another plan, is one finding.
+    An interface that is down, or has no address, explains missing routes and neighbours. A missing node address
+    explains missing routes with this source. A host that holds nothing of the plan, or another plan, is one finding.
     """
     comparison = _Comparison(lab, host, planned, state)
     checks = (check for check in CHECKS if check.of_bare_hosts or not comparison.is_bare)
     return tuple(finding for check in checks for finding in check.judge(comparison))
 
 
-def deviations(lab: Lab, host: LabHost, planned: PlannedState, state: KernelState) -> int:
+def count_deviations(lab: Lab, host: LabHost, planned: PlannedState, state: KernelState) -> int:
     """Return the number of addresses, neighbours and routes in which a host differs from a planned state."""
     comparison = _Comparison(lab, host, planned, state)
     addresses = sum(len(comparison.lacking_addresses(device)) for device in planned.addresses)
@@ -136,11 +136,11 @@ class _Comparison:
         return interface is not None and interface.is_up and not interface.master
 
     def carries(self, device: str) -> bool:
-        """Return whether an interface can hold routes: with its last address the kernel drops them all."""
+        """Return whether an interface can hold routes. The kernel drops them all when the last address is removed."""
         return self.is_usable(device) and bool(self.state.interfaces[device].addresses)
 
     def lacking_addresses(self, device: str) -> frozenset[str]:
-        """Return planned addresses that an interface lacks; none if the interface itself is missing."""
+        """Return planned addresses that an interface lacks, or none if the interface itself is missing."""
         interface = self.state.interfaces.get(device)
         return self.planned.addresses[device] - interface.addresses if interface else frozenset()
 
@@ -148,7 +148,9 @@ class _Comparison:
     def judged_routes(self) -> dict[str, Route]:
         """Planned routes whose absence no other finding explains."""
         missing_addresses = {
-            one.split("/")[0] for device in self.planned.addresses for one in self.lacking_addresses(device)
+            address.split("/")[0]
+            for device in self.planned.addresses
+            for address in self.lacking_addresses(device)
         }
         return {
             target: route
@@ -158,7 +160,7 @@ class _Comparison:
 
     @cached_property
     def held_routes(self) -> Mapping[str, Route]:
-        """Routes of the kernel by target; of several for one target the first, which the kernel uses."""
+        """Routes of the kernel by target. Of several routes to one target, the kernel uses the first."""
         return {route.target: route for route in reversed(self.state.routes)}
 
     @cached_property
@@ -170,16 +172,18 @@ class _Comparison:
     def wrong_routes(self) -> tuple[tuple[Route, Route], ...]:
         """Pairs of a planned route and the different route that the kernel has instead, of any origin."""
         pairs = [(r, self.held_routes[t]) for t, r in self.judged_routes.items() if t in self.held_routes]
-        pairs += [(r, held) for held, target in self._inner.items() for r in self._find_judged(target)]
-        return tuple((route, held) for route, held in pairs if _way(route) != _way(held))
+        pairs += [(r, held) for held, target in self._inner_routes.items() for r in self._find_judged(target)]
+        return tuple(
+            (route, held) for route, held in pairs if _select_path_fields(route) != _select_path_fields(held)
+        )
 
     def _find_judged(self, target: str) -> Iterator[Route]:
         if target in self.judged_routes:
             yield self.judged_routes[target]
 
     @cached_property
-    def _inner(self) -> dict[Route, str]:
-        """More specific routes inside the block of a planned route, which the kernel prefers, with that block."""
+    def _inner_routes(self) -> dict[Route, str]:
+        """Targets of planned routes, by the more specific routes inside their block, which the kernel prefers."""
         blocks = [
             (ip_network(target), target) for target in self.planned.routes if not target.endswith("/32")
         ]
@@ -194,21 +198,23 @@ class _Comparison:
 
     @cached_property
     def extra_routes(self) -> tuple[Route, ...]:
-        """Routes with the protocol number of lightbed that are neither planned nor lead to boards of the lab."""
+        """Routes with lightbed's protocol number that are not planned and do not lead to boards of the lab."""
         ours = (route for route in self.state.routes if route.protocol == str(ROUTE_PROTOCOL))
         boards = {f"{port.address}/32" for board in self.lab.boards for port in board.ports}
         expected = self.planned.routes.keys() | boards
-        return tuple(route for route in ours if route.target not in expected and route not in self._inner)
+        return tuple(
+            route for route in ours if route.target not in expected and route not in self._inner_routes
+        )
 
     @cached_property
     def wrong_neighbours(self) -> tuple[tuple[str, str, str], ...]:
         """Neighbours that are not as planned: interface, address, and a description of the error."""
-        described = (
+        descriptions = (
             (device, address, _describe_error(self.state.neighbours.get((device, address)), mac))
             for (device, address), mac in self.planned.neighbours.items()
             if self.carries(device)
         )
-        return tuple(one for one in described if one[2])
+        return tuple(description for description in descriptions if description[2])
 
     @cached_property
     def is_bare(self) -> bool:
@@ -220,7 +226,7 @@ class _Comparison:
 
     @cached_property
     def is_of_another_topology(self) -> bool:
-        """True if at least half of the routes and half of the neighbours are those of another plan."""
+        """True if at least half of the routes and half of the neighbours belong to another plan."""
         routes = len(self.missing_routes) + len(self.wrong_routes)
         neighbours = sum(self.carries(device) for device, _ in self.planned.neighbours)
         return bool(
@@ -232,7 +238,7 @@ class _Comparison:
         )
 
 
-def _way(route: Route) -> tuple[str, str, str, str]:
+def _select_path_fields(route: Route) -> tuple[str, str, str, str]:
     return route.device, route.gateway, route.source, route.options
 
 
@@ -275,22 +281,26 @@ def _judge_packet_rules(comparison: _Comparison) -> Iterator[LinkFinding]:
         if interface and interface.queues:
             detail = f"{name} of {host} has {interface.queues}"
             yield WRONG_QUEUE.report(f"{host}/{name}", detail)
-    filters = [one.words for one in comparison.state.filters if one.concerns(nics, comparison.networks)]
+    filters = [
+        packet_filter.words
+        for packet_filter in comparison.state.filters
+        if packet_filter.concerns(nics, comparison.networks)
+    ]
     if filters:
         yield _list_facts(PACKET_FILTER, host, filters)
-    rules = list(_rules_of_others(comparison))
+    rules = list(_find_earlier_rules(comparison))
     if rules:
         yield _list_facts(WRONG_RULE, host, rules)
 
 
-def _rules_of_others(comparison: _Comparison) -> Iterator[str]:
-    """Yield the policy rules that apply to packets of the lab before the table `main` is looked up."""
+def _find_earlier_rules(comparison: _Comparison) -> Iterator[str]:
+    """Yield the policy rules that apply to packets of the lab before the kernel looks up the table `main`."""
     for rule in comparison.state.rules:
-        if rule.asks_main:
+        if rule.looks_up_main:
             return
         if not (overlaps(rule.source, comparison.networks) and overlaps(rule.target, comparison.networks)):
             continue
-        if rule.marks:
+        if rule.needs_mark:
             continue  # only a packet filter sets marks, and that has its own finding
         if rule.input and rule.input not in {_LOOPBACK, *(nic.name for nic in comparison.host.nics)}:
             continue
@@ -303,7 +313,7 @@ def _rules_of_others(comparison: _Comparison) -> Iterator[str]:
                 if overlaps(route.target, comparison.networks) and not route.options.startswith("throw")
             ]
             if routes:
-                yield f"rule {rule.words}: {_describe(routes[0])}"
+                yield f"rule {rule.words}: {_describe_route(routes[0])}"
     if comparison.state.rules:
         yield "no rule looks up the table main, which has the routes of the lab"
 
@@ -315,7 +325,7 @@ def _judge_rate(lab: Lab, subject: str, interface: Interface) -> Iterator[LinkFi
 
 
 def _judge_addresses(comparison: _Comparison) -> Iterator[LinkFinding]:
-    """Yield findings about missing addresses, and about unplanned ones on NICs; lo may have any other address."""
+    """Yield findings about missing addresses, and about unplanned addresses on NICs; lo may have other addresses."""
     for device, planned in comparison.planned.addresses.items():
         interface = comparison.state.interfaces.get(device)
         if interface is None:
@@ -329,7 +339,7 @@ def _judge_addresses(comparison: _Comparison) -> Iterator[LinkFinding]:
 
 
 def _judge_foreign_addresses(comparison: _Comparison) -> Iterator[LinkFinding]:
-    """Yield findings about addresses of other hosts on lo and other interfaces; an apply does not remove those."""
+    """Yield findings about addresses of other hosts on lo and other interfaces, which an apply does not remove."""
     owners = {
         f"{address}/32": other.name
         for other in (*comparison.lab.hosts, *comparison.lab.others)
@@ -348,11 +358,11 @@ def _judge_foreign_addresses(comparison: _Comparison) -> Iterator[LinkFinding]:
 
 
 def _judge_sysctls(comparison: _Comparison) -> Iterator[LinkFinding]:
-    """Yield findings about forwarding that is off, for the host or for single NICs, and one about other settings."""
+    """Yield findings about disabled forwarding, of the host or of single NICs, and one about other settings."""
     host, sysctls = comparison.host.name, comparison.state.sysctls
     if not comparison.planned.sysctls:
         return
-    of_forwarding = {_IP_FORWARD, *(forwarding_path(nic.name) for nic in comparison.host.nics)}
+    forwarding_settings = {_IP_FORWARD, *(forwarding_path(nic.name) for nic in comparison.host.nics)}
     if sysctls.get(_IP_FORWARD) != comparison.planned.sysctls[_IP_FORWARD]:
         detail = (
             f"{_IP_FORWARD} is {sysctls.get(_IP_FORWARD, 'not there')}: packets for other hosts are dropped"
@@ -367,20 +377,20 @@ def _judge_sysctls(comparison: _Comparison) -> Iterator[LinkFinding]:
     wrong = [
         f"{path} is {sysctls.get(path, 'not there')}, not {value}"
         for path, value in comparison.planned.sysctls.items()
-        if path not in of_forwarding and sysctls.get(path) != value and _is_there(comparison, path)
+        if path not in forwarding_settings and sysctls.get(path) != value and _can_exist(comparison, path)
     ]
     if wrong:
         yield _list_facts(WRONG_SYSCTL, host, wrong)
 
 
-def _is_there(comparison: _Comparison, path: str) -> bool:
-    """Return whether a setting can exist: one of a missing interface cannot, and that has its own finding."""
+def _can_exist(comparison: _Comparison, path: str) -> bool:
+    """Return whether a setting can exist. A missing interface has no settings, but its own finding."""
     missing = (nic.name for nic in comparison.host.nics if nic.name not in comparison.state.interfaces)
     return not any(f"/{name}/" in path for name in missing)
 
 
 def _judge_routes(comparison: _Comparison) -> Iterator[LinkFinding]:
-    """Yield one finding of each kind about routes and neighbours; none if the host holds another topology."""
+    """Yield one finding of each kind about routes and neighbours, or none if the host holds another topology."""
     if comparison.is_of_another_topology:
         return
     host, total = comparison.host.name, len(comparison.planned.routes)
@@ -391,15 +401,15 @@ def _judge_routes(comparison: _Comparison) -> Iterator[LinkFinding]:
         yield _list_facts(WRONG_NEIGHBOUR, host, words, "neighbour ")
     if missing:
         count = "none" if len(missing) == total else f"{total - len(missing)}"
-        words = [_describe(route) for route in missing]
+        words = [_describe_route(route) for route in missing]
         yield _list_facts(
             MISSING_ROUTE, host, words, f"{count} of {total} planned routes is there; missing: "
         )
     if wrong:
-        words = [f"{_describe(held)}, not {_describe(route)}" for route, held in wrong]
+        words = [f"{_describe_route(held)}, not {_describe_route(route)}" for route, held in wrong]
         yield _list_facts(WRONG_ROUTE, host, words)
     if comparison.extra_routes:
-        yield _list_facts(EXTRA_ROUTE, host, [_describe(route) for route in comparison.extra_routes])
+        yield _list_facts(EXTRA_ROUTE, host, [_describe_route(route) for route in comparison.extra_routes])
 
 
 def _judge_topology(comparison: _Comparison) -> Iterator[LinkFinding]:
@@ -416,11 +426,11 @@ def _judge_topology(comparison: _Comparison) -> Iterator[LinkFinding]:
 
 
 def _list_facts(kind: FindingKind, subject: str, facts: list[str], intro: str = "") -> LinkFinding:
-    """Return a finding whose detail lists the first facts, and whose parts are all of them."""
+    """Return a finding whose detail lists the first facts, and whose parts are all facts."""
     return kind.report(subject, intro + list_some(facts, "; "), parts=tuple(facts))
 
 
-def _describe(route: Route) -> str:
+def _describe_route(route: Route) -> str:
     words = [route.target.removesuffix("/32")]
     words += ["via", route.gateway] if route.gateway else []
     words += ["dev", route.device] if route.device else ["dropped"]
@@ -438,7 +448,7 @@ def _judge_bare_host(comparison: _Comparison) -> Iterator[LinkFinding]:
 
 @dataclass(frozen=True, slots=True)
 class HostCheck:
-    """A check of one host, and the kinds that it adds to the table of findings; most checks skip a bare host."""
+    """A check of one host, and the kinds that it adds to the table of findings. Most checks skip a bare host."""
 
     judge: Callable[[_Comparison], Iterator[LinkFinding]]
     kinds: tuple[FindingKind, ...] = ()

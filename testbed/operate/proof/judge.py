@@ -50,13 +50,13 @@ CHANGING = FindingKind(
     "wait until the other operation has ended, then run `testbed verify` again",
 )
 
-_OF_ALL_HOSTS = {kind.name: kind for kind in (NOT_CONFIGURED, OTHER_TOPOLOGY)}
+_MERGED_KINDS = {kind.name: kind for kind in (NOT_CONFIGURED, OTHER_TOPOLOGY)}
 
 
 def verify_circuits(
     lab: Lab, circuits: Iterable[Circuit], switches: Mapping[str, OpticalSwitch]
 ) -> tuple[LinkFinding, ...]:
-    """Read the switches and return findings about their circuits; nothing is written to any device."""
+    """Read the switches and return findings about their circuits. Nothing is changed."""
     planned = tuple(circuits)
     return judge_circuits(lab, planned, read_light(planned, switches))
 
@@ -73,12 +73,11 @@ def verify_lab(
     off: Mapping[str, str] | None = None,
     left: tuple[Unfinished, ...] = (),
 ) -> VerifyReport:
-    """Read the lab and compare it with a plan: switches, with a fleet every fibre, with `routes` also packets.
+    """Read the lab and compare it with a plan: the switches; with a fleet, every fibre; with `routes`, also packets.
 
-    Without a fleet (hosts only modelled) `links_received` is 0 and only the switches are read. `off` maps switches and
-    hosts that do not answer to the reason; each is a finding. Unfinished operations (`left`) are findings as well, each
-    with everything that it explains. Raises the drivers' errors and `HostError`; differences from the plan are in the
-    report.
+    Without a fleet (modelled hosts), only the switches are read and `links_received` is 0. `off` maps switches and
+    hosts that do not answer to the reason; each is a finding. Each unfinished operation (`left`) is a finding with all
+    that it explains. Raises the drivers' errors and `HostError`, but not for differences from the plan.
     """
     sets = (routes, *further) if routes else ()
     pings = count_pings(sets) if sets else None
@@ -92,12 +91,12 @@ def verify_lab(
     if not evidence.reached:
         return report
     pairs = plan.wiring.nodes * (plan.wiring.nodes - 1)
-    missing = {pair for one in evidence.reached for pair in one.missing}
+    missing = {pair for reachability in evidence.reached for pair in reachability.missing}
     nodes = {host.name: node for node, host in enumerate(lab.hosts)}
     sent = {
         Way(number, nodes[a], nodes[b]): count
-        for number, one in enumerate(evidence.reached)
-        for (a, b), (_, count) in one.lost.items()
+        for number, reachability in enumerate(evidence.reached)
+        for (a, b), (_, count) in reachability.lost.items()
     }
     floor = find_loss_floor(sets, sent)
     answered = len(evidence.reached[0].answered - missing)
@@ -114,20 +113,22 @@ def judge(
 ) -> tuple[LinkFinding, ...]:
     """Return the findings about the evidence. Kernels and pings are judged only with `routes`.
 
-    Unfinished operations (`left`) come first, each with what it explains. `further` are the other sets of routes.
+    Unfinished operations (`left`) come first, each with what it explains. `further` holds the other sets of routes.
     """
-    macs = {host.name: {nic.name: _mac(evidence, host.name, nic.name) for nic in host.nics}
+    macs = {host.name: {nic.name: _find_mac(evidence, host.name, nic.name) for nic in host.nics}
             for host in (*lab.hosts, *lab.others)}  # fmt: skip
     case = _Case(lab, plan, evidence, Effects(lab, plan, evidence, macs, left))
     if evidence.changing:
-        return (*case.effects.findings({}), *_devices(case))
-    of_hosts, half_way = _judge_hosts(case, routes, further) if routes else ({}, {})
-    findings = [*case.effects.findings(half_way), *_devices(case), *_judge_light(case)]
+        return (*case.effects.findings({}), *_judge_devices(case))
+    findings_of_hosts, half_way = _judge_hosts(case, routes, further) if routes else ({}, {})
+    findings = [*case.effects.findings(half_way), *_judge_devices(case), *_judge_light(case)]
     sets = (routes, *further) if routes else ()
-    blame = Blame(case.silent_links, case.nodes_that_fail(of_hosts, half_way))
+    blame = Blame(case.silent_links, case.nodes_that_fail(findings_of_hosts, half_way))
     findings += judge_boards(case.board_links, evidence.switches, evidence.boards)
-    packets = judge_reachability(lab, sets, evidence.reached, blame, case.nodes_with(WRONG_MTU, of_hosts))
-    return (*findings, *_join(of_hosts), *packets)
+    packets = judge_reachability(
+        lab, sets, evidence.reached, blame, case.nodes_with(WRONG_MTU, findings_of_hosts)
+    )
+    return (*findings, *_merge_host_findings(findings_of_hosts), *packets)
 
 
 @dataclass(frozen=True)
@@ -156,19 +157,22 @@ class _Case:
 
     @cached_property
     def filtered_nics(self) -> frozenset[Nic]:
-        """NICs at which a filter takes incoming packets, and so probe frames, before the kernel sees them."""
+        """NICs at which a filter takes incoming packets, including probe frames, before the kernel sees them."""
         return frozenset(
             Nic(node, index)
             for node, host in enumerate(self.lab.hosts)
             if (kernel := self.evidence.kernels.get(host.name))
             for index, nic in enumerate(host.nics)
             if ((interface := kernel.interfaces.get(nic.name)) and interface.has_ingress_hook)
-            or any(one.at_nic and one.concerns([nic.name], ()) for one in kernel.filters)
+            or any(
+                packet_filter.at_nic and packet_filter.concerns([nic.name], ())
+                for packet_filter in kernel.filters
+            )
         )
 
     @cached_property
     def held(self) -> tuple[Circuit, ...]:
-        """Circuits that the switches hold between NICs of the lab; for switches without a reading, the planned ones."""
+        """Circuits that switches hold between NICs of the lab, and planned circuits of switches without a reading."""
         snapshots = {name: reading.snapshot for name, reading in self.evidence.switches.items()}
         assumed = (circuit for circuit in self.plan.circuits if circuit.switch not in snapshots)
         return (*find_held_circuits(self.lab, snapshots), *assumed)
@@ -182,7 +186,7 @@ class _Case:
 
     @cached_property
     def dark_links(self) -> frozenset[Link]:
-        """Links that carry no light by the reading of their switch."""
+        """Links that carry no light according to the reading of their switch."""
         readings = self.evidence.switches
         return frozenset(
             circuit.link
@@ -223,30 +227,34 @@ class _Case:
 
     @cached_property
     def silent_links(self) -> frozenset[Link]:
-        """Planned links on which no probe frame arrived; the reason has a finding of its own."""
+        """Planned links on which no probe frame arrived. The reason has its own finding."""
         probe = self.evidence.probe
         silent = find_silent_links(self.lab, self.plan.wiring, probe) if probe else frozenset()
         return frozenset(link for link in silent if not self._is_unprobed(link))
 
-    def nodes_with(self, kind: FindingKind, of_hosts: Mapping[str, Iterable[LinkFinding]]) -> frozenset[int]:
+    def nodes_with(
+        self, kind: FindingKind, findings_of_hosts: Mapping[str, Iterable[LinkFinding]]
+    ) -> frozenset[int]:
         """Return the nodes that have a finding of this kind."""
         return frozenset(
             node
             for node, host in enumerate(self.lab.hosts)
-            if any(finding.kind == kind.name for finding in of_hosts.get(host.name, ()))
+            if any(finding.kind == kind.name for finding in findings_of_hosts.get(host.name, ()))
         )
 
     def nodes_that_fail(
-        self, of_hosts: Mapping[str, Iterable[LinkFinding]], half_way: Iterable[str]
+        self, findings_of_hosts: Mapping[str, Iterable[LinkFinding]], half_way: Iterable[str]
     ) -> frozenset[int]:
         """Return the nodes that other findings blame for lost packets."""
         failing = {*self.evidence.off, *half_way} | {
-            host for host, findings in of_hosts.items() if any(finding.stops_packets for finding in findings)
+            host
+            for host, findings in findings_of_hosts.items()
+            if any(finding.stops_packets for finding in findings)
         }
         return frozenset(node for node, host in enumerate(self.lab.hosts) if host.name in failing)
 
 
-def _devices(case: _Case) -> Iterator[LinkFinding]:
+def _judge_devices(case: _Case) -> Iterator[LinkFinding]:
     """Yield findings about switches and hosts that do not answer, cannot run a part of the proof, or keep changing."""
     switches = {switch.name for switch in case.lab.switches}
     for name, reason in case.evidence.off.items():
@@ -274,7 +282,7 @@ def _judge_light(case: _Case) -> Iterator[LinkFinding]:
 def _judge_hosts(
     case: _Case, routes: Routes, further: tuple[Routes, ...]
 ) -> tuple[dict[str, tuple[LinkFinding, ...]], dict[str, HalfWay]]:
-    """Return the findings of each host whose kernel was read, and the hosts that an unfinished apply left half-way."""
+    """Return the findings of each host whose kernel was read, and the states in which an unfinished apply left it."""
     lab, kernels = case.lab, case.evidence.kernels
     forwarding = forwarding_plan(lab, case.plan.wiring, routes, case.effects.macs, further)
     findings, half_way = {}, {}
@@ -290,20 +298,22 @@ def _judge_hosts(
     return findings, half_way
 
 
-def _mac(evidence: Evidence, host: str, nic: str) -> str:
+def _find_mac(evidence: Evidence, host: str, nic: str) -> str:
     kernel = evidence.kernels.get(host)
     interface = kernel.interfaces.get(nic) if kernel else None
     return interface.mac if interface and interface.mac else UNKNOWN_MAC
 
 
-def _join(of_hosts: Mapping[str, tuple[LinkFinding, ...]]) -> Iterator[LinkFinding]:
-    """Yield the findings of all hosts; those without any configuration, or with another topology, are one finding."""
-    for name, kind in _OF_ALL_HOSTS.items():
-        alike = [finding for findings in of_hosts.values() for finding in findings if finding.kind == name]
+def _merge_host_findings(findings_of_hosts: Mapping[str, tuple[LinkFinding, ...]]) -> Iterator[LinkFinding]:
+    """Yield the findings of all hosts. Hosts without configuration are one finding, hosts of another topology too."""
+    for name, kind in _MERGED_KINDS.items():
+        alike = [
+            finding for findings in findings_of_hosts.values() for finding in findings if finding.kind == name
+        ]
         if alike:
             names = tuple(finding.subject for finding in alike)
             detail = "; ".join(finding.detail for finding in alike[:2])
             detail += f"; the same on {len(alike) - 2} more" if len(alike) > 2 else ""
             yield kind.report(", ".join(names), detail, parts=names)
-    for findings in of_hosts.values():
-        yield from (finding for finding in findings if finding.kind not in _OF_ALL_HOSTS)
+    for findings in findings_of_hosts.values():
+        yield from (finding for finding in findings if finding.kind not in _MERGED_KINDS)

@@ -1,4 +1,4 @@
-"""Findings about pairs of hosts that do not reach each other, if no other finding explains it. Pure."""
+"""Findings about pairs of hosts that do not reach each other, if no other finding explains it."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ KINDS = (UNREACHABLE, NO_LARGE_PACKETS, NO_TCP, LOSSY_PATH, WRONG_PATH)
 
 Links = tuple[Link, ...]
 MIN_LOST = 3
-"""Smallest number of lost pings on one link: one or two may be due to a burst of a job, or to a stalled machine."""
+"""Smallest number of lost pings on one link that counts. A burst of a job or a stall may lose one or two."""
 MIN_RATE = 0.01
 """Smallest share of the pings over a link that must be lost, if there are many."""
 CONFIDENCE = 0.99
-LOSS_SOUGHT = 0.04
+DETECTABLE_LOSS = 0.04
 MIN_PINGS, MAX_PINGS = 25, 106
-"""Least pings of each pair over all sets, and most of each way: each takes five milliseconds and loads the hosts."""
+"""Fewest pings of each pair over all sets, and most pings of each way: a ping takes 5 ms and loads the hosts."""
 
 
 class Way(NamedTuple):
@@ -72,7 +72,7 @@ class Way(NamedTuple):
 def trace_ways(sets: Sequence[Routes]) -> dict[Way, Links]:
     """Return the links that a packet and its answer pass, for every way of these sets of routes.
 
-    A pair with a path in one direction only is left out. A set has such a path if it is part of a longer one.
+    A pair with a path in only one direction is left out. A set has such a path if a longer path contains it.
     """
     return {
         Way(number, a, b): routes.path(a, b) + routes.path(b, a)
@@ -91,7 +91,7 @@ class Blame:
 
     def explains(self, links: Links) -> bool:
         """Return whether any of these links, or a node on them, is blamed."""
-        return not (self.nodes.isdisjoint(_nodes_on(links)) and self.links.isdisjoint(links))
+        return not (self.nodes.isdisjoint(_find_nodes_on(links)) and self.links.isdisjoint(links))
 
 
 def judge_reachability(
@@ -104,7 +104,7 @@ def judge_reachability(
     """Yield findings from pings and TCP exchanges that `blame` does not explain.
 
     Pairs that have a host in common are one finding. `reached` holds the results for each of the `sets` of routes.
-    `narrow` are nodes with a wrong MTU, whose own finding explains that large packets do not pass.
+    `narrow` holds nodes with a wrong MTU, which has its own finding and explains why large packets do not pass.
     """
     traces = trace_ways(sets)
     nodes = {host.name: node for node, host in enumerate(lab.hosts)}
@@ -118,54 +118,58 @@ def judge_reachability(
         ]
         return {way: traces[way] for way in ways if way in traces and not blame.explains(traces[way])}
 
-    yield from _find_stopped(lab, find_unexplained(one.missing for one in reached), UNREACHABLE)
+    yield from _report_stopped(
+        lab, find_unexplained(reachability.missing for reachability in reached), UNREACHABLE
+    )
     counts = {
         Way(number, nodes[a], nodes[b]): count
-        for number, one in enumerate(reached)
-        for (a, b), count in one.lost.items()
+        for number, reachability in enumerate(reached)
+        for (a, b), count in reachability.lost.items()
     }
-    traces_with_counts = find_unexplained(one.lost for one in reached)
+    traces_with_counts = find_unexplained(reachability.lost for reachability in reached)
     lossy = _find_lossy(traces_with_counts, {way: counts[way] for way in traces_with_counts})
     yield from _report_lossy(lab, lossy)
     blame = replace(blame, links=blame.links.union(*lossy), nodes=blame.nodes | narrow)
-    yield from _find_stopped(
-        lab, find_unexplained(sorted(one.small_only) for one in reached), NO_LARGE_PACKETS
+    yield from _report_stopped(
+        lab, find_unexplained(sorted(reachability.small_only) for reachability in reached), NO_LARGE_PACKETS
     )
-    without_tcp = [one.without_tcp - one.small_only for one in reached]  # its segments are of the full size
-    yield from _find_stopped(lab, find_unexplained(map(sorted, without_tcp)), NO_TCP)
+    without_tcp = [
+        reachability.without_tcp - reachability.small_only for reachability in reached
+    ]  # TCP segments are full-size packets
+    yield from _report_stopped(lab, find_unexplained(map(sorted, without_tcp)), NO_TCP)
     hops = {
         Way(number, nodes[a], nodes[b]): count
-        for number, one in enumerate(reached)
-        for (a, b), count in one.hops.items()
+        for number, reachability in enumerate(reached)
+        for (a, b), count in reachability.hops.items()
         if a in nodes and b in nodes
     }
-    unexplained = find_unexplained(sorted(one.hops) for one in reached)
+    unexplained = find_unexplained(sorted(reachability.hops) for reachability in reached)
     planned = {way: sets[way.set].hops(way.source, way.target) for way in unexplained}
-    yield from _find_detoured(lab, planned, hops)
+    yield from _report_detours(lab, planned, hops)
 
 
-def _nodes_on(links: Links) -> frozenset[int]:
+def _find_nodes_on(links: Links) -> frozenset[int]:
     return frozenset(nic.node for link in links for nic in link)
 
 
-def _label(lab: Lab, way: Way) -> str:
+def _label_way(lab: Lab, way: Way) -> str:
     label = f"{lab.hosts[way.source].name} -> {lab.hosts[way.target].name}"
     return f"{label} (set {way.set} of routes)" if way.set else label
 
 
-def _find_stopped(lab: Lab, traces: Mapping[Way, Links], kind: FindingKind) -> Iterator[LinkFinding]:
-    """Yield a finding for each of few hosts that together lie on all these ways; a single pair is named as a pair.
+def _report_stopped(lab: Lab, traces: Mapping[Way, Links], kind: FindingKind) -> Iterator[LinkFinding]:
+    """Yield a finding for each of a few hosts that together lie on all these ways. A single pair is named as a pair.
 
-    Greedy: the host on most of the remaining ways comes first, and takes its ways with it.
+    Greedy: the host on most of the remaining ways comes first, and its ways are removed.
     """
-    remaining = {way: _nodes_on(links) for way, links in traces.items()}
+    remaining = {way: _find_nodes_on(links) for way, links in traces.items()}
     while remaining:
         counts = Counter(node for nodes in remaining.values() for node in nodes)
         ends = Counter(node for way in remaining for node in (way.source, way.target))
-        node = max(counts, key=lambda one: (counts[one], ends[one], -one))
-        here = [way for way, nodes in remaining.items() if node in nodes]
+        node = max(counts, key=lambda candidate: (counts[candidate], ends[candidate], -candidate))
+        host_ways = [way for way, nodes in remaining.items() if node in nodes]
         remaining = {way: nodes for way, nodes in remaining.items() if node not in nodes}
-        yield _report_common(lab, node, here, kind)
+        yield _report_common(lab, node, host_ways, kind)
 
 
 _WORDS = {
@@ -180,13 +184,13 @@ _WORDS = {
 
 
 def _report_common(lab: Lab, node: int, ways: list[Way], kind: FindingKind) -> LinkFinding:
-    names = tuple(_label(lab, way) for way in ways)
-    of_one, of_several = _WORDS[kind]
+    names = tuple(_label_way(lab, way) for way in ways)
+    single_text, plural_text = _WORDS[kind]
     if len({(way.set, *sorted(way[1:])) for way in ways}) == 1:
         a, b = (lab.hosts[end].name for end in ways[0][1:])
-        return kind.report(names[0], of_one.format(a=a, b=b))
+        return kind.report(names[0], single_text.format(a=a, b=b))
     host = lab.hosts[node].name
-    detail = f"{len(ways)} pairs {of_several}, all through {host} or with it: {list_some(names)}"
+    detail = f"{len(ways)} pairs {plural_text}, all through {host} or with it: {list_some(names)}"
     return kind.report(host, detail, parts=names)
 
 
@@ -197,7 +201,9 @@ def count_pings(sets: Sequence[Routes]) -> dict[Way, int]:
     """
     traces = trace_ways(sets)
     crossings = _count_crossings(traces, dict.fromkeys(traces, 1))
-    needed = {link: math.ceil(find_mean(MIN_LOST) / LOSS_SOUGHT / count) for link, count in crossings.items()}
+    needed = {
+        link: math.ceil(find_mean(MIN_LOST) / DETECTABLE_LOSS / count) for link, count in crossings.items()
+    }
     fewest = math.ceil(MIN_PINGS / max(len(sets), 1))
     return {
         way: min(MAX_PINGS, max(fewest, *(needed[link] for link in links))) for way, links in traces.items()
@@ -207,32 +213,32 @@ def count_pings(sets: Sequence[Routes]) -> dict[Way, int]:
 def find_loss_floor(sets: Sequence[Routes], pings: Mapping[Way, int]) -> float | None:
     """Return the smallest loss rate that these pings detect on every link, with 99 % confidence.
 
-    None if routes use a link that no or hardly any ping crosses.
+    Return None if routes use a link that too few pings cross.
     """
     traces = trace_ways(sets)
     crossings = _count_crossings(traces, pings)
     counts = {crossings[link] for links in traces.values() for link in links}
-    floor = max((find_mean(_min_lost(count)) / max(count, 1) for count in counts), default=1.0)
+    floor = max((find_mean(_compute_min_lost(count)) / max(count, 1) for count in counts), default=1.0)
     return floor if floor < 1 else None
 
 
-def _min_lost(count: int) -> int:
+def _compute_min_lost(count: int) -> int:
     """Return how many of `count` pings must be lost for a finding."""
     return max(MIN_LOST, math.ceil(MIN_RATE * count))
 
 
 @cache
-def find_mean(least: int) -> float:
-    """Return the mean of the Poisson distribution that yields `least` or more with a probability of 99 %, by bisection.
+def find_mean(min_events: int) -> float:
+    """Return the mean of the Poisson distribution that yields `min_events` or more with a probability of 99 %.
 
     >>> round(find_mean(3), 2)
     8.41
     """
-    low, high = 0.0, 10.0 + 4.0 * least
+    low, high = 0.0, 10.0 + 4.0 * min_events
     while high - low > 1e-6:
         mean = (low + high) / 2
         fewer = sum(
-            math.exp(number * math.log(mean) - mean - math.lgamma(number + 1)) for number in range(least)
+            math.exp(number * math.log(mean) - mean - math.lgamma(number + 1)) for number in range(min_events)
         )
         low, high = (mean, high) if fewer > 1 - CONFIDENCE else (low, mean)
     return high
@@ -250,16 +256,16 @@ def _count_crossings(traces: Mapping[Way, Links], pings: Mapping[Way, int]) -> C
 def _find_lossy(
     traces: Mapping[Way, Links], counts: Mapping[Way, tuple[int, int]]
 ) -> dict[Links, tuple[int, int]]:
-    """Return few links that explain the lost pings, each with the number of pings lost and sent over it.
+    """Return a few links that explain the lost pings, each with the number of pings lost and sent over it.
 
-    `counts` holds lost and sent pings of each way. Greedy: the link with most losses comes first, and takes the ways
-    over it along. Links that the same pings cross cannot be distinguished, and form one key.
+    `counts` holds the lost and sent pings of each way. Greedy: the link with most losses comes first, and its ways are
+    removed. Links that the same pings cross cannot be distinguished, and form one key.
     """
     remaining, lossy = dict(counts), dict[Links, tuple[int, int]]()
     while True:
         lost = _count_crossings(traces, {way: count for way, (count, _) in remaining.items()})
         sent = _count_crossings(traces, {way: count for way, (_, count) in remaining.items()})
-        lossy_links = [link for link, count in sent.items() if lost[link] >= _min_lost(count)]
+        lossy_links = [link for link, count in sent.items() if lost[link] >= _compute_min_lost(count)]
         worst = max(lossy_links, key=lambda link: (lost[link], lost[link] / sent[link], link), default=None)
         if worst is None:
             return lossy
@@ -270,10 +276,10 @@ def _find_lossy(
 
 
 def _report_lossy(lab: Lab, lossy: Mapping[Links, tuple[int, int]]) -> Iterator[LinkFinding]:
-    """Yield findings about lossy links; if all have a host in common, one finding about that host."""
+    """Yield findings about lossy links, or one finding about a host that all of them have in common."""
     labels = {links: " or ".join(map(lab.link_label, links)) for links in lossy}
     words = {links: f"{lost} of {sent} over {labels[links]}" for links, (lost, sent) in lossy.items()}
-    shared = frozenset.intersection(*map(_nodes_on, lossy)) if lossy else frozenset()
+    shared = frozenset.intersection(*map(_find_nodes_on, lossy)) if lossy else frozenset()
     if len(lossy) > 1 and shared:
         detail = f"pings were lost: {list_some(words.values(), '; ')}"
         yield LOSSY_PATH.report(lab.hosts[min(shared)].name, detail, parts=tuple(words.values()))
@@ -282,10 +288,10 @@ def _report_lossy(lab: Lab, lossy: Mapping[Links, tuple[int, int]]) -> Iterator[
         yield LOSSY_PATH.report(labels[links], f"pings were lost: {text}")
 
 
-def _find_detoured(lab: Lab, planned: Mapping[Way, int], hops: Mapping[Way, int]) -> Iterator[LinkFinding]:
+def _report_detours(lab: Lab, planned: Mapping[Way, int], hops: Mapping[Way, int]) -> Iterator[LinkFinding]:
     """Yield one finding about all pairs whose packets take another number of hops than planned."""
     ways = [way for way, number in planned.items() if hops[way] != number]
     if ways:
-        labels = {way: _label(lab, way) for way in ways}
+        labels = {way: _label_way(lab, way) for way in ways}
         words = tuple(f"{labels[way]} takes {hops[way]} hops, not {planned[way]}" for way in ways)
         yield WRONG_PATH.report(labels[ways[0]], list_some(words, "; "), parts=words)

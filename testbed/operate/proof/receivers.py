@@ -1,4 +1,4 @@
-"""Findings about light at the hosts: power at receivers, and dark cables that explain several dark fibres. Pure.
+"""Findings about light at the hosts: power at receivers, and dark cables that explain several dark fibres.
 
 Power is read from the receivers' modules, and judged against the budget of the lab file and the window of the module.
 """
@@ -47,7 +47,7 @@ def judge_receivers(
     received: Readings,
     dark: Collection[Link] = (),
 ) -> Iterator[LinkFinding]:
-    """Yield findings about receive fibres that lose too much and receivers outside their window. Pure.
+    """Yield findings about receive fibres that lose too much and receivers outside their window.
 
     `dark` links are skipped. All modules that do not report their power are one finding, which only informs.
     """
@@ -60,19 +60,19 @@ def judge_receivers(
         if module.power_dbm is None:
             silent.append((lab.nic_label(nic), module.reason))
         else:
-            yield from _judge(lab, circuit, readings[circuit.switch], module, module.power_dbm)
+            yield from _judge_receiver(lab, circuit, readings[circuit.switch], module, module.power_dbm)
     if silent:
         names = tuple(name for name, _ in silent)
         reasons = "; ".join(sorted({reason for _, reason in silent}))
         yield NO_MODULE_READINGS.report(list_some(names), reasons, parts=names)
 
 
-def _judge(
+def _judge_receiver(
     lab: Lab, circuit: Circuit, reading: SwitchReading, module: ReceiverReading, dbm: float
 ) -> Iterator[LinkFinding]:
     subject, receiver = lab.link_label(circuit.link), lab.nic_label(circuit.link.target)
     budget = budget_of(lab, circuit)
-    known_db, place = _known_loss(circuit, reading, budget)
+    known_db, place = _find_known_loss(circuit, reading, budget)
     expected_dbm = budget.receiver_dbm - known_db
     outside = describe_bad_lane(module)
     if expected_dbm - dbm >= TOLERANCE_DB - RESOLUTION_DB and not (outside and module.has_dark_lane):
@@ -85,21 +85,21 @@ def _judge(
         yield POWER_OUT_OF_WINDOW.report(subject, f"{receiver}: {outside}")
 
 
-def _known_loss(circuit: Circuit, reading: SwitchReading, budget: Budget) -> tuple[float, str]:
-    """Return the excess loss in dB at the last monitor with light, and the name of the section behind that monitor."""
-    leaving, entering = (
-        _require_light(reading.power.get(port)) for port in (circuit.output_port, circuit.input_port)
+def _find_known_loss(circuit: Circuit, reading: SwitchReading, budget: Budget) -> tuple[float, str]:
+    """Return the excess loss in dB at the last monitor with light, and the name of the section after that monitor."""
+    output_power, input_power = (
+        _drop_if_dark(reading.power.get(port)) for port in (circuit.output_port, circuit.input_port)
     )
-    if leaving is not None:
+    if output_power is not None:
         fibre = f"the receive fibre from output {circuit.output_port} of {circuit.switch}"
-        return budget.output_dbm - leaving.dbm, fibre
-    if entering is not None:
+        return budget.output_dbm - output_power.dbm, fibre
+    if input_power is not None:
         pair = f"{circuit.input_port} -> {circuit.output_port} of {circuit.switch}"
-        return budget.input_dbm - entering.dbm, f"the cross-connect {pair} or the receive fibre"
+        return budget.input_dbm - input_power.dbm, f"the cross-connect {pair} or the receive fibre"
     return 0.0, f"the path through {circuit.switch}"
 
 
-def _require_light(power: Power | None) -> Power | None:
+def _drop_if_dark(power: Power | None) -> Power | None:
     return power if power is not None and not power.below_floor else None
 
 
@@ -109,15 +109,15 @@ def merge_cable_findings(
     readings: Mapping[str, SwitchReading],
     findings: Iterable[LinkFinding],
 ) -> tuple[LinkFinding, ...]:
-    """Return the findings with those about both fibres of one NIC replaced by one about its cable.
+    """Return the findings, with one finding about a cable instead of two about both fibres of its NIC.
 
-    All cables of a host become one finding, too.
+    If all NICs of a host are dark, they are one finding.
     """
     original = tuple(findings)
     planned = {circuit.link: circuit for circuit in circuits}
     known = {(finding.kind, finding.subject) for finding in original}
     no_carrier = {link for link in planned if ("no_carrier", lab.link_label(link)) in known}
-    cables = _find_monitored(planned, readings, no_carrier) | _find_unmonitored(planned, readings, no_carrier)
+    cables = _find_dark_nics(planned, readings, no_carrier) | _find_dark_ends(planned, readings, no_carrier)
     explained = {
         (kind, lab.link_label(link))
         for pair in cables.values()
@@ -132,19 +132,19 @@ Ends = tuple[Nic, ...]
 """One NIC, or both ends of a link if it is unknown at which end the cable is dark."""
 
 
-def _find_monitored(
+def _find_dark_nics(
     planned: Mapping[Link, Circuit], readings: Mapping[str, SwitchReading], no_carrier: set[Link]
 ) -> dict[Ends, tuple[Link, Link]]:
-    """Return NICs whose light does not enter the switch, and at which no light from it arrives."""
+    """Return NICs whose light does not enter the switch, and at which no light from the switch arrives."""
     into = {link.target: link for link in no_carrier}
-    dark = {link.source: link for link, circuit in planned.items() if _enters_dark(circuit, readings)}
+    dark = {link.source: link for link, circuit in planned.items() if _is_input_dark(circuit, readings)}
     return {(nic,): (dark[nic], into[nic]) for nic in sorted(dark.keys() & into.keys())}
 
 
-def _find_unmonitored(
+def _find_dark_ends(
     planned: Mapping[Link, Circuit], readings: Mapping[str, SwitchReading], no_carrier: set[Link]
 ) -> dict[Ends, tuple[Link, Link]]:
-    """Return both ends of links that carry nothing in either direction, if no monitor shows at which end."""
+    """Return both ends of links that carry nothing in either direction, if no monitor shows which cable is dark."""
     ends: dict[Ends, tuple[Link, Link]] = {}
     for link in sorted(no_carrier):
         back = Link(link.target, link.source)
@@ -160,14 +160,14 @@ def _has_monitor(circuit: Circuit, readings: Mapping[str, SwitchReading]) -> boo
     )
 
 
-def _enters_dark(circuit: Circuit, readings: Mapping[str, SwitchReading]) -> bool:
+def _is_input_dark(circuit: Circuit, readings: Mapping[str, SwitchReading]) -> bool:
     reading = readings.get(circuit.switch)
-    entering = reading.power.get(circuit.input_port) if reading else None
-    return entering is not None and entering.below_floor
+    input_power = reading.power.get(circuit.input_port) if reading else None
+    return input_power is not None and input_power.below_floor
 
 
 def _report_cables(lab: Lab, cables: Mapping[Ends, object], planned: Iterable[Link]) -> Iterator[LinkFinding]:
-    """Yield one finding for each cable; a host all of whose NICs are dark is one finding."""
+    """Yield one finding for each cable. A host whose NICs are all dark is one finding."""
     used = {nic for link in planned for nic in link}
     dark_nics = {ends[0] for ends in cables if len(ends) == 1}
     for node in sorted({nic.node for nic in dark_nics}):

@@ -34,7 +34,7 @@ class StepRecord:
 
     @property
     def ordinal(self) -> int:
-        """Number of the step among those of its device in the operation, from 0."""
+        """Number of the step on its device in the operation, from 0."""
         return int(self.row["ordinal"])
 
     @property
@@ -89,13 +89,13 @@ class OperationRecord:
 
     @property
     def state(self) -> str:
-        """State of the operation; `killed` if it is running but its process has ended."""
+        """State of the operation. It is `killed` if the stored state is `running` but the process has ended."""
         state = str(self.row["state"])
         return "killed" if state == "running" and not is_running(self.row["owner"]) else state
 
     @property
     def goal(self) -> dict[str, SwitchGoal]:
-        """Goal of each switch; empty if the operation has no goal."""
+        """Goal of each switch, or {} if the operation has no goal."""
         return parse_goal(self.row.get("goal") or "")
 
     @property
@@ -134,16 +134,16 @@ def operations_of(runs_dir: str | Path, lab: str) -> tuple[OperationRecord, ...]
 
 def find_operation(records: Sequence[OperationRecord], operation: str) -> OperationRecord | None:
     """Return the operation with this id, or None."""
-    return next((one for one in records if one.id == operation), None)
+    return next((record for record in records if record.id == operation), None)
 
 
 def history_of(runs_dir: str | Path, lab: str) -> list[dict[str, Any]]:
     """Return the epochs of a lab for JSON documents, the newest first. Raises `JournalError`."""
-    operations = {one.id: one for one in operations_of(runs_dir, lab)}
-    return [_epoch(intent, operations.get(intent.operation)) for intent in load_intents(runs_dir, lab)]
+    operations = {record.id: record for record in operations_of(runs_dir, lab)}
+    return [_render_epoch(intent, operations.get(intent.operation)) for intent in load_intents(runs_dir, lab)]
 
 
-def _epoch(intent: Intent, operation: OperationRecord | None) -> dict[str, Any]:
+def _render_epoch(intent: Intent, operation: OperationRecord | None) -> dict[str, Any]:
     row = operation.row if operation else {}
     return {
         "id": intent.epoch,
@@ -161,7 +161,7 @@ def _epoch(intent: Intent, operation: OperationRecord | None) -> dict[str, Any]:
 def changes_of(operation: OperationRecord) -> Iterator[dict[str, Any]]:
     """Yield the changes of an operation for each device: circuits made and removed, or the routes of a host.
 
-    Only steps that are done count. Circuits are compared from before the first to after the last of them.
+    Only steps that are done count. Circuits are compared before the first and after the last of these steps.
     """
     for device in dict.fromkeys(step.device for step in operation.steps):
         steps = [step for step in operation.steps_on(device) if step.state in _DONE]

@@ -10,8 +10,8 @@ Nothing is sent again blindly. The circuits of a switch decide:
 
 The last case means that somebody else changed the switch, that it restarted, or that a robot dropped a fibre.
 
-The journal of a repair that changes no circuit holds no goal: detours around fibres that were lost an hour ago are
-useless if others are lost by now. Such a repair checks again which fibres are lost.
+A repair that changes no circuit has no goal in the journal, because detours around fibres that were lost an hour ago
+are useless if other fibres are lost by now. Such a repair checks again which fibres are lost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from testbed.lab.model import Lab
 from testbed.operate.design import Design
 from testbed.operate.engine.order import order_steps
 from testbed.operate.engine.planned import SwitchGoal, as_text
-from testbed.operate.engine.step_log import LATER
+from testbed.operate.engine.step_log import SETTLED_LATER
 from testbed.operate.engine.transitions import OPEN, StepEvent, StepState
 from testbed.operate.model import LabPlan, SwitchPlan, VerifyReport
 from testbed.operate.plan import circuits_of
@@ -66,16 +66,20 @@ class ResumeResult:
 
 
 def find_unfinished(runs_dir: str | Path, lab: Lab, operation: str | None) -> Unfinished | None:
-    """Return the unfinished operation with this id, or the newest without an id; None if there is none, or it ended.
+    """Return the unfinished operation with this id, or the newest without an id, or None if there is none.
 
     Without an id, an epoch that awaits confirmation comes last. Raises `NoSuchOperation`, `OperationRunning`,
     `Superseded` and `JournalError`.
     """
     candidates = find_unfinished_operations(runs_dir, lab)
     if operation is None:
-        unfinished = max(candidates, key=lambda one: (not one.is_for_a_person, one.operation), default=None)
+        unfinished = max(
+            candidates,
+            key=lambda candidate: (not candidate.is_for_a_person, candidate.operation),
+            default=None,
+        )
     else:
-        unfinished = next((one for one in candidates if one.operation == operation), None)
+        unfinished = next((candidate for candidate in candidates if candidate.operation == operation), None)
         if unfinished is None:
             _check_finished(operations_of(runs_dir, lab.name), operation, lab.name)
     if unfinished and unfinished.is_superseded:
@@ -94,9 +98,9 @@ def _check_finished(records: tuple[OperationRecord, ...], operation: str, lab: s
 def resume(
     session: LabSession, unfinished: Unfinished, design: Design | None, note: Note = lambda _text: None
 ) -> ResumeResult:
-    """Resume an operation; `design` is that of its epoch, None if it has none.
+    """Resume an operation. `design` is the design of its epoch, or None without an epoch.
 
-    Raises the switches' errors and `HostError` if devices do not answer; then the operation is left as it was.
+    Raises the switches' errors and `HostError` if devices do not answer. The operation then stays as it was.
     """
     journal, lab = session.writable, session.lab
     record = find_operation(operations_of(journal.directory, lab.name), unfinished.operation)
@@ -133,7 +137,9 @@ def resume(
 
 def report_findings(session: LabSession, unfinished: Unfinished, verified: VerifyReport) -> ResumeResult:
     """Return the result of a resume that finished, but whose verification has findings."""
-    findings = "; ".join(f"{one.kind}: {one.subject}: {one.detail}" for one in verified.findings)
+    findings = "; ".join(
+        f"{finding.kind}: {finding.subject}: {finding.detail}" for finding in verified.findings
+    )
     return conclude(session, unfinished, "failed", f"finished, but its verification has findings: {findings}")
 
 
@@ -145,7 +151,7 @@ def _refuse(unfinished: Unfinished, record: OperationRecord | None) -> ResumeRes
 
 
 def _wait_for_moves(switch: OpticalSwitch, note: Callable[[str], object]) -> Snapshot:
-    """Read a switch until it has no pending moves or the time that they may take is over; return the last snapshot."""
+    """Read a switch until it has no pending moves, or their time limit has passed; return the last snapshot."""
     snapshot = switch.read()
     deadline = time.monotonic() + switch.capabilities.switch_time_s[1] * (len(snapshot.pending) + 1)
     pause_s = POLL_S[0]
@@ -160,13 +166,13 @@ def _wait_for_moves(switch: OpticalSwitch, note: Callable[[str], object]) -> Sna
 def _settle(
     session: LabSession, record: OperationRecord, snapshots: dict[str, Snapshot], *, in_doubt: bool
 ) -> None:
-    """Store the outcome of open steps according to `snapshots`; unless in doubt, withdraw steps that never started."""
+    """Store the outcome of open steps from `snapshots`. Unless in doubt, withdraw the steps that never started."""
     log = session.writable.steps
     for step in record.steps:
         if step.change == "circuits" and is_open(step):
             status = judge_step(step, snapshots[step.device], in_doubt=in_doubt)
             read_back = as_text(snapshots[step.device].connections)
-            log.close(record.id, {(step.device, step.ordinal): (status, read_back)}, reason=LATER)
+            log.close(record.id, {(step.device, step.ordinal): (status, read_back)}, reason=SETTLED_LATER)
     if not in_doubt:
         log.for_all(record.id, StepEvent.WITHDRAW, [StepState.PLANNED], "planned again")
 
@@ -193,7 +199,7 @@ def _reach_goal(
 
 
 def conclude(session: LabSession, unfinished: Unfinished, state: str, reason: str) -> ResumeResult:
-    """Return the result of a resume, with the current steps; if it is `unknown`, store the reason in the journal."""
+    """Return the result of a resume, with the current steps. If `state` is `unknown`, journal the reason."""
     record = find_operation(operations_of(session.writable.directory, session.lab.name), unfinished.operation)
     steps = tuple(step.json() for step in record.steps) if record else ()
     if state == "unknown":
@@ -204,9 +210,9 @@ def conclude(session: LabSession, unfinished: Unfinished, state: str, reason: st
 
 
 def circuits_around_open_step(steps: tuple[StepRecord, ...]) -> tuple[CrossConnects, CrossConnects]:
-    """Return the circuits before the first open step of a switch and those planned after it.
+    """Return the circuits of a switch before its first open step, and the planned circuits after that step.
 
-    Without an open step both are the circuits after the last step that was read back as done.
+    Without an open step, both are the circuits after the last step that was done.
     """
     known = steps[0].before
     for step in steps:
@@ -224,9 +230,9 @@ def find_doubts(operation: OperationRecord, device: str, snapshot: Snapshot) -> 
     if not steps or goal is None:
         return
     before, after = circuits_around_open_step(steps)
-    now = _in_scope(goal, snapshot.connections)
+    now = _select_in_scope(goal, snapshot.connections)
     foreign = now - before.pairs - after.pairs - goal.target.pairs
-    lost = _in_scope(goal, before) & after.pairs & goal.target.pairs - now
+    lost = _select_in_scope(goal, before) & after.pairs & goal.target.pairs - now
     if foreign:
         pairs = describe_pairs(sorted(foreign))
         yield f"{device} holds {pairs}, which matches neither the state before the operation nor its goal"
@@ -235,9 +241,9 @@ def find_doubts(operation: OperationRecord, device: str, snapshot: Snapshot) -> 
 
 
 def judge_step(step: StepRecord, snapshot: Snapshot, *, in_doubt: bool) -> Status:
-    """Return the outcome of a step by a read: `DONE` if its result is there, else `FAILED`, or `UNKNOWN` in doubt.
+    """Return the outcome of a step from a read: `DONE` if its result is there, else `FAILED`, or `UNKNOWN` in doubt.
 
-    A step that is partly done has failed; the rest is planned again.
+    A step that is partly done has failed, and the rest is planned again.
     """
     ports = {port for pair in step.before.pairs ^ step.after.pairs for port in pair}
     if snapshot.connections.touching(ports) == step.after.touching(ports):
@@ -250,7 +256,7 @@ def is_open(step: StepRecord) -> bool:
     return step.state in _UNDECIDED
 
 
-def _in_scope(goal: SwitchGoal, connections: CrossConnects) -> frozenset[Pair]:
+def _select_in_scope(goal: SwitchGoal, connections: CrossConnects) -> frozenset[Pair]:
     outputs = frozenset(goal.target.values())
     if goal.scope is None:
         return connections.pairs
@@ -260,10 +266,10 @@ def _in_scope(goal: SwitchGoal, connections: CrossConnects) -> frozenset[Pair]:
 def resume_detours(
     session: LabSession, unfinished: Unfinished, planned: LabRepair | None, note: Note = lambda _text: None
 ) -> ResumeResult:
-    """Resume a repair that only installs detours; `planned` is the repair of the current losses.
+    """Resume a repair that only installs detours. `planned` is the repair of the current losses.
 
     Routes are installed on hosts that do not hold them yet, and the links that carry data are verified. The result is
-    `unknown` if no fibre is lost any more, or if the current losses need other circuits, which is another repair.
+    `unknown` if no fibre is lost any more, or if the current losses need other circuits.
     Raises `HostError`, and the switches' errors.
     """
     record = find_operation(operations_of(session.writable.directory, session.lab.name), unfinished.operation)

@@ -15,21 +15,21 @@ _REPLACED = (StepState.OBSERVED, StepState.VERIFIED, StepState.FAILED, StepState
 
 
 def target_of(runs_dir: str | Path, lab: Lab, epoch: int | None) -> tuple[Intent, Intent]:
-    """Return the current epoch of a lab and the one to go back to.
+    """Return the current epoch of a lab and the epoch to restore.
 
-    By default this is the newest earlier verified epoch that shares hosts with the current one. Raises `NothingBefore`
-    if there is none, or if the named one is not verified or not earlier.
+    By default, the epoch to restore is the newest earlier verified epoch that shares hosts with the current epoch.
+    Raises `NothingBefore` if there is none, or if the named epoch is not verified or not earlier.
     """
     stored = load_intents(runs_dir, lab.name)
     hint = "see `testbed history`"
     if not stored:
         raise NothingBefore(f"no epoch of lab '{lab.name}' is stored in {runs_dir}; {hint}")
     current = stored[0]
-    earlier = [one for one in stored[1:] if one.state == "verified"]
+    earlier = [intent for intent in stored[1:] if intent.state == "verified"]
     if epoch is not None:
-        earlier = [one for one in earlier if one.epoch == epoch]
+        earlier = [intent for intent in earlier if intent.epoch == epoch]
     elif earlier:
-        earlier = [one for one in earlier if not set(one.hosts).isdisjoint(current.hosts)]
+        earlier = [intent for intent in earlier if not set(intent.hosts).isdisjoint(current.hosts)]
     if not earlier:
         which = (
             f"epoch {epoch} is not a verified epoch before" if epoch else "there is no verified epoch before"
@@ -47,9 +47,9 @@ def roll_back(
     *,
     take_over: bool = False,
 ) -> BringUpReport:
-    """Bring an earlier epoch into force as a new one; if it is verified, mark the steps that it undoes as compensated.
+    """Apply an earlier epoch as a new epoch. If it verifies, mark the steps that it undoes as compensated.
 
-    Raises what `LabSession.carry_out` raises.
+    Raises the errors of `LabSession.carry_out`.
     """
     change = Change("rollback", f"back to epoch {target.epoch} from epoch {current.epoch}")
     plan = session.plan(design, take_over=take_over)
@@ -61,10 +61,10 @@ def roll_back(
 
 def _compensate(session: LabSession, target: Intent, report: BringUpReport) -> None:
     journal = session.writable
-    for one in load_intents(journal.directory, session.lab.name):
-        is_between = report.epoch is not None and target.epoch < one.epoch < report.epoch
-        if is_between and set(one.hosts) <= set(target.hosts):
-            journal.steps.for_all(one.operation, StepEvent.COMPENSATE, _REPLACED)
+    for intent in load_intents(journal.directory, session.lab.name):
+        is_between = report.epoch is not None and target.epoch < intent.epoch < report.epoch
+        if is_between and set(intent.hosts) <= set(target.hosts):
+            journal.steps.for_all(intent.operation, StepEvent.COMPENSATE, _REPLACED)
 
 
 def find_last_verified(runs_dir: str | Path, lab: Lab) -> Intent:
@@ -73,9 +73,9 @@ def find_last_verified(runs_dir: str | Path, lab: Lab) -> Intent:
     Raises `NothingBefore` if there is none.
     """
     hosts = {host.name for host in lab.hosts}
-    for one in load_intents(runs_dir, lab.name):
-        if one.state == "verified" and not hosts.isdisjoint(one.hosts):
-            return one
+    for intent in load_intents(runs_dir, lab.name):
+        if intent.state == "verified" and not hosts.isdisjoint(intent.hosts):
+            return intent
     raise NothingBefore(
         f"lab '{lab.name}' has no verified epoch to go back to in {runs_dir}; apply without --confirm-within first"
     )

@@ -76,7 +76,7 @@ def test_the_quota_of_the_control_group(tmp_path, text, quota):
 
 
 def test_a_lab_file_that_fixes_its_rate_keeps_it(small_lab_text, monkeypatch):
-    monkeypatch.setattr(link_rate, "look_at_machine", lambda: replace(TWO, free=0, copy_mbps=1))
+    monkeypatch.setattr(link_rate, "measure_machine", lambda: replace(TWO, free=0, copy_mbps=1))
     assert lifecycle.choose_rate(parse_lab(small_lab_text(), "x.yaml"), "kernel") is None
     lab = parse_lab(fitted(small_lab_text()), "x.yaml")
     assert lifecycle.choose_rate(lab, "kernel").rate_mbps == 25

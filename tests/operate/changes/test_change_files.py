@@ -27,7 +27,7 @@ from testbed.operate.design import design_for, design_of_intent
 from testbed.operate.durations import Durations
 from testbed.operate.intent import Stated
 from testbed.operate.plan import plan_lab
-from testbed.operate.planned_change import HostedDesign, describe_effects, find_touched
+from testbed.operate.planned_change import HostedDesign, describe_effects, find_touched_elements
 from testbed.operate.session import READING, reader_of
 
 STATED = Stated("--simplex")
@@ -159,7 +159,7 @@ def test_an_expected_revision_is_of_circuits_and_epochs():
 
 def test_every_element_is_listed_both_ends_and_hosts_that_forward(testbed12, planned, simplex):
     here = HostedDesign(testbed12, simplex)
-    elements = find_touched(testbed12, planned, (here,))
+    elements = find_touched_elements(testbed12, planned, (here,))
     by_kind = {kind: [one for one in elements if one.kind == kind] for kind in ("circuit", "nic", "host")}
     assert len(by_kind["circuit"]) == 48
     assert {one.touch for one in by_kind["circuit"]} == {"made"}
@@ -186,7 +186,7 @@ def test_hosts_that_forward_over_a_changed_circuit_are_listed_and_those_that_rec
     over = [way for way in ways if first.link in way]
     forwarding = {testbed12.hosts[hop.target.node].name for way in over for hop in way[:-1]}
     later = {testbed12.hosts[hop.target.node].name for way in over for hop in way[1:]}
-    elements = find_touched(testbed12, planned, (HostedDesign(testbed12, simplex),))
+    elements = find_touched_elements(testbed12, planned, (HostedDesign(testbed12, simplex),))
     assert {one.name for one in elements if one.kind == "host"} == forwarding != later
 
 
@@ -196,7 +196,7 @@ def test_circuits_that_are_kept_but_disturbed_are_touched_too(testbed12, switch,
     held = {one.input_port: one.output_port for one in circuits}
     switch.held = CrossConnects(held | {1: held[2], 2: held[1]})
     planned = plan_lab(testbed12, simplex.wiring, {"ocs1": switch})
-    touches = [one.touch for one in find_touched(testbed12, planned, ()) if one.kind == "circuit"]
+    touches = [one.touch for one in find_touched_elements(testbed12, planned, ()) if one.kind == "circuit"]
     assert [touches.count(touch) for touch in ("made", "removed", "disturbed")] == [2, 2, 46]
 
 
@@ -206,7 +206,7 @@ def test_packets_of_the_topology_before_count_too(testbed12, switch, simplex):
     duplex = design_for(testbed12)
     planned = plan_lab(testbed12, duplex.wiring, {"ocs1": switch})
     alone, both = (
-        find_touched(testbed12, planned, standing)
+        find_touched_elements(testbed12, planned, standing)
         for standing in (
             [HostedDesign(testbed12, duplex)],
             [HostedDesign(testbed12, duplex), HostedDesign(testbed12, simplex)],

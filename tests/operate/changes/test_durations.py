@@ -13,7 +13,7 @@ from libraries import skip_without
 skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, Outcome, Snapshot, Status, Step
-from testbed.operate.durations import ENOUGH, KEPT, Forecast, durations_of, learn_durations
+from testbed.operate.durations import MAX_SAMPLES, MIN_SAMPLES, Forecast, durations_of, learn_durations
 from testbed.operate.journal import journal_in
 from testbed.operate.model import LabPlan, SwitchPlan
 
@@ -42,7 +42,7 @@ def plan_of(**kinds):
     return LabPlan(None, (), tuple(parts))
 
 
-@given(st.lists(st.integers(0, 10**8), min_size=ENOUGH, max_size=60))
+@given(st.lists(st.integers(0, 10**8), min_size=MIN_SAMPLES, max_size=60))
 def test_median_and_nearest_rank_of_what_was_measured(microseconds):
     seconds = [one / 1e6 for one in microseconds]
     expected = durations_of(row(one) for one in seconds).step("panel1", step())
@@ -61,7 +61,7 @@ def test_switches_and_kinds_of_step_are_told_apart():
 
 
 def test_with_too_few_steps_the_estimate_of_the_driver_stands():
-    durations = durations_of([row(60.0)] * (ENOUGH - 1))
+    durations = durations_of([row(60.0)] * (MIN_SAMPLES - 1))
     assert durations.step("panel1", step(estimated_s=7.0)).json() == {
         "median_s": 7.0,
         "p95_s": 7.0,
@@ -75,8 +75,12 @@ def test_a_clock_that_stepped_back_teaches_nothing():
 
 
 def test_only_the_newest_steps_count():
-    durations = durations_of([row(70.0)] * KEPT + [row(10.0)] * 1000)
-    assert durations.step("panel1", step()).json() == {"median_s": 70.0, "p95_s": 70.0, "samples": KEPT}
+    durations = durations_of([row(70.0)] * MAX_SAMPLES + [row(10.0)] * 1000)
+    assert durations.step("panel1", step()).json() == {
+        "median_s": 70.0,
+        "p95_s": 70.0,
+        "samples": MAX_SAMPLES,
+    }
 
 
 def test_a_switch_makes_its_steps_in_turn_and_switches_work_at_the_same_time():

@@ -35,7 +35,7 @@ class Laboratory(Devices):
         self.probes = 0
         self.killed = False
 
-    def interfaces_down(self):
+    def find_down_interfaces(self):
         return frozenset(self.down)
 
     def set_interfaces(self, nics, *, up):

@@ -123,8 +123,8 @@ def test_rules_are_asked_in_order_until_main():
         "101: from all fwmark 0x1 lookup 78",
         "102: not from 10.1.0.0/16 ipproto tcp dport 80 blackhole",
     ]
-    assert [rule.asks_main for rule in rules] == [False] * 5 + [True, True, False]
-    assert [rule.marks for rule in rules[1:5]] == [False, False, True, False]
+    assert [rule.looks_up_main for rule in rules] == [False] * 5 + [True, True, False]
+    assert [rule.needs_mark for rule in rules[1:5]] == [False, False, True, False]
     assert rules[4].source == "all", "a block after `not` is outside of it"
 
 

@@ -172,7 +172,7 @@ HOST_FAULTS = {
 }
 
 
-MAIN = PolicyRule(32766, "all", "all", "main", "", "32766: from all lookup main", asks_main=True)
+MAIN = PolicyRule(32766, "all", "all", "main", "", "32766: from all lookup main", looks_up_main=True)
 """Policy rule that every host has, and which asks the routes of the lab."""
 
 
@@ -210,7 +210,9 @@ HOST_FAULTS |= {
     ),
     "no rule that asks the routes": (
         lambda w: (
-            w.change("e", rules=(replace(MAIN, table="default", words="lookup default", asks_main=False),)),
+            w.change(
+                "e", rules=(replace(MAIN, table="default", words="lookup default", looks_up_main=False),)
+            ),
             w.dropping.add("e"),
         ),
         [("wrong_rule", "e")],
@@ -244,7 +246,7 @@ OF_OTHERS = {
         "e", rules=(rule("", action="prohibit", input="mgmt"), MAIN)
     ),
     "a rule of marked packets": lambda w: w.change(
-        "e", rules=(rule("", action="prohibit", marks=True), MAIN)
+        "e", rules=(rule("", action="prohibit", needs_mark=True), MAIN)
     ),
     "a rule behind the routes": lambda w: w.change("e", rules=(MAIN, rule("", action="prohibit"))),
     "a filter of another interface": lambda w: filtered(w, nics=("docker*",)),
