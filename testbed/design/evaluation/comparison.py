@@ -32,7 +32,7 @@ class Row:
 
     @property
     def basis(self) -> str:
-        """What the fabric has in common with direct connect: the total `rate` of a host, or the `cost`."""
+        """The quantity that the fabric shares with direct connect: the total `rate` of a host, or the `cost`."""
         return "cost" if self.name == EQUAL_COST else "rate"
 
     def cells(self) -> list[object]:

@@ -39,7 +39,7 @@ class Problem:
 
     @property
     def possible_pair_links(self) -> tuple[int, ...]:
-        """How many of a server's links can join pairs. The other links form rings; a duplex ring takes two links."""
+        """Numbers of a server's links that can join pairs. Its other links form rings; a duplex ring takes two."""
         min_ring_links = 1 if self.simplex or self.degree == 1 else 2
         rings = range(self.degree - 1, min_ring_links - 1, -1)
         return (0, *(self.degree - count for count in rings if self.simplex or count % 2 == 0))

@@ -69,12 +69,12 @@ class WorkloadChoice:
 
     @property
     def is_file(self) -> bool:
-        """Whether the model is in an ONNX file or a torch module."""
+        """True if the model is in an ONNX file or a torch module."""
         return self.name.endswith(FILE_SUFFIXES) or self.name.startswith(TORCH)
 
     @property
     def has_servers(self) -> bool:
-        """Whether the choice is a model. The servers of a task graph or a folder of traces are fixed."""
+        """True if the choice is a model. The servers of a task graph or a folder of traces are fixed."""
         return self.is_file or self.name in MODELS
 
     def workload(self, nodes: int) -> Workload:
