@@ -322,7 +322,7 @@ def test_there_is_one_of_each_formula():
     from sim.twins.rfsoc.kit import plant
     from sim.twins.rfsoc.signals import conversion
 
-    assert loopback.interpolation(0.3).tolist() == kernel_taps("sinc", 0.3).tolist()
+    assert loopback.make_interpolation_taps(0.3).tolist() == kernel_taps("sinc", 0.3).tolist()
     assert not hasattr(loopback, "BETA")
     assert conversion.draw_correlated_normals.__module__ == "sim.models.photonics.noise"
     assert assembly.whole is plant.whole is address.whole
@@ -336,7 +336,7 @@ def test_the_conversion_works_where_machine_code_cannot_be_kept():
         "getattr(caching, 'CacheImpl', None) and setattr(caching.CacheImpl, '_locator_classes', []); "
         "getattr(caching, '_CacheImpl', None) and setattr(caching._CacheImpl, '_locator_classes', []); "
         "import sim.twins.rfsoc.signals.conversion_compiled as made, sim.twins.rfsoc.tproc_v2.compiled as machine; "
-        "assert machine.executor() is not None; print(made._decimate)"
+        "assert machine.get_executor() is not None; print(made._decimate)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert "CPUDispatcher" in done.stdout, done.stderr
