@@ -325,7 +325,7 @@ def test_there_is_one_of_each_formula():
     assert loopback.make_interpolation_taps(0.3).tolist() == kernel_taps("sinc", 0.3).tolist()
     assert not hasattr(loopback, "BETA")
     assert conversion.draw_correlated_normals.__module__ == "sim.models.photonics.noise"
-    assert assembly.whole is plant.whole is address.whole
+    assert assembly.parse_whole is plant.parse_whole is address.parse_whole
 
 
 @pytest.mark.process
