@@ -1,7 +1,7 @@
 """The decimation filter of the readouts: one output sample for eight input samples.
 
 Firmware `axis_readout_v2` and `axis_dyn_readout_v1` decimate by 8 with a symmetric low-pass filter of 120 taps. It is
-6 dB down at 0.766 of half the output rate, and 68 dB down beyond half the output rate. Its gain is 270382 / 2**19 at
+6 dB down at 0.766 of half the output rate, and 68 dB down in its stop band. Its gain is 270382 / 2**19 at
 zero frequency.
 
 Filter `fir` is a Kaiser window (beta 5.65, 60 dB) with the same length, edge and gain. Filter `mean` is the mean of the
