@@ -1,9 +1,8 @@
 """Launches of nccl-tests on hosts with GPUs: search for the programs, environment, command, and output.
 
-nccl-tests span hosts only in a build with MPI, so one `mpirun` on the first host starts a rank on each;
-every host has its own application context and environment. NCCL uses one ring order over the hosts
-(0, 1, 2 ...) for all its channels: other strides need a library that knows them (`NcclSettings.preload`),
-and `log.check_rings` checks the rings that were used.
+Only a build with MPI spans hosts, so one `mpirun` on the first host starts a rank on each host. Every host has its own
+application context and environment. NCCL uses one ring order over the hosts (0, 1, 2 ...) for all its channels. Other
+strides need a replacement of the NCCL library (`NcclSettings.preload`). `log.check_rings` checks which rings were used.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ _SEARCH_PATH = "$PATH:$HOME/nccl-tests/build:/opt/nccl-tests/build:/usr/local/nc
 
 @dataclass(frozen=True, slots=True)
 class NcclSettings:
-    """Network settings of NCCL: InfiniBand verbs (also RoCE) or sockets, and the interfaces.
+    """Network settings of NCCL: InfiniBand verbs (also for RoCE) or sockets, and the interfaces.
 
-    `interfaces` are verbs devices (`qedr0`), or network interfaces for sockets; `channels` is the number of
-    rings; `preload` the path of a library that replaces NCCL.
+    `interfaces` names verbs devices (`qedr0`), or network interfaces for sockets. `channels` is the number of rings.
+    `preload` is the path of a library that replaces NCCL.
     """
 
     network: Literal["IB", "Socket"]
@@ -43,7 +42,7 @@ class NcclSettings:
 
 @dataclass(frozen=True, slots=True)
 class NcclTest:
-    """A test program, its sizes and iterations. `json` is the requested output file on the first host."""
+    """A test program, its sizes and iterations. `json` is the path of the output file on the first host."""
 
     program: str = "all_reduce_perf"
     smallest_bytes: int = 8
@@ -58,7 +57,7 @@ class NcclTest:
 
 @dataclass(frozen=True, slots=True)
 class NcclHost:
-    """Equipment of a host: its GPUs as the driver lists them, and the paths of the test and of mpirun, or ''."""
+    """GPUs of a host as the driver lists them, and the paths of the test and of mpirun ("" if missing)."""
 
     host: str
     gpus: tuple[str, ...]
@@ -76,7 +75,7 @@ class NcclRun:
 
 
 def environment(settings: NcclSettings) -> dict[str, str]:
-    """Return NCCL's environment variables: rings only, on exactly these interfaces, with the log of the rings.
+    """Return NCCL's environment variables: use only rings, on exactly these interfaces, and log the rings.
 
     The variables are those of the 12-host testbed (`NCCL_NET=IB`, one channel per NIC, `NCCL_ALGO=Ring`).
     """
@@ -125,7 +124,7 @@ def host_context(
 def mpirun_command(
     lab: Lab, nccl_hosts: Sequence[NcclHost], variables: Mapping[str, Mapping[str, str]], test: NcclTest
 ) -> str:
-    """Return the mpirun command of the first host; `variables` are by host name.
+    """Return the mpirun command for the first host. `variables` maps host names to environment variables.
 
     MPI's own traffic stays on the management network, so that the links carry only the collective.
     """
@@ -174,7 +173,7 @@ def find_nccl(fleet: Fleet, test: NcclTest | None = None) -> tuple[NcclHost, ...
 
 
 def explain_missing(hosts: Sequence[NcclHost], test: NcclTest | None = None) -> str:
-    """Return why nccl-tests cannot run on these hosts, and what to do; empty if they can."""
+    """Return why nccl-tests cannot run on these hosts and what to do, or "" if they can run."""
     test = test or NcclTest()
     if not hosts:
         return "there are no hosts"
@@ -203,8 +202,8 @@ def _names(hosts: Sequence[str], of: int) -> str:
 def run_nccl(fleet: Fleet, lab: Lab, settings: NcclSettings, test: NcclTest | None = None) -> NcclRun:
     """Run a test over all hosts and parse its results, from its JSON document if there is one.
 
-    Raises `CollectiveError` if the hosts lack equipment or the test printed no row,
-    `HostError` if a host cannot be reached.
+    Raises `CollectiveError` if GPUs or programs are missing or the test printed no row, and `HostError` if a host
+    cannot be reached.
     """
     test = test or NcclTest()
     nccl_hosts = find_nccl(fleet, test)
@@ -226,7 +225,7 @@ def run_nccl(fleet: Fleet, lab: Lab, settings: NcclSettings, test: NcclTest | No
 
 
 def _read_results(fleet: Fleet, first: str, completed: Completed) -> NcclTable:
-    """Return the table from the JSON file that the output names, if it is readable, else from the output."""
+    """Return the table from the JSON file that the output names, or from the output if that file is unreadable."""
     path = json_output_path(completed.stdout)
     if path:
         document = fleet.run({first: f"cat {shlex.quote(path)}"})[first]
@@ -236,7 +235,7 @@ def _read_results(fleet: Fleet, first: str, completed: Completed) -> NcclTable:
 
 
 def import_nccl(path: Path | str) -> NcclTable:
-    """Return the table in a file, which is JSON if it begins with a brace, else text.
+    """Return the table in a file. A file that begins with a brace is parsed as JSON, any other as text.
 
     Raises `ResultsError`, naming file and line, if the file cannot be read or holds no row of results.
     """

@@ -24,7 +24,7 @@ from testbed.design.reproductions.figure import (
     format_markdown,
     format_page,
     ignore_progress,
-    series_of,
+    make_series,
 )
 from testbed.design.reproductions.topoopt import MODULES, dedicated_cluster, figure
 from testbed.design.reproductions.topoopt.bandwidth_tax import tax_tensors_once
@@ -92,7 +92,7 @@ def test_plots_are_the_same_file_from_the_same_data(tmp_path):
 
 def test_series_are_cut_by_a_column():
     table = Table.from_rows(("fabric", "n", "ms"), [("a", 1, 5.0), ("b", 1, 6.0), ("a", 2, 7.0)])
-    assert series_of(table, "fabric", "n", "ms") == (
+    assert make_series(table, "fabric", "n", "ms") == (
         Series("a", (1.0, 2.0), (5.0, 7.0)),
         Series("b", (1.0,), (6.0,)),
     )
@@ -169,7 +169,7 @@ def test_every_figure_runs_in_small(number, monkeypatch):
     comparisons, plot = wanted.compare(table), wanted.draw(table)
     assert comparisons
     assert all(np.isfinite(line.ours) for line in comparisons)
-    assert all(series.up for panel in plot.panels for series in panel.series)
+    assert all(series.y_values for panel in plot.panels for series in panel.series)
     assert format_page(wanted, table, "x.svg").startswith(f"# Figure {number}: {wanted.title}\n\n![")
 
 

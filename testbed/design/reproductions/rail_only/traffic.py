@@ -1,4 +1,4 @@
-"""Figure 4: bytes of an iteration of the GPT with 1T parameters, by kind of parallelism and by pair of GPUs."""
+"""Figure 4: traffic of an iteration of GPT jobs, by kind of parallelism and by pair of GPUs."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _COLUMNS = ("model", "kind", "gb_per_gpu", "pairs_per_gpu", "gpus")
 
 
 def traffic_of(job: Megatron) -> Iterator[tuple[str, float, float]]:
-    """Yield each kind of parallelism with the bytes that a GPU sends in an iteration, and the GPUs it sends them to.
+    """Yield (kind of parallelism, bytes that a GPU sends in an iteration, number of GPUs that it sends them to).
 
-    AllReduces are rings, so a GPU has one successor in each. Stages exchange activations and gradients; each GPU of a
-    tensor-parallel group sends its part to the same rank of the next stage.
+    AllReduces are rings, so a GPU has one successor in each. Stages exchange activations and gradients: each GPU of a
+    tensor-parallel group sends its part to the GPU of equal rank in the next or previous stage.
     """
     t, p, d = job.tensor, job.pipeline, job.data
     layers = job.layers / p
@@ -96,7 +96,7 @@ def _draw(table: Table) -> Plot:
 
 
 def _heat_map() -> Panel:
-    """Return the bytes between the first 48 GPUs of a small GPT with the same kinds of traffic, as a heat map."""
+    """Return a heat map of the bytes between the 48 GPUs of a small GPT with the same kinds of traffic."""
     job = Megatron("small", 8, 1024, 8, 2, 48, 48)
     sent = {kind: size for kind, size, _ in traffic_of(job)}
     rows = []

@@ -1,4 +1,4 @@
-"""Figure 17: circuits that follow the demand within an iteration, by the time they are dark when they move."""
+"""Figure 17: circuits that follow the demand within an iteration, over the dark time of a reconfiguration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from testbed.design.reproductions.figure import (
     Plot,
     Progress,
     Table,
-    series_of,
+    make_series,
 )
 from testbed.design.reproductions.topoopt.jobs import default_job, run, run_on
 from testbed.design.reproductions.topoopt.setup import Scale
@@ -77,7 +77,7 @@ def _draw(table: Table) -> Plot:
             f"{model}, degree {degree:g}",
             "dark time (ms)",
             "iteration time (ms)",
-            series_of(table.select_rows(model=model, degree=degree), "fabric", "delay_ms", "iteration_ms"),
+            make_series(table.select_rows(model=model, degree=degree), "fabric", "delay_ms", "iteration_ms"),
             logarithmic="xy",
         )
         for model in table.values("model")

@@ -17,7 +17,7 @@ from testbed.design.reproductions.figure import (
     Progress,
     Published,
     Table,
-    series_of,
+    make_series,
 )
 from testbed.design.reproductions.topoopt.jobs import (
     NIC_ONCE,
@@ -46,13 +46,13 @@ MODELS = {
     "vgg16": "VGG16",
 }
 SEARCH_GBPS = 100.0
-"""Rate at which strategies are searched, once per degree; the other rates use the same strategies."""
+"""Link rate of the strategy search, which runs once per degree. The other rates use the same strategies."""
 _COLUMNS = ("model", "degree", "rate_gbps", "fabric", "iteration_ms", "pure_data_parallel", "strategy")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A strategy of a model as a job, with TopoOpt's topology for it."""
+    """A job of a model under one strategy, with TopoOpt's topology for it."""
 
     name: str
     job: Job
@@ -102,7 +102,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
 
 
 def ratio(table: Table, fabric: str, over: str, **case: Cell) -> float:
-    """Return the iteration time on a fabric over that on another."""
+    """Return the iteration time on `fabric` divided by the iteration time on `over`."""
     part = table.select_rows(**case)
     return part.number("iteration_ms", fabric=fabric) / part.number("iteration_ms", fabric=over)
 
@@ -152,7 +152,7 @@ def _means(table: Table, degree: float) -> Iterator[Comparison]:
 
 
 def _select_drawn(table: Table) -> Table:
-    """Return the table without MixNet's prices, which exist only for some of the rates."""
+    """Return the table without MixNet's prices, which exist only for some rates."""
     place = table.columns.index("fabric")
     return Table(table.columns, tuple(row for row in table.rows if "MixNet" not in str(row[place])))
 
@@ -164,7 +164,7 @@ def _draw(table: Table) -> Plot:
             str(model),
             "link rate (Gbit/s)",
             "iteration time (ms)",
-            series_of(
+            make_series(
                 _select_drawn(table.select_rows(model=model, degree=degree)),
                 "fabric",
                 "rate_gbps",

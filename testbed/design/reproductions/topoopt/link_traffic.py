@@ -13,7 +13,7 @@ from testbed.design.reproductions.figure import (
     Plot,
     Progress,
     Table,
-    series_of,
+    make_series,
 )
 from testbed.design.reproductions.topoopt.all_to_all import RATE_GBPS
 from testbed.design.reproductions.topoopt.jobs import all_to_all_run
@@ -64,7 +64,7 @@ def _draw(table: Table) -> Plot:
                 for row in table.select_rows(batch=batch).records
             ],
         )
-        series = series_of(named, "degree", "gb", "share")
+        series = make_series(named, "degree", "gb", "share")
         return Panel(f"batch {batch:g}", "bytes on a link (GB)", "share of links", series, "steps")
 
     batches = sorted(set(table.numbers("batch")))

@@ -1,8 +1,8 @@
 """Figure 16: many jobs on one cluster, each on its own servers.
 
-TopoOpt gives every job its own topology over its servers, so that jobs do not affect each other. On Fat-trees jobs run
-on random servers, as a scheduler finds them free, and every flow takes a path by its hash, as with ECMP and in the
-paper's packet simulator: jobs share the links above the edge.
+TopoOpt gives every job its own topology over its servers, so jobs do not affect each other. On Fat-trees jobs share the
+links above the edge: they run on random servers, as a scheduler would find them free, and each flow takes a path by its
+hash, as with ECMP and in the paper's packet simulator.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from testbed.design.reproductions.figure import (
     Progress,
     Published,
     Table,
-    series_of,
+    make_series,
 )
 from testbed.design.reproductions.topoopt.jobs import NIC_ONCE, READINGS, ROUNDING, default_job, run
 from testbed.design.reproductions.topoopt.setup import Scale
@@ -34,7 +34,7 @@ from testbed.design.sharing.joined_jobs import PlacedJob, chain_iterations
 Floats = NDArray[np.float64]
 
 MIX = {"dlrm": 0.35, "bert": 0.30, "candle": 0.25, "vgg16": 0.10}
-"""Shares of the models among jobs, from the text of the paper; its released sampler uses others."""
+"""Shares of the models among jobs, from the text of the paper. Its released sampler uses other shares."""
 DEGREE = 8
 RATE_GBPS = 100.0
 _FABRICS = ("TopoOpt", *READINGS, "oversubscribed Fat-tree")
@@ -42,7 +42,7 @@ _COLUMNS = ("jobs", "fabric", "mean_ms", "p99_ms")
 
 
 @cache
-def alone_s(model: str, fabric: str, nodes: int) -> float:
+def run_alone_s(model: str, fabric: str, nodes: int) -> float:
     """Return the seconds of an iteration of a job that shares no link."""
     return run(default_job(model, nodes, "fig16"), fabric, DEGREE, RATE_GBPS).iteration_s
 
@@ -56,7 +56,7 @@ def _tree(fabric: str, nodes: int, seed: int) -> Fabric:
 
 
 def draw_models(jobs: int, seed: int) -> list[str]:
-    """Return the models of `jobs` jobs; with the same seed, fewer jobs are the first of more."""
+    """Draw the models of `jobs` jobs. With the same seed, a shorter list is the start of a longer one."""
     chance = np.random.default_rng([seed, 0])
     return [str(name) for name in chance.choice(list(MIX), jobs, p=list(MIX.values()))]
 
@@ -69,7 +69,7 @@ def simulate_shared_s(scale: Scale, jobs: int, fabric: str, seed: int) -> Floats
         PlacedJob(
             default_job(model, scale.job_nodes, "fig16").graph,
             np.sort(own),
-            float(chance.random()) * alone_s(model, fabric, scale.job_nodes),
+            float(chance.random()) * run_alone_s(model, fabric, scale.job_nodes),
         )
         for model, own in zip(draw_models(jobs, seed), servers, strict=True)
     ]
@@ -84,7 +84,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
     for number, (jobs, fabric) in enumerate(cases, 1):
         if fabric == "TopoOpt":
             models = [model for seed in range(scale.seeds) for model in draw_models(jobs, seed)]
-            times_s = np.array([alone_s(model, fabric, scale.job_nodes) for model in models])
+            times_s = np.array([run_alone_s(model, fabric, scale.job_nodes) for model in models])
         else:
             times_s = np.concatenate(
                 [simulate_shared_s(scale, jobs, fabric, seed) for seed in range(scale.seeds)]
@@ -96,7 +96,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
 
 
 def ratio(table: Table, column: str, jobs: float, fabric: str) -> float:
-    """Return the time in a column on a fabric over that on TopoOpt."""
+    """Return the time in `column` on a fabric divided by the time on TopoOpt."""
     part = table.select_rows(jobs=jobs)
     return part.number(column, fabric=fabric) / part.number(column, fabric="TopoOpt")
 
@@ -153,7 +153,7 @@ def _draw(table: Table) -> Plot:
             title,
             "number of jobs (16 servers each)",
             "iteration time (ms)",
-            series_of(table, "fabric", "jobs", column),
+            make_series(table, "fabric", "jobs", column),
         )
         for title, column in (("mean", "mean_ms"), ("99th percentile", "p99_ms"))
     )
