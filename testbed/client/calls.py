@@ -1,4 +1,4 @@
-"""Requests of both clients, the parsing of responses, and the clients' errors. Nothing is sent here."""
+"""Requests of both clients, parsers of the responses, and the clients' errors. This module sends nothing."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from testbed.errors import TestbedError
 T = TypeVar("T")
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 STREAM_TIMEOUT = httpx.Timeout(30.0, connect=10.0, read=45.0)
-"""The read timeout exceeds the 15 s between pings of a stream without events."""
+"""Timeouts of a stream of events. The read timeout exceeds the 15 s between pings."""
 PAUSES_S = (0.1, 2.0)
 """Shortest and longest pause before reconnecting a stream, in seconds."""
 
 
 class ServiceUnreachable(TestbedError, code="service.unreachable", who="device"):
-    """The service does not answer, or its answer is not that of this release."""
+    """The service does not answer, or this release cannot parse its answer."""
 
 
 class NotThroughService(TestbedError, code="service.here", who="user"):
@@ -30,7 +30,7 @@ class NotThroughService(TestbedError, code="service.here", who="user"):
 
 
 class ServiceRefused(TestbedError, code="service", who="user"):
-    """The service refused a request: `problem` is its document, `code` and `who` are those of its error."""
+    """The service refused a request. `problem` is the service's problem document, which also gives `code` and `who`."""
 
     def __init__(self, problem: Mapping[str, Any]) -> None:
         self.problem = dict(problem)
@@ -42,7 +42,7 @@ class ServiceRefused(TestbedError, code="service", who="user"):
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One request, and the function that parses its response."""
+    """A request, and the function that parses its response."""
 
     method: str
     path: str
@@ -81,7 +81,7 @@ def check(response: httpx.Response) -> None:
 
 
 def settings(url: str | None, token: str | None, verify: Any) -> dict[str, Any]:
-    """Return the arguments of an HTTP client; missing ones come from the environment.
+    """Return the arguments of an HTTP client. A missing URL or token comes from the environment.
 
     Raises `ServiceUnreachable` for a missing or invalid URL.
     """
@@ -94,7 +94,7 @@ def settings(url: str | None, token: str | None, verify: Any) -> dict[str, Any]:
 
 
 def make_unreachable_error(url: object, error: Exception) -> ServiceUnreachable:
-    """Return the error of a service that does not answer."""
+    """Return the error for a service that does not answer."""
     return ServiceUnreachable(f"the service {url} does not answer ({error}); start it with `testbed serve`")
 
 
@@ -149,7 +149,7 @@ def release_lease(lab: str, lease: str) -> Call[dict[str, Any]]:
 
 
 def extend_lease(lab: str, lease: str, ttl_s: float | None) -> Call[dict[str, Any]]:
-    """Extend a lease to `ttl_s` seconds from now; the default is the duration of its request."""
+    """Extend a lease, so that it ends in `ttl_s` seconds. The default is the duration of its request."""
     path = f"{_lab(lab)}/leases/{quote(lease, safe='')}"
     body = {} if ttl_s is None else {"ttl_s": ttl_s}
     return Call("PATCH", path, dict, body=body, headers={"If-Match": "*"})

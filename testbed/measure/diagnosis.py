@@ -44,7 +44,7 @@ rank must queue. The SSH server and our guard use 0.01 processors. Other process
 a rank with its own processor queues for less than this share."""
 
 MIN_FLOW_S = 0.04
-"""Data that a connection must send in a row, in seconds at the link's rate: latency hides the rate of shorter bursts."""
+"""Data that a connection must send in a row, in seconds at the link's rate. Latency hides the rate of less data."""
 MIN_TIME_LEFT = 0.1
 """Smallest share of the time that remains without the cause, which limits the reported factor to 10."""
 SLOW_LINK = 0.8

@@ -55,7 +55,7 @@ class Narrator(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MainJobOutcome:
-    """Result of the main job. `verified` is True if all topologies were verified and all byte counters are as planned."""
+    """Result of the main job. `verified` is True if all topologies were verified and all byte counters are on plan."""
 
     design: Design
     verified: bool
@@ -310,8 +310,8 @@ def run_job(
     with provide_lab(lab, hosts, narrator) as (opened_lab, mode, link_rate):
         if trial and mode == "model":
             raise HostError(
-                f"the hosts of lab '{opened_lab.name}' are only modelled and send no packets to a board: run as root,
-                with " "--hosts kernel"
+                f"the hosts of lab '{opened_lab.name}' are only modelled and send no packets to a board: run as root, "
+                "with --hosts kernel"
             )
         store = RunStore(runs_dir)
         with store.begin(opened_lab, lab.simulated, mode, seeds={}) as run, journal_in(runs_dir) as journal:

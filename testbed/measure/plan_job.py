@@ -413,7 +413,7 @@ def _count_since(
 
 
 def read_counters(fleet: Fleet, lab: Lab) -> dict[str, tuple[int, int]]:
-    """Return the (bytes, packets) sent by each NIC (`host/nic`) of the fleet's hosts, or {} if hosts are unreachable."""
+    """Return the (bytes, packets) that each NIC (`host/nic`) has sent, or {} if a host of the fleet is unreachable."""
     reached = {host.name for host in fleet.hosts}
     hosts = [host for host in lab.hosts if host.name in reached]
     folder = "/sys/class/net/{}/statistics/tx_{}"

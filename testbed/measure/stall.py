@@ -28,7 +28,7 @@ class Stall:
 
 
 class Stream:
-    """A running stream; `finish` ends it and returns its stall."""
+    """A running TCP stream."""
 
     def __init__(self, receiver: Launch, name: str) -> None:
         self._receiver = receiver
@@ -43,9 +43,9 @@ class Stream:
 
 @contextmanager
 def tcp_stream(fleet: Fleet, source: LabHost, target: LabHost) -> Iterator[Stream]:
-    """Run a steady stream from `source` to `target`, between their node addresses; it flows when the body starts.
+    """Run a steady stream between the node addresses of two hosts. Data is flowing when the block starts.
 
-    Raises `HostError` if it does not start.
+    Raises `HostError` if the stream does not start.
     """
     program = resources.files("testbed.node").joinpath("stream.py").read_bytes()
     path = f"{fleet.put({'stream.py': program})}/stream.py"
@@ -62,7 +62,7 @@ def tcp_stream(fleet: Fleet, source: LabHost, target: LabHost) -> Iterator[Strea
 
 
 def await_event(launch: Launch, event: str, name: str) -> dict[str, Any]:
-    """Return the first message of this event. Raise `HostError` if it does not arrive within `WAIT_S`."""
+    """Return the first message of this event. Raise `HostError` if none arrives within `WAIT_S`."""
     for _host, line in launch.lines(WAIT_S):
         message: dict[str, Any] = json.loads(line)
         if message.get("event") == event:

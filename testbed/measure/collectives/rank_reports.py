@@ -160,7 +160,7 @@ class Diagnosis:
                     yield f"{self._describe_rank(host.name)} has no light on {self.lab.link_label(link)}"
 
     def _describe_first_failure(self) -> str:
-        """Describe the rank that failed first. A killed rank reports nothing and makes others fail, so it goes first."""
+        """Describe the rank that failed first. Killed ranks report nothing and make others fail, so they go first."""
         for host in self.reports.hosts_killed:
             return f"{self._describe_rank(host)} was ended by signal {-self.reports.guards[host]['status']}"
         for host, words in self.reports.errors.items():

@@ -26,7 +26,7 @@ class Debts:
     """Lease and earlier state of hosts that `testbed run` has not given back."""
 
     lease: str = ""
-    restoring_lease: str = ""
+    under: str = ""
     state: dict[str, Any] | None = None
     hosts: list[str] = field(default_factory=list)
 
@@ -89,16 +89,16 @@ def _restore(debts: Debts, lab: Lab, runs_dir: Path, reason: str, owner: str, st
     """Restore the hosts. Return the reason of a failure, or ""."""
     from testbed.lab.model import shard_of
     from testbed.leases.heartbeat import keep_alive
-    from testbed.measure.program.light import TTL_S, mark_not_restored, restore_hosts
+    from testbed.measure.program.light import LEASE_TTL_S, mark_not_restored, restore_hosts
     from testbed.operate.borrow import LabState
 
     assert debts.state is not None
     leased = shard_of(lab, debts.hosts) if len(debts.hosts) < len(lab.hosts) else lab
     state = LabState.from_json(debts.state, runs_dir, lab.name)
     try:
-        with keep_alive(lambda: store.extend(debts.restoring_lease), TTL_S / 4):
-            store.extend(debts.restoring_lease)
-            restore_hosts(state, leased, runs_dir, debts.restoring_lease, owner, reason)
+        with keep_alive(lambda: store.extend(debts.under), LEASE_TTL_S / 4):
+            store.extend(debts.under)
+            restore_hosts(state, leased, runs_dir, debts.under, owner, reason)
     except Exception as error:  # noqa: BLE001 - the lease is released, whatever the error
         return mark_not_restored(leased, runs_dir, reason, error)
     return ""

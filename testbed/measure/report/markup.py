@@ -28,7 +28,7 @@ def tag(name: str, /, *content: Content, **attributes: Attribute) -> Markup:
     >>> tag("g", tag("circle", r=2.0), (tag("path", d=d) for d in "ab"))
     '<g><circle r="2"></circle><path d="a"></path><path d="b"></path></g>'
     """
-    opening = f"<{name}{''.join(_attribute(key, value) for key, value in attributes.items())}>"
+    opening = f"<{name}{''.join(_render_attribute(key, value) for key, value in attributes.items())}>"
     if name in _VOID:
         return Markup(opening)
     return Markup(f"{opening}{''.join(map(_render_content, content))}</{name}>")

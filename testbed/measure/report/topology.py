@@ -1,4 +1,4 @@
-"""A topology as a drawing: nodes on a circle, links coloured by stride. Inline SVG, styled by the page."""
+"""Drawing of a topology: nodes on a circle, links coloured by stride. Inline SVG, styled by the page."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _CENTRE = _SIZE / 2
 _RADIUS = 150.0
 _NODE_RADIUS = 15.0
 _ROW_HEIGHT = 24
-_BEND = 26.0  # how far parallel links bow apart
+_BEND = 26.0  # distance in pixels between the middles of parallel links
 
 
 @dataclass(frozen=True, slots=True)
-class _Drawn:
-    """One link to draw: its ends, its stride, and how far it bows to leave room for parallel links."""
+class _PlacedLink:
+    """A link to draw: its ends, its stride, and the distance of its middle from the straight line."""
 
     source: int
     target: int
@@ -30,7 +30,7 @@ class _Drawn:
 
 
 def stride_of(link: tuple[int, int], nodes: int, *, simplex: bool) -> int:
-    """Return the stride of a link: target - source mod n; for duplex links the smaller of both directions.
+    """Return the stride of a link: (target - source) mod n. Of a duplex link, return the smaller of both directions.
 
     >>> stride_of((0, 11), 12, simplex=False), stride_of((0, 11), 12, simplex=True)
     (1, 11)
@@ -40,7 +40,7 @@ def stride_of(link: tuple[int, int], nodes: int, *, simplex: bool) -> int:
 
 
 def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> Markup:
-    """Return the drawing with its legend; `key` makes the ids of this drawing unique in the page."""
+    """Draw a topology with a legend. `key` makes element ids unique on the page."""
     strides = sorted({stride_of(link, topology.nodes, simplex=topology.simplex) for link in topology.links})
     colours = {stride: index % 8 for index, stride in enumerate(strides)}
     height = _SIZE + _ROW_HEIGHT * len(strides) + 8
@@ -56,10 +56,10 @@ def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> M
             f"diameter {topology.diameter}, mean hops {topology.mean_hops:.3f}.",
             id=f"{key}-desc",
         ),
-        _arrowheads(key) if topology.simplex else "",
-        tag("g", (_link(drawn, topology, colours, key) for drawn in _draw_links(topology))),
-        tag("g", (_node(node, topology.nodes, name) for node, name in enumerate(shown))),
-        tag("g", (_legend_row(row, s, topology, colours[s]) for row, s in enumerate(strides))),
+        _define_arrowhead(key) if topology.simplex else "",
+        tag("g", (_draw_link(drawn, topology, colours, key) for drawn in _place_links(topology))),
+        tag("g", (_draw_node(node, topology.nodes, name) for node, name in enumerate(shown))),
+        tag("g", (_draw_legend_row(row, s, topology, colours[s]) for row, s in enumerate(strides))),
         viewBox=f"0 0 {_SIZE} {height}",
         role="img",
         aria_labelledby=f"{key}-title {key}-desc",
@@ -67,28 +67,28 @@ def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> M
     )
 
 
-def _point(node: int, nodes: int, radius: float = _RADIUS) -> tuple[float, float]:
+def _node_position(node: int, nodes: int, radius: float = _RADIUS) -> tuple[float, float]:
     angle = 2 * pi * node / nodes - pi / 2
     return _CENTRE + radius * cos(angle), _CENTRE + radius * sin(angle)
 
 
-def _draw_links(topology: StoredTopology) -> list[_Drawn]:
-    """Return the links with their bends: parallel links are spread evenly about the straight line."""
+def _place_links(topology: StoredTopology) -> list[_PlacedLink]:
+    """Return the links with their bends. Parallel links are spread evenly about the straight line."""
     of_pair = Counter(frozenset(link) for link in topology.links)
-    drawn_count: Counter[frozenset[int]] = Counter()
+    placed_count: Counter[frozenset[int]] = Counter()
     drawn = []
     for link in topology.links:
         pair = frozenset(link)
-        side = drawn_count[pair] - (of_pair[pair] - 1) / 2
-        drawn_count[pair] += 1
+        side = placed_count[pair] - (of_pair[pair] - 1) / 2
+        placed_count[pair] += 1
         towards = 1 if link[0] < link[1] else -1
         stride = stride_of(link, topology.nodes, simplex=topology.simplex)
-        drawn.append(_Drawn(link[0], link[1], stride, side * _BEND * towards))
+        drawn.append(_PlacedLink(link[0], link[1], stride, side * _BEND * towards))
     return drawn
 
 
-def _link(drawn: _Drawn, topology: StoredTopology, colours: Mapping[int, int], key: str) -> Markup:
-    start, end = _point(drawn.source, topology.nodes), _point(drawn.target, topology.nodes)
+def _draw_link(drawn: _PlacedLink, topology: StoredTopology, colours: Mapping[int, int], key: str) -> Markup:
+    start, end = _node_position(drawn.source, topology.nodes), _node_position(drawn.target, topology.nodes)
     length = hypot(end[0] - start[0], end[1] - start[1]) or 1.0
     along = ((end[0] - start[0]) / length, (end[1] - start[1]) / length)
     gap = _NODE_RADIUS + (4 if topology.simplex else 0)
@@ -106,7 +106,7 @@ def _link(drawn: _Drawn, topology: StoredTopology, colours: Mapping[int, int], k
     )
 
 
-def _arrowheads(key: str) -> Markup:
+def _define_arrowhead(key: str) -> Markup:
     head = tag("path", d="M0 0L8 4L0 8z", fill="context-stroke")
     return tag(
         "defs",
@@ -125,17 +125,17 @@ def _arrowheads(key: str) -> Markup:
     )
 
 
-def _node(node: int, nodes: int, name: str) -> Markup:
-    x, y = _point(node, nodes)
+def _draw_node(node: int, nodes: int, name: str) -> Markup:
+    x, y = _node_position(node, nodes)
     if len(name) <= 3:  # fits in the circle
         label = tag("text", name, x=x, y=y, class_="node-name")
     else:
-        outer_x, outer_y = _point(node, nodes, _RADIUS + _NODE_RADIUS + 16)
+        outer_x, outer_y = _node_position(node, nodes, _RADIUS + _NODE_RADIUS + 16)
         label = tag("text", name, x=outer_x, y=outer_y, class_="node-name outside")
     return tag("g", tag("circle", cx=x, cy=y, r=_NODE_RADIUS, class_="node"), label)
 
 
-def _legend_row(row: int, stride: int, topology: StoredTopology, colour: int) -> Markup:
+def _draw_legend_row(row: int, stride: int, topology: StoredTopology, colour: int) -> Markup:
     y = _SIZE + _ROW_HEIGHT * row + 4
     count = sum(
         stride_of(link, topology.nodes, simplex=topology.simplex) == stride for link in topology.links
