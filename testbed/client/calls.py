@@ -30,7 +30,7 @@ class NotThroughService(TestbedError, code="service.here", who="user"):
 
 
 class ServiceRefused(TestbedError, code="service", who="user"):
-    """The service refused a request. `problem` is the service's problem document, which also gives `code` and `who`."""
+    """The service refused a request; its problem document is `problem`, which also gives `code` and `who`."""
 
     def __init__(self, problem: Mapping[str, Any]) -> None:
         self.problem = dict(problem)

@@ -1,4 +1,4 @@
-"""First keys and lines of every answer about a lab: its name, whether it is simulated, and its topology."""
+"""Keys and lines that every document about a lab starts with: its name, whether it is simulated, its topology."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def heading_lines(choice: DesignChoice, hosts: HostsChoice = "auto") -> list[str
 def describe_findings(
     findings: Iterable[LinkFinding], choice: DesignChoice | None = None
 ) -> tuple[Finding, ...]:
-    """Return findings for a document; with `choice`, hints to run `testbed apply` name its topology."""
+    """Return findings for a document. With `choice`, hints to run `testbed apply` name its topology."""
     rows: Sequence[dict[str, Any]] = (
         choice.findings_json(findings) if choice else [each.as_json() for each in findings]
     )

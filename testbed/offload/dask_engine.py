@@ -21,8 +21,8 @@ from lightbed.wording import install_extra
 from testbed.errors import OffloadError
 from testbed.offload.configuration import Tls
 from testbed.offload.engine import WorkerLost
-from testbed.offload.stages import Pipeline, Runner, set_allocator, use_spare_generator, to_wire
-from testbed.offload.travel import Sources, pack, collect_sources
+from testbed.offload.stages import Pipeline, Runner, set_allocator, to_wire, use_spare_generator
+from testbed.offload.travel import Sources, collect_sources, pack
 
 BROKEN = "error of a sample, of the user's code"
 """Tag of an error that a stage returns. Dask would retry a stage that raises, or treat its worker as lost."""
@@ -76,7 +76,7 @@ def run_stage(name: str, stage: str, payload: Any, epoch: int) -> Any:
 
 
 def make_portable(error: Exception) -> Exception:
-    """Return the error with the worker's traceback as a note. An error that cannot be pickled becomes `RuntimeError`."""
+    """Return the error with the worker's traceback as a note, or a `RuntimeError` if it cannot be pickled."""
     text = "".join(traceback.format_exception(error))
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - pickled on this line

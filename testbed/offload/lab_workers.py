@@ -59,7 +59,8 @@ def open_lab_engine(
 ) -> Iterator[DaskEngine]:
     """Start workers on the first `workers` hosts of a lab file (default: all), and yield an engine with them.
 
-    Leases of the lab in the database of `runs` count as jobs that share the hosts. Raises the errors of `start_lab_workers`.
+    Leases of the lab in the database of `runs` count as jobs that share the hosts. Raises the errors of
+    `start_lab_workers`.
     """
     lab = load_lab(path)
     hosts = lab.hosts if workers is None else lab.hosts[:workers]

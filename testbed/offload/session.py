@@ -43,7 +43,7 @@ class Script:
 
 
 def load_script(name: str) -> Script:
-    """Load a script from a file, or an included workload by name. Raises `OffloadError` if it is missing or incomplete."""
+    """Load a script from a file, or an included workload. Raises `OffloadError` if it is missing or incomplete."""
     if name in WORKLOADS:
         return _make_script(name, load_workload(name))
     path = Path(name)

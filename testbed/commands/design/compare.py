@@ -1,4 +1,4 @@
-"""`testbed compare`: the same job on many fabrics, at equal rate and at equal cost."""
+"""`testbed compare`: a job on many fabrics, at equal rate and at equal cost."""
 
 from __future__ import annotations
 
@@ -76,7 +76,9 @@ class Compare(SimulatesWorkload, Command[ComparisonDocument]):
         title = f"SIMULATED {job.name} on {nodes}, {each}"
         if self.plot:
             draw_comparison(rows, self.plot, title)
-        document = ComparisonDocument(**job_keys(setting), fabrics=tuple(_fabric_row(row) for row in rows))
+        document = ComparisonDocument(
+            **job_keys(setting), fabrics=tuple(_make_fabric_row(row) for row in rows)
+        )
         batch = f", batch of {document.batch:,} samples" if document.batch is not None else ""
         place.say_table(title + batch, _COLUMNS, [row.cells() for row in rows])
         if any(row.figures["prices_recalled"] for row in rows if row.figures):
@@ -85,7 +87,7 @@ class Compare(SimulatesWorkload, Command[ComparisonDocument]):
         return document
 
 
-def _fabric_row(row: Row) -> ComparedFabric | FailedFabric:
+def _make_fabric_row(row: Row) -> ComparedFabric | FailedFabric:
     if row.failure:
         return FailedFabric(fabric=row.name, failure=row.failure)
     return ComparedFabric(

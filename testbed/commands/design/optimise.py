@@ -201,9 +201,13 @@ class Optimise(NamesWorkload, Command[PlanDocument]):
             self.seed, self.steps, self.chains, self.workers, self.scheduler, self.checkpoint, self.resume
         )
         plan, search = _search(choice, servers, effort)
-        write_plan(plan, self.out)  # first: a later error must not lose a long search
-        document = _document(plan, self.out, is_stopped=search.stopped)
-        place.say(*_lines(plan), *(_patches(lab, plan, self.out) if lab else ()), f"plan: {self.out}")
+        write_plan(plan, self.out)  # before anything else: a later error must not lose a long search
+        document = _make_document(plan, self.out, is_stopped=search.stopped)
+        place.say(
+            *_describe_plan(plan),
+            *(_describe_patches(lab, plan, self.out) if lab else ()),
+            f"plan: {self.out}",
+        )
         if self.lab_file:
             place.say(f"next: testbed apply {self.lab_file} --plan {self.out}")
         if search.stopped:
@@ -211,7 +215,7 @@ class Optimise(NamesWorkload, Command[PlanDocument]):
         return document
 
     def _servers(self) -> tuple[Servers, int]:
-        """Return servers from the options alone, and the number of logical servers per server."""
+        """Return the servers that the options describe, and the number of logical servers per server."""
         from testbed.design.plans.planning import Servers
 
         if self.hosts_of:
@@ -264,7 +268,7 @@ def _search(choice: WorkloadChoice, servers: Servers, effort: Effort) -> tuple[P
         return make_plan(choice, servers, effort, report)
 
 
-def _document(plan: Plan, out: Path, *, is_stopped: bool) -> PlanDocument:
+def _make_document(plan: Plan, out: Path, *, is_stopped: bool) -> PlanDocument:
     from testbed.design.plans.file import plan_to_json
 
     keys: dict[str, Any] = plan_to_json(plan)
@@ -281,23 +285,23 @@ def _document(plan: Plan, out: Path, *, is_stopped: bool) -> PlanDocument:
     return PlanDocument(**{**keys, **records}, plan=str(out), stopped=is_stopped)
 
 
-def _patches(lab: Lab, plan: Plan, out: Path) -> tuple[str]:
+def _describe_patches(lab: Lab, plan: Plan, out: Path) -> tuple[str]:
     """Return a line with the number of patches. Raises `TopologyError` if the switches cannot hold the topology."""
     from lightbed.wording import count_noun
     from testbed.design.patching.wiring import patch_list
     from testbed.operate.design import design_of_plan, lab_of_plan
 
-    here = lab_of_plan(lab, plan)
+    shard = lab_of_plan(lab, plan)
     try:
-        wiring = design_of_plan(here, plan).wiring
+        wiring = design_of_plan(shard, plan).wiring
     except TopologyError as error:
         raise TopologyError(
-            f"the plan was written to {out}, but lab '{here.name}' cannot hold it: {error}"
+            f"the plan was written to {out}, but lab '{shard.name}' cannot hold it: {error}"
         ) from error
     return (count_noun(len(patch_list(wiring)), "patch"),)
 
 
-def _lines(plan: Plan) -> list[str]:
+def _describe_plan(plan: Plan) -> list[str]:
     from lightbed.wording import count_noun
 
     topology, predicted = plan.topology, plan.predicted

@@ -1,4 +1,4 @@
-"""`testbed reproduce`: figures of a paper, computed again and compared with the published ones."""
+"""`testbed reproduce`: figures of a paper, computed with our models and compared with the published figures."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ComparedQuantity:
     note: str
 
     def cells(self) -> tuple[str, ...]:
-        """Return the row for people."""
+        """Return the row of a table for people."""
         return self.quantity, self.published, self.ours, self.difference, self.note
 
 
@@ -141,7 +141,7 @@ class Reproduce(MovingCommand, Command[ReproductionDocument]):
 
     @contextmanager
     def _scale(self, runs_dir: Path, narrator: Narrator) -> Iterator[Any]:
-        """Provide the sizes of the reproduction; with `--lab` they include measurements on two hosts."""
+        """Yield the sizes of the reproduction. With `--lab` they include measurements on two hosts."""
         setup = import_module(f"{self._package}.setup")
         scale = setup.QUICK if self.quick else setup.PAPER
         if self.lab_file is None:

@@ -174,8 +174,8 @@ class SimulationDocument(Figures, JobDocument):
             yield f"{nodes} without a duration: estimated for a {self.device}"
 
 
-_OF_CIRCUITS = ("controller", "hysteresis", "look_ahead", "wavelengths")
-"""Options that `simulate` refuses for a fabric without them; `compare` uses them where a fabric has them."""
+_CIRCUIT_OPTIONS = ("controller", "hysteresis", "look_ahead", "wavelengths")
+"""Options of moving circuits. `simulate` refuses them for other fabrics; `compare` applies them where they fit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,9 +217,9 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
     ] = None
 
     def validate(self) -> None:
-        """Raise `WorkloadError` for options of checkpoints without `--checkpoint-every`, and of other fabrics."""
+        """Raise `WorkloadError` for checkpoint options without `--checkpoint-every`, and for options of other fabrics."""
         super().validate()
-        chosen = [name for name in _OF_CIRCUITS if getattr(self, name)]
+        chosen = [name for name in _CIRCUIT_OPTIONS if getattr(self, name)]
         kind = find_kind(self.fabric) if chosen else None  # finding one imports numpy
         for name in chosen:
             if kind and name not in kind.options:
@@ -236,7 +236,7 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
         from testbed.design.evaluation.simulation import figures, link_traffic, simulate_on
         from testbed.design.sharing.checkpoints import run_checkpoint, with_checkpoint
 
-        # At equal cost a Fat-tree is compared with direct connect, so the links of direct connect are paid for.
+        # At equal cost, a Fat-tree costs as much as direct connect, so the options describe the links of direct connect.
         has_one_link = is_switched(self.fabric) and not self.equal_cost
         setting = self.setting(
             1 if has_one_link else DIRECT_DEGREE,
@@ -274,7 +274,7 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
         self._write_files(job, drawn)
         document = SimulationDocument(
             **job_keys(setting, by_pair=fabric.circuits is not None),
-            **_fabric_keys(setting, fabric),
+            **_make_fabric_keys(setting, fabric),
             **figures(fabric, execution, job.arithmetic_s),
             checkpoint=times,
             links=tuple(LinkTraffic(**row) for row in link_traffic(execution)),
@@ -283,7 +283,7 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
         return document
 
     def _checkpoint(self, setting: FabricSetting) -> Checkpoint | None:
-        """Return the checkpoint that the options describe; a storage host has the NICs of a server."""
+        """Return the checkpoint that the options describe, or None. A storage host has the NICs of a server."""
         if not self.checkpoint_every:
             return None
         from testbed.design.sharing.checkpoints import Checkpoint
@@ -309,7 +309,7 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
             job.draw_heat_map(self.heat_map)
 
 
-def _fabric_keys(setting: FabricSetting, fabric: ChosenFabric) -> dict[str, Any]:
+def _make_fabric_keys(setting: FabricSetting, fabric: ChosenFabric) -> dict[str, Any]:
     if is_switched(fabric.name):
         return {"fabric": fabric.name, "host_gbps": fabric.host_gbps}
     plan = setting.job.plan

@@ -1,4 +1,4 @@
-"""Options and document keys for the workloads of commands that simulate, compare and plan."""
+"""Options and document keys that the commands for workloads share: `simulate`, `compare` and `optimise`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class NamesWorkload(Command[Any]):
     def choose(self, instances: int, *parts: Part, zero: int = 0, recompute: bool = False) -> WorkloadChoice:
         """Return the workload that the options name, with devices split into `instances`. Raises `WorkloadError`.
 
-        Prints a line if the `parts` of the simulator that are used next must be compiled first.
+        Prints a line if `parts` of the simulator must be compiled first.
         """
         from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice, parse_settings
         from testbed.design.workloads.mig import name_instance
@@ -83,7 +83,7 @@ class NamesWorkload(Command[Any]):
     def cut(self, default_degree: int, *, may_share: bool = False) -> tuple[int | None, int | None, float]:
         """Return the number of logical servers, the links of each, and its fraction of a link's rate.
 
-        Without `--mig` these are the options as given, and 1. Raises `WorkloadError` for links that cannot be divided.
+        Without `--mig`, return `nodes`, `degree` and 1. Raises `WorkloadError` for links that cannot be divided.
         """
         from testbed.design.evaluation.job import DEFAULT_NODES
         from testbed.design.workloads.mig import logical_servers
@@ -222,17 +222,19 @@ class SimulatesWorkload(NamesWorkload):
     ) -> FabricSetting:
         """Return the job that the options name, with links, rate and options of its fabrics.
 
-        With `may_share`, logical servers may share a link, each with a part of its rate. `of_gpus`: the fabrics
-        connect GPUs, so the GPUs of a server are a domain by default. `shares_links`: the links are those of a server
-        and not of a GPU. `by_pair`: all-to-alls are messages between pairs also in a large job. Raises the errors of
-        `open_job`, and `WorkloadError` for invalid settings.
+        - `may_share`: logical servers may share a link, each with a part of its rate.
+        - `of_gpus`: the fabrics connect GPUs, so by default the GPUs of a server form a domain.
+        - `shares_links`: the GPUs of a server share its links.
+        - `by_pair`: all-to-alls are messages between pairs even in a large job.
+
+        Raises the errors of `open_job`, and `WorkloadError` for invalid settings.
         """
         from testbed.design.evaluation.job import open_job
         from testbed.design.fabrics.kind import FabricOptions
 
         if self.lab_file:
-            here = self._fill_from_lab(self.lab_file, shares_links=shares_links)
-            return here.setting(default_degree, may_share=may_share, of_gpus=of_gpus, by_pair=by_pair)
+            completed = self._fill_from_lab(self.lab_file, shares_links=shares_links)
+            return completed.setting(default_degree, may_share=may_share, of_gpus=of_gpus, by_pair=by_pair)
         nodes, degree, part = self.cut(default_degree, may_share=may_share)
         choice = self.choose(self.mig, "packets" if self.routing == "hash" else "flows")
         if self.skew:
@@ -265,10 +267,10 @@ class SimulatesWorkload(NamesWorkload):
         )
 
     def _fill_from_lab(self, lab_file: Path, *, shares_links: bool) -> Self:
-        """Return the options with those that are not given set by a lab file.
+        """Return the options, where a lab file sets those that are not given.
 
-        A plan is for whole servers, so their GPUs are no nodes then. Unless GPUs share the links of their server, each
-        has its part of their rate. Raises `LabFileError`, `TopologyError`.
+        With a plan, which is for whole servers, nodes are servers instead of GPUs. Unless GPUs share the links of their
+        server, each GPU has an equal part of the rate. Raises `LabFileError`, `TopologyError`.
         """
         from testbed.design.workloads.strategies import is_named
         from testbed.lab.inventory import load_lab
@@ -331,7 +333,7 @@ class JobDocument(Document):
 
 
 def job_keys(setting: FabricSetting, *, by_pair: bool = False) -> dict[str, Any]:
-    """Return the fields of `JobDocument`; `by_pair`: the fabric has no loads of links, as its circuits move."""
+    """Return the fields of `JobDocument`. `by_pair`: all-to-alls are simulated as messages, because circuits move."""
     job, options = setting.job, setting.options
     servers = {
         "nodes": job.graph.nodes,
@@ -355,7 +357,7 @@ def job_keys(setting: FabricSetting, *, by_pair: bool = False) -> dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Figures of a simulated iteration, see `testbed.design.evaluation.simulation.figures`."""
+    """Figures of a simulated iteration (see `testbed.design.evaluation.simulation.figures`)."""
 
     iteration_ms: float
     compute_ms: float

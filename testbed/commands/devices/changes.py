@@ -1,4 +1,4 @@
-"""Commands of `testbed switch ADDRESS` that change the switch. A real switch is changed only with consent."""
+"""Commands of `testbed switch ADDRESS` that change the switch. They change a real switch only with consent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class MovesSwitch(AsksSwitch):
     yes: Annotated[bool, option("Move a real switch without asking.", "--yes")] = False
 
     def check_consent(self, switch: OpticalSwitch, what: str, place: Place) -> None:
-        """Ask for consent to `what` on a real switch, unless `--yes` is given. Raises `RefusedToMove` without it."""
+        """Ask for consent to `what` on a real switch, unless `--yes` is given. Raises `RefusedToMove` without consent."""
         from testbed.commands.devices.session import is_simulated
 
         if self.yes or is_simulated(switch):
@@ -65,10 +65,10 @@ class ChangeDocument(SwitchDocument):
     replaced: tuple[Pair, ...] | None = field(default=None, metadata=OMIT_NONE)
 
 
-def _outcome(
+def _say_outcome(
     place: Place, device: OpticalSwitch, report: ApplyReport, replaced: tuple[Pair, ...] | None = None
 ) -> ChangeDocument:
-    """Print and return the outcome of every pair. A driver that fails raises, so all pairs are done or unchanged."""
+    """Print and return the outcome of every pair. Drivers raise failures, so every pair is done or unchanged."""
     from lightbed.wording import count_noun
     from ocs_drivers import Status
     from testbed.commands.devices.session import about, heading
@@ -113,7 +113,7 @@ class SwitchConnect(MovesSwitch, Command[ChangeDocument]):
             snapshot = device.read()
             dropped = _find_dropped(pairs, snapshot, device, replace=self.replace)
             target, scope = CrossConnects(pairs), frozenset(pairs)
-            device.plan(target, snapshot, scope)  # refuses impossible pairs before consent is asked for
+            device.plan(target, snapshot, scope)  # raises for impossible pairs before we ask for consent
             what = f"connect {count_noun(len(pairs), 'pair')}"
             if dropped:
                 what += f" and drop {describe_pairs(dropped.items())}"
@@ -121,15 +121,15 @@ class SwitchConnect(MovesSwitch, Command[ChangeDocument]):
             self.check_consent(device, what, place)
             with change_under_lease(device, place.runs_dir, pairs, snapshot.connections):
                 report = device.apply(target, scope=scope, expect=snapshot.connections)
-            return _outcome(place, device, report, tuple(sorted(dropped.items())))
+            return _say_outcome(place, device, report, tuple(sorted(dropped.items())))
 
 
 def _find_dropped(
     pairs: Mapping[int, int], snapshot: Snapshot, device: OpticalSwitch, *, replace: bool
 ) -> dict[int, int]:
-    """Return the circuits that connecting drops.
+    """Return the circuits that connecting these pairs drops.
 
-    Raises `PortBusy` if there are any without `replace`, and `Conflict` for queued moves of the same ports.
+    Raises `PortBusy` if it drops circuits without `replace`, and `Conflict` for queued moves of the same ports.
     """
     from ocs_drivers.engine.reports import describe_pairs, ports_of
     from ocs_drivers.errors import Conflict, PortBusy
@@ -184,7 +184,7 @@ class SwitchDisconnect(MovesSwitch, Command[ChangeDocument]):
             pairs = {i: connections[i] for i in inputs if i in connections}
             with change_under_lease(device, place.runs_dir, pairs, connections):
                 report = device.disconnect(inputs)
-            return _outcome(place, device, report)
+            return _say_outcome(place, device, report)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,16 +248,16 @@ class SwitchApply(MovesSwitch, Command["ChangeDocument | DryRunDocument"]):
             if self.expect is not None and snapshot.revision != self.expect:
                 raise _make_changed_since(self.expect, snapshot, device)
             if self.dry_run:
-                return _plan(place, device, target, scope)
+                return _say_steps(place, device, target, scope)
             self.check_consent(device, f"apply {count_noun(len(target), 'pair')}", place)
             expect = snapshot.connections if self.expect is not None else None
-            pairs = _pairs_in_question(target, snapshot, scope)
+            pairs = _find_changed_pairs(target, snapshot, scope)
             with change_under_lease(device, place.runs_dir, pairs, snapshot.connections):
                 report = device.apply(target, scope=scope, expect=expect, require_light=self.require_light)
-            return _outcome(place, device, report)
+            return _say_outcome(place, device, report)
 
     def _check_intention(self, texts: list[str]) -> None:
-        """Raise `UsageError` for pairs together with `--empty`, and for neither pairs nor `--empty`, `--dry-run`."""
+        """Raise `UsageError` for pairs together with `--empty`, and without any of pairs, `--empty` and `--dry-run`."""
         if texts and self.empty:
             raise UsageError("--empty removes all circuits: leave out the pairs, or leave out --empty")
         if not (texts or self.empty or self.dry_run):
@@ -266,8 +266,8 @@ class SwitchApply(MovesSwitch, Command["ChangeDocument | DryRunDocument"]):
             )
 
 
-def _pairs_in_question(target: CrossConnects, snapshot: Snapshot, scope: list[int] | None) -> dict[int, int]:
-    """Return the circuits that an apply adds or removes, by input; for a replaced circuit, the new one."""
+def _find_changed_pairs(target: CrossConnects, snapshot: Snapshot, scope: list[int] | None) -> dict[int, int]:
+    """Return the circuits that an apply adds or removes. For a replaced circuit, return the new circuit."""
     current = snapshot.connections
     pairs = {i: o for i, o in current.items() if scope is None or i in scope} | dict(target)
     return {i: o for i, o in pairs.items() if current.get(i) != target.get(i)}
@@ -285,7 +285,7 @@ def _make_changed_since(expect: str, snapshot: Snapshot, device: OpticalSwitch) 
     )
 
 
-def _plan(
+def _say_steps(
     place: Place, device: OpticalSwitch, target: CrossConnects, scope: list[int] | None
 ) -> DryRunDocument:
     from testbed.commands.devices.session import about

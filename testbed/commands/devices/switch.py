@@ -1,9 +1,9 @@
-"""`testbed switch ADDRESS ...`: one switch, without a lab file; this module holds the commands that only read it.
+"""`testbed switch ADDRESS ...`: one switch, without a lab file. This module holds the commands that only read it.
 
     testbed switch polatis+tl1://10.0.0.7 read
     testbed switch calient+tl1://10.0.0.8 connect 1.1.1:1.1.2
 
-Ports are numbers (inputs 1..N, outputs N+1..N+M) or the device's own names; `=NAME` is always a name.
+Ports are numbers (inputs 1 to N, outputs N+1 to N+M) or the device's own names. `=NAME` is always a name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ocs_drivers import OpticalSwitch
 
 LOOK_TIMEOUT_S = 60.0
-"""Default time limit of a command that moves nothing; commands that move have none."""
+"""Default time limit of a command that only reads. Commands that move have no default limit."""
 LONGEST_S = 86400
 
 _EPILOG = """\b
@@ -118,7 +118,7 @@ class AsksSwitch(Command[Any]):
         )
 
     def open(self, *, is_bounded: bool = True) -> AbstractContextManager[OpticalSwitch]:
-        """Open the switch. `is_bounded` sets the default time limit; without it only `--timeout` limits the command."""
+        """Open the switch. With `is_bounded` the default time limit applies, otherwise only `--timeout`."""
         from testbed.commands.devices.session import open_device
 
         timeout_s = self.timeout_s or (LOOK_TIMEOUT_S if is_bounded else None)
@@ -361,7 +361,7 @@ class WatchEvent(SwitchDocument):
     added: tuple[Pair, ...] | None = field(default=None, metadata=OMIT_NONE)
 
     def line(self) -> str:
-        """Return the event for people."""
+        """Return a line for people."""
         if self.connections is not None:
             return f"{len(self.connections)} connected"
         if self.event is not None:
@@ -392,7 +392,7 @@ class SwitchWatch(AsksSwitch, StreamCommand[WatchEvent]):
     def stream(self, place: Place) -> Generator[WatchEvent, None, None]:
         """Yield the connections, then every change and every event of the device, until `--for` has passed.
 
-        The connections are read and compared after each interval of `--every`. Raises `OcsError`.
+        Connections are read every `--every` seconds. Raises `OcsError`.
         """
         from testbed.commands.devices.session import about
 

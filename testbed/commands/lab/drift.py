@@ -17,7 +17,7 @@ from testbed.errors import UsageError
 
 
 def parse_time(text: str) -> float:
-    """Return the seconds since 1970 of a date or a time, in UTC unless it names a zone. Raises `UsageError`.
+    """Parse a date or a time as seconds since 1970. It is in UTC unless it names a zone. Raises `UsageError`.
 
     >>> parse_time("1970-01-02")
     86400.0
@@ -89,7 +89,7 @@ class Drift(HostsCommand, TopologyCommand):
     ] = None
 
     def run(self, place: Place) -> DriftDocument:
-        """Read the optical power once and judge it. The lab is closed again, so that it is free between readings."""
+        """Read the optical power once and judge it. Then close the lab, so that it is free between readings."""
         from testbed.operate.choice import choose_design
         from testbed.operate.drift.history import history_in
         from testbed.operate.drift.report import read_drift

@@ -1,4 +1,4 @@
-"""`testbed history|journal`: the epochs of a lab, and its operations with their steps. No device is read."""
+"""`testbed history|journal`: the epochs of a lab, and its operations with their steps. They read no device."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Epoch:
     changes: tuple[Change, ...]
 
     def line(self) -> str:
-        """Return the epoch for people."""
+        """Return a line for people."""
         made = sum(len(one.made or ()) for one in self.changes)
         removed = sum(len(one.removed or ()) for one in self.changes)
         hosts = sum(one.change == "routes" for one in self.changes)
@@ -163,7 +163,7 @@ class Journal(Command[OperationList]):
 
 
 def _describe_nothing(what: str, runs_dir: Path) -> str:
-    """Return the line for an empty list; without a database it also says what to do."""
+    """Return the line for an empty list. Without a database, it also says what to do."""
     from testbed.storage.address import address_in
 
     address = address_in(runs_dir)

@@ -81,24 +81,26 @@ class FollowPath(HostsCommand, TopologyCommand):
         )
 
         for name in (self.source, self.target):
-            find_node(place.lab, name)  # an unknown host is refused even if no lab runs
+            find_node(place.lab, name)  # refuse an unknown host even if no lab runs
         choice = choose_design(place.running_lab, self.topology_name, place.runs_dir)
         ends = find_node(choice.lab, self.source), find_node(choice.lab, self.target)
         with place.session(choice.lab, self.hosts, partial=True) as session:
             hops = follow_path(session, choice.design, *ends)
-            way = kernel_path(session, choice.design, *ends)
+            kernel_route = kernel_path(session, choice.design, *ends)
         findings = describe_findings(session.off_findings)
         place.say(*heading_lines(choice, self.hosts), *choice.describe_unfinished(), *finding_lines(findings))
-        place.say(*describe_path(hops), *describe_kernel_path(way))
+        place.say(*describe_path(hops), *describe_kernel_path(kernel_route))
         return PathDocument(
             **describe_hosts(choice, self.hosts),
             source=self.source,
             target=self.target,
             hops=tuple(PathHop(**asdict(hop)) for hop in hops),
             kernel=KernelWay(
-                hops=tuple(KernelHop(**asdict(hop)) for hop in way.hops), end=way.end, differs=way.differs
+                hops=tuple(KernelHop(**asdict(hop)) for hop in kernel_route.hops),
+                end=kernel_route.end,
+                differs=kernel_route.differs,
             )
-            if way
+            if kernel_route
             else None,
             findings=findings,
         )

@@ -1,4 +1,4 @@
-"""`testbed repair`: plan how traffic avoids lost fibres and failed GPUs, and apply that plan."""
+"""`testbed repair`: plan how traffic avoids lost fibres and failed GPUs, and apply the plan."""
 
 from __future__ import annotations
 
@@ -155,9 +155,9 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         with place.session(lab, self.hosts, writes=self.apply, partial=not self.apply) as session:
             observation, planned, unfinished = plan_repair(session, choice, place.runs_dir, failed)
             findings = describe_findings(session.off_findings)
-            advice = _advise(session, choice, observation, planned, failed)
+            advice = _make_advice(session, choice, observation, planned, failed)
             place.say(choice.heading(), *choice.lines(), *finding_lines(findings))
-            place.say(*_lines(session, choice, observation, planned, unfinished))
+            place.say(*_describe_repair(session, choice, observation, planned, unfinished))
             place.say(*(f"rule {one.rule}: {one.text}" for one in advice or ()))
             repaired = None
             if planned and self.apply:
@@ -177,7 +177,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
             make=rows.get("make"),
             why=rows.get("why"),
             rules=advice,
-            repaired=_describe(repaired) if repaired else None,
+            repaired=_make_outcome(repaired) if repaired else None,
             findings=findings,
         )
 
@@ -206,7 +206,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         return repaired
 
 
-def _describe(repaired: RepairResult) -> RepairOutcome:
+def _make_outcome(repaired: RepairResult) -> RepairOutcome:
     report = repaired.verified
     return RepairOutcome(
         reroute_s=repaired.reroute_s,
@@ -228,10 +228,10 @@ def _describe(repaired: RepairResult) -> RepairOutcome:
 def plan_repair(
     session: LabSession, choice: DesignChoice, runs_dir: Path, failed: Collection[Gpu] = ()
 ) -> tuple[LossObservation, LabRepair | None, Sequence[Unfinished]]:
-    """Return the losses, observed or caused by failed GPUs, a plan of their repair, and the unfinished operations.
+    """Return the losses (observed, or caused by failed GPUs), the plan of their repair, and unfinished operations.
 
-    The plan is None if nothing is lost, or if a device does not answer: a repair routes traffic over every host and
-    may change circuits on every switch.
+    The plan is None if nothing is lost or if a device does not answer, because a repair routes traffic over every host
+    and may change circuits on every switch.
     """
     from testbed.measure.results.store import RunStore
     from testbed.operate.repair import add_failed_gpus, observe_design, plan_lab_repair
@@ -249,14 +249,14 @@ def plan_repair(
     return observation, planned, unfinished
 
 
-def _advise(
+def _make_advice(
     session: LabSession,
     choice: DesignChoice,
     observation: LossObservation,
     planned: LabRepair | None,
     failed: Collection[Gpu],
 ) -> tuple[Advice, ...] | None:
-    """Return what to do about each failure; None if no host of the lab has several GPUs."""
+    """Return what to do about each failure, or None if no host of the lab has several GPUs."""
     from testbed.operate.failure_rules import advise_on_failures, has_domains, list_failed_gpus
 
     if not has_domains(session.lab):
@@ -288,8 +288,8 @@ def _find_earlier_repair(
 
 
 def _load_plan_traffic(choice: DesignChoice) -> tuple[NDArray[np.float64] | None, RoutesFor]:
-    """Return the bytes between pairs of a plan, and the function that gives its routes on a topology."""
-    # Imported here: it imports the models of workloads, and most checks find nothing lost.
+    """Return the bytes between pairs of nodes, and a function that returns the plan's routes on a topology."""
+    # Imported late, because it imports the models of workloads and most checks find nothing lost.
     from testbed.design.evaluation.job import routes_for, sum_by_pairs
 
     plan = choice.plan()
@@ -297,7 +297,7 @@ def _load_plan_traffic(choice: DesignChoice) -> tuple[NDArray[np.float64] | None
     return sum_by_pairs(plan), lambda topology: routes_for(plan, topology)
 
 
-def _lines(
+def _describe_repair(
     session: LabSession,
     choice: DesignChoice,
     observation: LossObservation,

@@ -99,7 +99,7 @@ class ConfirmDocument(Document):
 class Confirm(Command[ConfirmDocument]):
     """`testbed confirm`."""
 
-    lane = "prompt"  # not behind the commands that change the lab: the time to confirm is short
+    lane = "prompt"  # the time to confirm is short, so it must not queue behind commands that change the lab
 
     def run(self, place: Place) -> ConfirmDocument:
         """Keep the epoch that awaits confirmation. Raises `NothingToConfirm`."""

@@ -72,7 +72,7 @@ class Verify(HostsCommand, TopologyCommand):
     ] = None
 
     def run(self, place: Place) -> VerifyDocument:
-        """Check the whole lab; a proof without findings completes an epoch. Raises the errors of `choose_design`."""
+        """Check the whole lab. A proof without findings completes an epoch. Raises the errors of `choose_design`."""
         from testbed.measure.plan_job import count_links_since_last_job, summarise_links
         from testbed.operate.apply import check_permission
         from testbed.operate.choice import choose_design
@@ -96,7 +96,7 @@ class Verify(HostsCommand, TopologyCommand):
             links = count_links_since_last_job(session, choice, place.runs_dir)
             has_hosts = session.fleet is not None
         if report.ok and own and (has_hosts or self.hosts == "auto"):
-            choice, note = _complete(choice, report, place.runs_dir)
+            choice, note = _mark_verified(choice, report, place.runs_dir)
             notes.append(note)
         is_settled = all(finding.kind != "changing" for finding in report.findings)
         if this_run() and has_hosts and is_settled:  # only runs of a service: a local verify writes nothing
@@ -105,7 +105,7 @@ class Verify(HostsCommand, TopologyCommand):
             lacking = tuple(UNFINISHED.report(each.operation, each.detail, each.hint) for each in own)
             report = replace(report, findings=(*lacking, *report.findings))
         findings = describe_findings(report.findings, choice)
-        place.say(*heading_lines(choice, self.hosts), _summary(report), *notes)
+        place.say(*heading_lines(choice, self.hosts), _summarise(report), *notes)
         place.say(
             *(f"since it ran as a job: {line}" for line in summarise_links(links)), *finding_lines(findings)
         )
@@ -126,8 +126,8 @@ class Verify(HostsCommand, TopologyCommand):
         )
 
 
-def _complete(choice: DesignChoice, report: VerifyReport, runs_dir: Path) -> tuple[DesignChoice, str]:
-    """Mark an epoch as verified; return the choice with its new state, and a line about it."""
+def _mark_verified(choice: DesignChoice, report: VerifyReport, runs_dir: Path) -> tuple[DesignChoice, str]:
+    """Mark an epoch as verified. Return the choice with its new state, and a line about it."""
     from testbed.errors import JournalError
     from testbed.operate.journal import journal_in
     from testbed.operate.session import record_proof
@@ -146,7 +146,7 @@ def _complete(choice: DesignChoice, report: VerifyReport, runs_dir: Path) -> tup
     return choice, f"epoch {intent.epoch} is verified now"
 
 
-def _summary(report: VerifyReport) -> str:
+def _summarise(report: VerifyReport) -> str:
     heard = (
         f", {count_noun(report.links_received, 'one-way link')} heard by probe"
         if report.links_received
