@@ -217,7 +217,7 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
     ] = None
 
     def validate(self) -> None:
-        """Raise `WorkloadError` for checkpoint options without `--checkpoint-every`, and for options of other fabrics."""
+        """Raise `WorkloadError` for checkpoint options without `--checkpoint-every`, and other fabrics' options."""
         super().validate()
         chosen = [name for name in _CIRCUIT_OPTIONS if getattr(self, name)]
         kind = find_kind(self.fabric) if chosen else None  # finding one imports numpy
@@ -236,7 +236,7 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
         from testbed.design.evaluation.simulation import figures, link_traffic, simulate_on
         from testbed.design.sharing.checkpoints import run_checkpoint, with_checkpoint
 
-        # At equal cost, a Fat-tree costs as much as direct connect, so the options describe the links of direct connect.
+        # An equal-cost Fat-tree costs as much as direct connect, so the options describe direct connect's links.
         has_one_link = is_switched(self.fabric) and not self.equal_cost
         setting = self.setting(
             1 if has_one_link else DIRECT_DEGREE,

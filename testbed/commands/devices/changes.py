@@ -35,7 +35,7 @@ class MovesSwitch(AsksSwitch):
     yes: Annotated[bool, option("Move a real switch without asking.", "--yes")] = False
 
     def check_consent(self, switch: OpticalSwitch, what: str, place: Place) -> None:
-        """Ask for consent to `what` on a real switch, unless `--yes` is given. Raises `RefusedToMove` without consent."""
+        """Ask for consent to `what` on a real switch, unless `--yes` is given. Raises `RefusedToMove` if refused."""
         from testbed.commands.devices.session import is_simulated
 
         if self.yes or is_simulated(switch):

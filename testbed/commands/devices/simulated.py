@@ -314,7 +314,7 @@ class SimSwitch(Command[TwinEnd]):
             try:
                 return TwinEnd(status=twin.wait())
             except KeyboardInterrupt:
-                # Ctrl-C at a terminal reaches both processes. If only we are interrupted, closing its input ends the twin.
+                # Ctrl-C at a terminal reaches both processes. If only we got it, the end of its input ends the twin.
                 assert twin.stdin is not None
                 twin.stdin.close()
                 twin.wait()
