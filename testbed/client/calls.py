@@ -105,7 +105,7 @@ def list_labs() -> Call[list[dict[str, Any]]]:
 
 def read_lab_document(lab: str, what: str = "") -> Call[dict[str, Any]]:
     """Read a lab, or one of its documents: `hosts`, `switches`, `topology`, `leases`, `history`."""
-    return Call("GET", _lab(lab) + (f"/{what}" if what else ""), dict)
+    return Call("GET", _lab_path(lab) + (f"/{what}" if what else ""), dict)
 
 
 def submit(lab: str, command: str, key: str, why: str, options: Mapping[str, Any]) -> Call[Run]:
@@ -140,32 +140,32 @@ def cancel(run_id: str) -> Call[Run]:
 
 def request_lease(lab: str, body: Mapping[str, Any]) -> Call[dict[str, Any]]:
     """Request a lease."""
-    return Call("POST", f"{_lab(lab)}/leases", dict, body=dict(body))
+    return Call("POST", f"{_lab_path(lab)}/leases", dict, body=dict(body))
 
 
 def release_lease(lab: str, lease: str) -> Call[dict[str, Any]]:
     """Release a lease, whatever its state."""
-    return Call("DELETE", f"{_lab(lab)}/leases/{quote(lease, safe='')}", dict, headers={"If-Match": "*"})
+    return Call("DELETE", f"{_lab_path(lab)}/leases/{quote(lease, safe='')}", dict, headers={"If-Match": "*"})
 
 
 def extend_lease(lab: str, lease: str, ttl_s: float | None) -> Call[dict[str, Any]]:
     """Extend a lease, so that it ends in `ttl_s` seconds. The default is the duration of its request."""
-    path = f"{_lab(lab)}/leases/{quote(lease, safe='')}"
+    path = f"{_lab_path(lab)}/leases/{quote(lease, safe='')}"
     body = {} if ttl_s is None else {"ttl_s": ttl_s}
     return Call("PATCH", path, dict, body=body, headers={"If-Match": "*"})
 
 
 def stop(lab: str, why: str) -> Call[dict[str, Any]]:
     """Stop a lab."""
-    return Call("PUT", f"{_lab(lab)}/stop", dict, body={"reason": why or "asked for"})
+    return Call("PUT", f"{_lab_path(lab)}/stop", dict, body={"reason": why or "asked for"})
 
 
 def release_stop(lab: str) -> Call[dict[str, Any]]:
     """Allow changes of a lab again."""
-    return Call("DELETE", f"{_lab(lab)}/stop", dict)
+    return Call("DELETE", f"{_lab_path(lab)}/stop", dict)
 
 
-def _lab(lab: str) -> str:
+def _lab_path(lab: str) -> str:
     return f"/v1/labs/{quote(lab, safe='')}"
 
 

@@ -88,7 +88,7 @@ class Finding:
     parts: tuple[str, ...] = ()
 
 
-def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
+def yield_finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
     """Yield findings as lines for people. A hint that the detail contains is left out."""
     for finding in findings:
         yield f"{finding.kind}: {finding.subject}: {finding.detail}"

@@ -47,7 +47,7 @@ def all_rings_name(rings: Sequence[RingOrder]) -> str:
     return f"{_NUMBERS.get(len(rings), str(len(rings)))} rings"
 
 
-def node_configurations(
+def make_node_configurations(
     design: Design, sizes: tuple[int, ...], *, with_all_rings: bool = True
 ) -> tuple[Configuration, ...]:
     """Return the AllReduces over all nodes: on one ring, and on all rings of the topology if it has several."""
@@ -122,7 +122,7 @@ def measure_current(
 ) -> CollectiveResult:
     """Measure one ring, then all rings, on a topology. Raise `VerifyFailed` unless it is in force."""
     check_in_force(session, design)
-    configurations = node_configurations(design, sizes)
+    configurations = make_node_configurations(design, sizes)
     sets = design.sets if session.fleet is not None else None
     spec = CollectiveSpec(run.run_id, design.name, configurations, hosts=hosts, backend=backend, sets=sets)
     result = collect(

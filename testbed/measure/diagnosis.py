@@ -141,7 +141,7 @@ def group_by_row(ranks: Iterable[RankFigures]) -> dict[Row, dict[int, list[RankF
     return rows
 
 
-def idle_s(one: RankFigures) -> float:
+def measure_idle_s(one: RankFigures) -> float:
     """Return the seconds in which a rank neither ran nor waited for anything known.
 
     A rank that is stopped from outside cannot time itself, so its watch thread does (`stopped_s`).
@@ -150,15 +150,15 @@ def idle_s(one: RankFigures) -> float:
     return max(one.stopped_s, one.seconds - known_s, 0.0)
 
 
-def computing_s_of(one: RankFigures) -> float:
+def measure_computing_s(one: RankFigures) -> float:
     """Return the seconds of computing: processor time, plus what the computing of a job took beyond its plan."""
     late_s = one.stopped_s + one.queued_s
     return one.processor_s + max(0.0, one.computing_s - one.planned_s - late_s)
 
 
 _QUANTITIES: Mapping[Cause, tuple[Callable[[RankFigures], float], str]] = {
-    "late": (idle_s, "stood still or started late for"),
-    "compute": (computing_s_of, "computed for"),
+    "late": (measure_idle_s, "stood still or started late for"),
+    "compute": (measure_computing_s, "computed for"),
     "processor": (lambda one: one.queued_s, "waited for a processor for"),
     "disk": (lambda one: one.disk_s, "wrote to its disk for"),
 }

@@ -71,7 +71,7 @@ def compare_topologies(
     `timings` must hold, for both, rows of the groups and of an AllReduce over all nodes.
     """
     groups = [demand.group for demand in demands if demand.group < nodes]
-    rows = [_rows_of_demands(timings, topology, demands, nodes) for topology in (before, after)]
+    rows = [_select_rows(timings, topology, demands, nodes) for topology in (before, after)]
     # Each AllReduce of the job is extrapolated from its row in proportion to the size.
     seconds = [
         sum(
@@ -104,7 +104,7 @@ def _compare_bandwidth(timings: Sequence[Timing], before: str, after: str, group
     )
 
 
-def _rows_of_demands(
+def _select_rows(
     timings: Sequence[Timing], topology: str, demands: Sequence[AllReduceDemand], nodes: int
 ) -> list[Timing]:
     """Return a timing at the largest size for each AllReduce of the job.

@@ -21,7 +21,7 @@ from testbed.lab.model import Lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.lab.simulated.link_rate import LinkRate
 from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Ranks
-from testbed.measure.current_topology import collect, node_configurations, record, ring_proof
+from testbed.measure.current_topology import collect, make_node_configurations, record, ring_proof
 from testbed.measure.gain import RingGain, compare_topologies, find_ring_gain, group_name, select_largest
 from testbed.measure.inference import ModelTrial, measure_inference
 from testbed.measure.model import Timing
@@ -30,7 +30,7 @@ from testbed.measure.results.records import LINK_RATE, Inference, Repatch, Store
 from testbed.measure.results.run import Run
 from testbed.measure.results.store import RunStore
 from testbed.measure.second_topology import SecondTopology, plan_second
-from testbed.measure.stall import Stall, tcp_stream
+from testbed.measure.stall import Stall, run_tcp_stream
 from testbed.operate.apply import check_permission
 from testbed.operate.design import Design, design_for, lay_out
 from testbed.operate.journal import journal_in
@@ -92,7 +92,7 @@ class MainJob:
         first = design_for(self.lab, name="all-nodes rings")
         self.narrator.phase("Planning a topology for a second job")
         planned = plan_second(first.topology, first.routes, self.lab.link.represents_gbps)
-        groups = self.groups_of(planned)
+        groups = self.list_group_sizes(planned)
         first_report = self.bring_up(
             first, "Serves AllReduce over all nodes: every stride is a ring of its own."
         )
@@ -111,7 +111,7 @@ class MainJob:
         verified = first_report.verified.ok and second_report.verified.ok and not self.off_plan
         return MainJobOutcome(first, verified, tuple(self.timings), repatch)
 
-    def groups_of(self, planned: SecondTopology | None) -> tuple[int, ...]:
+    def list_group_sizes(self, planned: SecondTopology | None) -> tuple[int, ...]:
         """Return the group sizes in which the second job reduces, without the group of all hosts."""
         demands = planned.demands if planned else ()
         return tuple(demand.group for demand in demands if demand.group < len(self.lab.hosts))
@@ -201,7 +201,7 @@ class MainJob:
         self, design: Design, groups: Sequence[int], *, with_all_rings: bool
     ) -> Iterator[Configuration]:
         """Yield the configurations to measure: one ring, all rings of the topology, the groups of the second job."""
-        yield from node_configurations(design, self.sizes, with_all_rings=with_all_rings)
+        yield from make_node_configurations(design, self.sizes, with_all_rings=with_all_rings)
         sizes = tuple(size for size in GROUP_SIZES if size in self.sizes) or self.sizes[-1:]
         for group in groups:
             yield Configuration(group_name(group), rings_of(design.topology, group), sizes)
@@ -209,7 +209,7 @@ class MainJob:
     def repatch(self, second: Design, planned: SecondTopology) -> tuple[BringUpReport, Stall | None]:
         """Apply the second design while a TCP stream runs between two hosts that stay neighbours."""
         fleet = self.session.fleet
-        streaming = tcp_stream(fleet, *self.lab.hosts[:2]) if fleet else nullcontext()
+        streaming = run_tcp_stream(fleet, *self.lab.hosts[:2]) if fleet else nullcontext()
         with streaming as stream:
             report = self.bring_up(second, planned.why)
             stall = stream.finish() if stream else None

@@ -24,10 +24,10 @@ from testbed.lab.hosts.forwarding import set_addresses
 from testbed.lab.model import Lab
 from testbed.measure.collectives.rank_reports import Diagnosis, RankReports
 from testbed.measure.collectives.rows import (
-    links_in_order,
     make_flow_figures,
     make_link_figures,
     make_rank_figures,
+    sort_links,
 )
 from testbed.measure.current_topology import check_in_force
 from testbed.measure.model import FlowFigures, LinkFigures, RankFigures
@@ -289,12 +289,12 @@ def _make_result(
             link=lab.link_label(link),
             planned_bytes=round(float(planned[place])),
             simulated_bytes=int(simulated[place]),
-            counted_bytes=payload_between(
+            counted_bytes=compute_payload(
                 before[lab.nic_label(link.source)], after[lab.nic_label(link.source)]
             ),
             retransmitted_bytes=int(retransmitted[place]),
         )
-        for place, link in enumerate(links_in_order(wiring))
+        for place, link in enumerate(sort_links(wiring))
     )
     return PlanRun(
         times_s=tuple(max(times) for times in zip(*(row["times"] for row in rows), strict=True)),
@@ -321,17 +321,17 @@ def _yield_flows(
     lab: Lab, wiring: Wiring, job: HostJob, rows: Sequence[Mapping[str, Any]]
 ) -> Iterator[FlowFigures]:
     """Yield what each host measured about its connections."""
-    links = links_in_order(wiring)
+    links = sort_links(wiring)
     for source, row in enumerate(rows):
         for target, number, one in row["seen"]["flows"]:
             path = [links[edge] for edge in job.routes.path(source, target, number)]
             yield make_flow_figures(_ROW_KEY, lab, (source, target, number), path, one)
 
 
-def payload_between(before: Sequence[int], after: Sequence[int]) -> int | None:
+def compute_payload(before: Sequence[int], after: Sequence[int]) -> int | None:
     """Return the payload bytes between two readings (bytes, packets) of a NIC, or None after a reset of its counters.
 
-    >>> payload_between([1000, 10], [10066, 11]), payload_between([1000, 10], [66, 1])
+    >>> compute_payload([1000, 10], [10066, 11]), compute_payload([1000, 10], [66, 1])
     (9000, None)
     """
     sent, packets = (late - early for early, late in zip(before, after, strict=True))
@@ -408,7 +408,7 @@ def _count_since(
     link: LinkCount, before: Mapping[str, Sequence[int]], now: Mapping[str, Sequence[int]]
 ) -> LinkCount:
     nic = link.link.partition(" -> ")[0]
-    counted = payload_between(before[nic], now[nic]) if nic in before and nic in now else None
+    counted = compute_payload(before[nic], now[nic]) if nic in before and nic in now else None
     return LinkCount(link.link, link.planned_bytes, link.simulated_bytes, counted, link.retransmitted_bytes)
 
 

@@ -46,11 +46,11 @@ def plan_second(first: Topology, routes: Routes, rate_gbps: float) -> SecondTopo
     Return None if no groups of three or more divide the servers, if `first` links the servers of all groups directly,
     or if the planner keeps `first`.
     """
-    group = farthest_group(first.nodes, routes)
+    group = find_farthest_group(first.nodes, routes)
     if group is None:
         return None
     cluster = Cluster(first.nodes)
-    job = fine_tuning(first.nodes, group, cluster)
+    job = make_fine_tuning(first.nodes, group, cluster)
     plan = optimise(
         job,
         cluster,
@@ -82,7 +82,7 @@ def plan_second(first: Topology, routes: Routes, rate_gbps: float) -> SecondTopo
     return SecondTopology(plan.finding.topology, tuple(demands), " ".join(why))
 
 
-def farthest_group(nodes: int, routes: Routes) -> int | None:
+def find_farthest_group(nodes: int, routes: Routes) -> int | None:
     """Return the size of the evenly spaced groups whose neighbours are farthest apart.
 
     Return None if no groups of three or more divide the servers, or if all neighbours are linked directly.
@@ -92,7 +92,7 @@ def farthest_group(nodes: int, routes: Routes) -> int | None:
     return farthest if farthest and routes.hops(0, nodes // farthest) > 1 else None
 
 
-def fine_tuning(nodes: int, group: int, cluster: Cluster) -> Workload:
+def make_fine_tuning(nodes: int, group: int, cluster: Cluster) -> Workload:
     """Return the workload: adapters on frozen layers that fill the memory of `group` servers."""
     layers = Operator(
         name="layers",

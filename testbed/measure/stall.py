@@ -42,7 +42,7 @@ class Stream:
 
 
 @contextmanager
-def tcp_stream(fleet: Fleet, source: LabHost, target: LabHost) -> Iterator[Stream]:
+def run_tcp_stream(fleet: Fleet, source: LabHost, target: LabHost) -> Iterator[Stream]:
     """Run a steady stream between the node addresses of two hosts. Data is flowing when the block starts.
 
     Raises `HostError` if the stream does not start.

@@ -264,7 +264,7 @@ class DaskEngine:
         fetch = None
         with self._fetching:
             if not self._is_closed and not remote.cancelled():
-                result = self._result_of(remote)
+                result = self._await_result(remote)
                 try:
                     fetch = asyncio.run_coroutine_threadsafe(result, self._client.loop.asyncio_loop)
                     self._fetches.add(fetch)
@@ -275,7 +275,7 @@ class DaskEngine:
             return
         fetch.add_done_callback(lambda fetch: self._set_result(fetch, remote, future))
 
-    async def _result_of(self, remote: Any) -> Any:
+    async def _await_result(self, remote: Any) -> Any:
         """Fetch a result in the client's event loop. The time limit starts when the fetch gets its turn."""
         async with self._turns, asyncio.timeout(_RESULT_S):
             return await remote
@@ -312,7 +312,7 @@ class DaskEngine:
         """Return the host of each worker thread, sorted."""
         threads: dict[str, int] = self._ask(self._client.nthreads, {})
         return tuple(
-            sorted(host for address, count in threads.items() for host in [_host_of(address)] * count)
+            sorted(host for address, count in threads.items() for host in [_parse_host(address)] * count)
         )
 
     def close(self) -> None:
@@ -339,10 +339,10 @@ class DaskEngine:
             return default
 
 
-def _host_of(address: str) -> str:
+def _parse_host(address: str) -> str:
     """Return the host of an address.
 
-    >>> _host_of("tcp://10.0.0.1:4000")
+    >>> _parse_host("tcp://10.0.0.1:4000")
     '10.0.0.1'
     """
     return address.rpartition("://")[2].rpartition(":")[0]

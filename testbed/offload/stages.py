@@ -163,7 +163,7 @@ def _divert_draws() -> Any:
         thread = threading.get_ident()
         return thread in draws.spare_threads or draws.owner not in {None, thread}
 
-    def divide(name: str) -> None:
+    def divert_draws(name: str) -> None:
         own, other = getattr(generator, name), getattr(spare, name)
 
         def draw(*arguments: Any) -> Any:
@@ -174,7 +174,7 @@ def _divert_draws() -> Any:
         setattr(random, name, draw)
 
     for name in ("random", "getrandbits"):
-        divide(name)
+        divert_draws(name)
     draws.lock = threading.RLock()  # set last, because its presence marks the record as complete
     return draws
 

@@ -21,7 +21,7 @@ from starlette.responses import Response
 from lightbed.errors import LightbedError
 from testbed.service.context import Service
 from testbed.service.documents import Problem
-from testbed.service.problems import MEDIA_TYPE, answer_error, problem_of, response_of
+from testbed.service.problems import MEDIA_TYPE, answer_error, describe_error, make_response
 from testbed.service.route_table import ROUTES, Route
 
 API_VERSION = "2.7.0"
@@ -82,7 +82,7 @@ def build_app(service: Service) -> FastAPI:
 
 async def _answer_fault(request: Request, error: Exception) -> Response:
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return response_of(problem_of(error, request.url.path))
+    return make_response(describe_error(error, request.url.path))
 
 
 def describe_interface(app: FastAPI) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def describe_interface(app: FastAPI) -> dict[str, Any]:
         operation = document["paths"][route.path][route.method.lower()]
         for status, response in operation["responses"].items():
             response["content"] = (
-                _content(route)
+                _describe_content(route)
                 if int(status) == route.status
                 else {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
             )
@@ -110,7 +110,7 @@ def describe_interface(app: FastAPI) -> dict[str, Any]:
     return document
 
 
-def _content(route: Route) -> dict[str, Any]:
+def _describe_content(route: Route) -> dict[str, Any]:
     if route.content != "application/json":
         return {route.content: {"schema": {"type": "string"}}}
     schema = {"$ref": f"#/components/schemas/{route.answer.__name__}"} if route.answer else {"type": "object"}

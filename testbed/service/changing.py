@@ -19,11 +19,11 @@ from testbed.operate.unfinished import find_unfinished_or_error
 from testbed.service.context import Caller, RequestContext, answer
 from testbed.service.documents import LeaseExtension, LeaseRequest, Reason, TopologyRequest
 from testbed.service.events import KINDS, Filter
-from testbed.service.labs import LabView, check_match, tag_of, topology_in_force
+from testbed.service.labs import LabView, check_match, make_tag, topology_in_force
 from testbed.service.looking import Limit, Name
-from testbed.service.requests import Request, command_of, find_model, list_models, parse_request
+from testbed.service.requests import Request, find_model, get_command, list_models, parse_request
 from testbed.service.runs import Run
-from testbed.service.workers import folder_of, interrupt
+from testbed.service.workers import get_run_folder, interrupt
 from testbed.service_errors import InvalidRequest, NotAllowed, NotFound
 from testbed.storage.owner import on_behalf_of
 
@@ -46,7 +46,10 @@ def submit_run(context: Caller, body: Annotated[AnyRequest, Body()], idempotency
             context.who.check_lab(lab)
     except NotAllowed as error:
         context.record(
-            f"run {command_of(type(request))}", request.lab, why=request.why, outcome=f"refused: {error.code}"
+            f"run {get_command(type(request))}",
+            request.lab,
+            why=request.why,
+            outcome=f"refused: {error.code}",
         )
         raise
     for lab in labs:
@@ -59,7 +62,7 @@ def _submit(context: RequestContext, request: Request, key: str) -> Response:
     run, is_new = context.service.runs.submit(
         context.who,
         request.lab,
-        command_of(type(request)),
+        get_command(type(request)),
         text,
         why=request.why,
         plan=_hash_plan(request),
@@ -95,7 +98,7 @@ def run_file(context: Caller, run: Name, file: Name) -> Response:
     """Return a file that the command of a run wrote."""
     stored = _read_run(context, run)
     files = _parse_request_of(stored).writes.values()
-    path = folder_of(context.service.runs_dir, stored.id) / file
+    path = get_run_folder(context.service.runs_dir, stored.id) / file
     if file not in files or not path.is_file():
         raise NotFound(f"run {run!r} ({stored.command}) has written no file {file!r}")
     return FileResponse(path, media_type="application/octet-stream")
@@ -170,7 +173,7 @@ def _split_list(text: str) -> frozenset[str]:
 def set_topology(context: Caller, lab: Name, body: TopologyRequest, if_match: Match = "") -> Response:
     """Submit a run of `apply` that replaces the topology named in If-Match; checked now and when the run starts."""
     with _serialise_changes(context, lab):
-        tag = tag_of(topology_in_force(context.service.runs_dir, lab))
+        tag = make_tag(topology_in_force(context.service.runs_dir, lab))
         check_match(if_match, tag, f"the topology of {lab}")
         match_at_start = "" if if_match.strip() == "*" else tag
         fields = body.model_dump(exclude_unset=True)
@@ -190,7 +193,7 @@ def leases(context: Caller, lab: Name, ended: bool = False) -> Response:
 def lease(context: Caller, lab: Name, lease: Name) -> Response:
     """Return a lease; name its ETag in If-Match to change it."""
     document = _find_lease(context.lab(lab), lease)
-    return answer(document, tag=tag_of(document))
+    return answer(document, tag=make_tag(document))
 
 
 def request_lease(context: Caller, lab: Name, body: LeaseRequest) -> Response:
@@ -208,7 +211,7 @@ def request_lease(context: Caller, lab: Name, body: LeaseRequest) -> Response:
             allowed=body.allowed,
             reason=body.reason,
         )
-        return _respond(view, requested, 201)
+        return _answer_lease(view, requested, 201)
 
 
 def extend_lease(
@@ -217,18 +220,18 @@ def extend_lease(
     """Extend a lease: it ends `ttl_s` seconds from now."""
     view = context.lab(lab)
     with _serialise_changes(context, lab):
-        check_match(if_match, tag_of(_find_lease(view, lease)), f"lease {lease}")
+        check_match(if_match, make_tag(_find_lease(view, lease)), f"lease {lease}")
         context.record("extend lease", lab, outcome=f"lease {lease}")
-        return _respond(view, _open_store(context, view).extend(lease, body.ttl_s))
+        return _answer_lease(view, _open_store(context, view).extend(lease, body.ttl_s))
 
 
 def release_lease(context: Caller, lab: Name, lease: Name, if_match: Match = "") -> Response:
     """Release a lease, or withdraw a request."""
     view = context.lab(lab)
     with _serialise_changes(context, lab):
-        check_match(if_match, tag_of(_find_lease(view, lease)), f"lease {lease}")
+        check_match(if_match, make_tag(_find_lease(view, lease)), f"lease {lease}")
         context.record("release lease", lab, outcome=f"lease {lease}")
-        return _respond(view, _open_store(context, view).release(lease))
+        return _answer_lease(view, _open_store(context, view).release(lease))
 
 
 def break_lease(context: Caller, lab: Name, lease: Name, body: Reason) -> Response:
@@ -237,7 +240,7 @@ def break_lease(context: Caller, lab: Name, lease: Name, body: Reason) -> Respon
     with _serialise_changes(context, lab):
         _find_lease(view, lease)
         context.record("break lease", lab, why=body.reason, outcome=f"lease {lease}")
-        return _respond(view, _open_store(context, view).break_(lease, body.reason))
+        return _answer_lease(view, _open_store(context, view).break_(lease, body.reason))
 
 
 def set_maintenance(context: Caller, lab: Name, body: Reason) -> Response:
@@ -309,7 +312,7 @@ def _find_lease(view: LabView, lease_id: str) -> dict[str, Any]:
     return document
 
 
-def _respond(view: LabView, lease: Lease, status: int = 200) -> Response:
+def _answer_lease(view: LabView, lease: Lease, status: int = 200) -> Response:
     document = _find_lease(view, lease.id)
     headers = {"Location": f"/v1/labs/{view.lab.name}/leases/{lease.id}"} if status == 201 else {}
-    return answer(document, status, tag=tag_of(document), headers=headers)
+    return answer(document, status, tag=make_tag(document), headers=headers)

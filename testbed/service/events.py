@@ -74,7 +74,7 @@ class EventLog:
         """Return up to `limit` events after a number, oldest first."""
         with self._database.open_reading() as connection:
             rows = connection.execute(_EVENTS_AFTER, {"number": number, "limit": limit})
-            return [event_of(dict(row)) for row in rows.mappings()]
+            return [make_event(dict(row)) for row in rows.mappings()]
 
     def snapshot(self, selection: Filter) -> tuple[int, bytes]:
         """Return the newest number, and an encoded event that lists the unfinished runs at that moment."""
@@ -108,7 +108,7 @@ _UNFINISHED_RUNS = (
 )
 
 
-def event_of(row: Mapping[str, Any]) -> Event:
+def make_event(row: Mapping[str, Any]) -> Event:
     """Return the event that a row of the database describes."""
     kind = "step" if row["operation"] else "run"
     document = {"number": row["number"], "kind": kind, "lab": row["of_lab"], "run": row["of_run"]}

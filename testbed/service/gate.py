@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from testbed.service.access import ANONYMOUS, Identity
 from testbed.service.context import Service
-from testbed.service.problems import make_problem, problem_of, response_of
+from testbed.service.problems import describe_error, make_problem, make_response
 from testbed.service.route_table import ROUTES, Route
 from testbed.service_errors import NotAllowed, NotAuthenticated, TooManyAttempts
 from testbed.storage.audit import Entry, append
@@ -59,7 +59,7 @@ class Gate:
         try:
             scope["lightbed.identity"] = await self._authorise(route, Request(scope), lab)
         except (NotAuthenticated, NotAllowed) as error:
-            await response_of(problem_of(error, path))(scope, receive, send)
+            await make_response(describe_error(error, path))(scope, receive, send)
             return
         await self._forward(scope, receive, send)
 
@@ -67,7 +67,7 @@ class Gate:
         status, what = (405, "method") if allowed else (404, "path")
         detail = f"there is no such {what}; /openapi.json lists what there is"
         document = make_problem(status, "service.unknown", "user", detail, scope["path"])
-        response = response_of(document, {"Allow": ", ".join(allowed)} if allowed else None)
+        response = make_response(document, {"Allow": ", ".join(allowed)} if allowed else None)
         await response(scope, receive, send)
 
     async def _authorise(self, route: Route, request: Request, lab: str) -> Identity:

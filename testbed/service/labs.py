@@ -249,7 +249,7 @@ def check_match(if_match: str, tag: str, what: str) -> None:
         raise StateChanged(f"{what} has changed: its ETag is now {tag}; read it again, then decide")
 
 
-def tag_of(document: Any) -> str:
+def make_tag(document: Any) -> str:
     """Return the ETag of a document."""
     text = json.dumps(document, sort_keys=True, default=str)
     return f'"{hashlib.sha256(text.encode()).hexdigest()[:24]}"'

@@ -11,9 +11,9 @@ from testbed.observe.exposition import CONTENT_TYPE, format_exposition
 from testbed.observe.stored_metrics import load_samples
 from testbed.operate.recovery.records import history_of, operations_of
 from testbed.service.context import Caller, answer
-from testbed.service.labs import tag_of, topology_in_force, topology_json
+from testbed.service.labs import make_tag, topology_in_force, topology_json
 from testbed.service.metrics import count_findings
-from testbed.service.problems import make_problem, response_of
+from testbed.service.problems import make_problem, make_response
 from testbed.service_errors import NotFound
 from testbed.storage.address import address_in
 from testbed.storage.audit import read_audit, verify
@@ -36,7 +36,7 @@ def readiness(context: Caller) -> Response:
     labs = {name: "down" if reason else "up" for name, reason in reasons.items()}
     why = [*filter(None, reasons.values()), *filter(None, [service.feed.failed])]
     if why:
-        return response_of(
+        return make_response(
             make_problem(503, "service.ready", "device", "; ".join(why), context.request.url.path, labs=labs)
         )
     return answer({"status": "ok", "labs": labs})
@@ -110,7 +110,7 @@ def topology(context: Caller, lab: Name, epoch: Number) -> Response:
     if intent is None:
         raise NotFound(f"lab {lab!r} has no epoch {epoch}; see its topologies")
     document = topology_json(intent, links=True)
-    return answer(document, tag=tag_of(document))
+    return answer(document, tag=make_tag(document))
 
 
 def current_topology(context: Caller, lab: Name) -> Response:
@@ -119,7 +119,7 @@ def current_topology(context: Caller, lab: Name) -> Response:
     document = topology_in_force(view.runs_dir, lab)
     current, tag = (
         view.current(),
-        tag_of(document),
+        make_tag(document),
     )  # the tag comes before the last check is added, because a check must not change the ETag
     if current is not None and current.epoch == document["epoch"]:
         document = view.add_last_check(document, current, view.find_last_check())

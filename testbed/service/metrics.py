@@ -15,7 +15,7 @@ from testbed.lab.simulated.lifecycle import find_running
 from testbed.observe.device_metrics import device_samples
 from testbed.observe.exposition import Sample
 from testbed.service.labs import LabView
-from testbed.service.requests import lane_of
+from testbed.service.requests import find_lane
 
 log = logging.getLogger(__name__)
 MIN_INTERVAL_S = 10.0
@@ -47,7 +47,9 @@ def count_findings(view: LabView) -> list[Sample]:
 
 
 def _is_moving(view: LabView) -> bool:
-    return any(lane_of(run.command) == "moving" for run in view.runs.list(lab=view.lab.name, state="running"))
+    return any(
+        find_lane(run.command) == "moving" for run in view.runs.list(lab=view.lab.name, state="running")
+    )
 
 
 def _read_switches(view: LabView) -> Collection[Sample]:

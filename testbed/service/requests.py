@@ -89,10 +89,10 @@ class Request(BaseModel):
 
     def arguments(self, lab_files: Mapping[str, Path], runs_dir: Path, folder: Path) -> list[str]:
         """Return the arguments of the command, and write the files that it reads to `folder`."""
-        values = {name: self._values(name, folder) for name in type(self).model_fields}
+        values = {name: self._list_values(name, folder) for name in type(self).model_fields}
         positional = [str(one) for name in self.positional for one in values[name]]
         labs = [str(lab_files[name]) for name in self.list_labs() if self.names_lab_file]
-        options = [*self._options(values), *([f"--runs-dir={runs_dir}"] if self.has_runs_dir else [])]
+        options = [*self._yield_options(values), *([f"--runs-dir={runs_dir}"] if self.has_runs_dir else [])]
         front = [*self.words(lab_files), *options, *([] if self.text else ["--json"])]
         if self.has_program:
             return [*front, *labs, "--", *positional]
@@ -100,16 +100,16 @@ class Request(BaseModel):
 
     def words(self, lab_files: Mapping[str, Path]) -> list[str]:
         """Return the words with which the command begins."""
-        return command_of(type(self)).split()
+        return get_command(type(self)).split()
 
-    def _options(self, values_by_field: Mapping[str, list[Any]]) -> Iterator[str]:
+    def _yield_options(self, values_by_field: Mapping[str, list[Any]]) -> Iterator[str]:
         for name, values in values_by_field.items():
             if name in self.positional or (name in _NOT_OPTIONS and name not in self.options):
                 continue
             option = self.options.get(name, f"--{name.replace('_', '-')}")
             yield from (option if one is True else f"{option}={one}" for one in values)
 
-    def _values(self, name: str, folder: Path) -> list[Any]:
+    def _list_values(self, name: str, folder: Path) -> list[Any]:
         """Return the values of a field as a list, which is empty without a value. A file gives its path in `folder`.
 
         Writes files that the command reads, and removes files that an earlier attempt wrote.
@@ -149,7 +149,7 @@ class SwitchRequest(Request):
         return [group, lab.switch(self.switch).address, command]
 
 
-def command_of(request: type[Request]) -> str:
+def get_command(request: type[Request]) -> str:
     """Return the words of a model's command."""
     return str(request.model_fields["command"].annotation.__args__[0])  # type: ignore[union-attr]
 
@@ -242,7 +242,7 @@ def _make_text_type(option: Option) -> Any:
     return Line if option.least is None else Annotated[Line, Field(**bounds)]
 
 
-def lane_of(name: str) -> Lane:
+def find_lane(name: str) -> Lane:
     """Return the lane of a command or its variant, or `looking` for an unknown command."""
     model = find_model(name)
     return model.lane if model else "looking"

@@ -110,6 +110,6 @@ class _Server(Server):
         self.should_exit = True
 
 
-def this_url(url: str) -> dict[str, object]:
+def describe_server(url: str) -> dict[str, object]:
     """Return the document that a service prints when it is ready."""
     return {"url": url, "pid": os.getpid()}

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from lightbed.children import child_environment, module_command
 from testbed.commands.declare import Lane
-from testbed.service.requests import lane_of
+from testbed.service.requests import find_lane
 from testbed.service.runs import Run, RunStore
 from testbed.storage.owner import ON_BEHALF_OF, RUN, is_running
 
@@ -78,7 +78,7 @@ class Workers:
             executing_now = dict(self._executing)
         busy = Counter(executing_now.values())
         for run in self._store.find_unfinished(without=executing_now):
-            place = run.lab, lane_of(run.command)
+            place = run.lab, find_lane(run.command)
             if run.lab in self._labs and busy[place] < ROOM[place[1]]:
                 busy[place] += 1
                 with self._wake:
@@ -119,7 +119,7 @@ def interrupt(run: Run) -> None:
         os.kill(int(run.owner.split()[0]), signal.SIGINT)
 
 
-def folder_of(runs_dir: Path, run_id: str) -> Path:
+def get_run_folder(runs_dir: Path, run_id: str) -> Path:
     """Return the folder for the files of a run."""
     return runs_dir / _SPOOL / run_id
 
@@ -133,7 +133,7 @@ def start_process(run: Run, lab_files: Mapping[str, Path], runs_dir: Path, datab
         RUN: run.id,
         **({"LIGHTBED_DATABASE": database} if database else {}),
     }
-    folder = folder_of(runs_dir, run.id)
+    folder = get_run_folder(runs_dir, run.id)
     folder.mkdir(parents=True, exist_ok=True)
     words = module_command("testbed.cli.submitted", run.id, str(runs_dir), *labs)
     with (folder / "process.log").open("ab") as log:

@@ -15,7 +15,7 @@ skip_without("sqlalchemy")
 
 from testbed.cli import submitted
 from testbed.service.access import Identity
-from testbed.service.requests import lane_of
+from testbed.service.requests import find_lane
 from testbed.service.runs import MAX_QUEUED
 from testbed.service.workers import ATTEMPTS, ROOM, Workers
 from testbed.service_errors import NotFound, TooManyRuns
@@ -150,7 +150,7 @@ def test_a_lab_carries_out_no_more_runs_of_a_lane_than_it_has_room_for(service, 
     busy, most, lock, full = Counter(), Counter(), threading.Lock(), threading.Event()
 
     def carry(run):
-        lane = lane_of(run.command)
+        lane = find_lane(run.command)
         with lock:
             busy[lane] += 1
             most[lane] = max(most[lane], busy[lane])

@@ -190,7 +190,7 @@ class Optimise(NamesWorkload, Command[PlanDocument]):
         from testbed.lab.inventory import load_lab
 
         lab = load_lab(self.lab_file) if self.lab_file else None
-        servers, instances = self._servers_of(lab) if lab else self._servers()
+        servers, instances = self._read_servers(lab) if lab else self._choose_servers()
         choice = self.choose(instances, "flows", "search", "routes", zero=self.zero, recompute=self.recompute)
         if lab and lab.gpus_per_host:
             choice = replace(
@@ -214,7 +214,7 @@ class Optimise(NamesWorkload, Command[PlanDocument]):
             place.tell(f"stopped after {search.steps:,} steps; the plan is the best so far")
         return document
 
-    def _servers(self) -> tuple[Servers, int]:
+    def _choose_servers(self) -> tuple[Servers, int]:
         """Return the servers that the options describe, and the number of logical servers per server."""
         from testbed.design.plans.planning import Servers
 
@@ -224,7 +224,7 @@ class Optimise(NamesWorkload, Command[PlanDocument]):
         rate_gbps = 100.0 if self.rate_gbps is None else self.rate_gbps
         return Servers(nodes or 12, degree or 4, rate_gbps, self.simplex), self.mig
 
-    def _servers_of(self, lab: Lab) -> tuple[Servers, int]:
+    def _read_servers(self, lab: Lab) -> tuple[Servers, int]:
         """Return the hosts of a lab as servers, and the number of logical servers per server."""
         from testbed.design.plans.planning import Servers
         from testbed.lab.model import logical_servers_of, shard_of

@@ -120,11 +120,11 @@ class Reproduce(MovingCommand, Command[ReproductionDocument]):
         from testbed.design.reproductions.figure import HEADER
 
         package = import_module(self._package)
-        figures = [_figure_of(package, number) for number in self.numbers or package.MODULES]
+        figures = [_find_figure(package, number) for number in self.numbers or package.MODULES]
         note_compilation(*_PARTS.get(self.paper, ("contention",)))
         (self.out / self.paper).mkdir(parents=True, exist_ok=True)
         reproduced, tables = [], {}
-        with narrate() as narrator, self._scale(place.runs_dir, narrator) as scale:
+        with narrate() as narrator, self._open_scale(place.runs_dir, narrator) as scale:
             for figure in figures:
                 narrator.phase(f"figure {figure.number}: {figure.title}")
                 table = tables[figure.number] = figure.make(scale, narrator.tick)
@@ -140,7 +140,7 @@ class Reproduce(MovingCommand, Command[ReproductionDocument]):
         return f"testbed.design.reproductions.{self.paper.replace('-', '_')}"
 
     @contextmanager
-    def _scale(self, runs_dir: Path, narrator: Narrator) -> Iterator[Any]:
+    def _open_scale(self, runs_dir: Path, narrator: Narrator) -> Iterator[Any]:
         """Yield the sizes of the reproduction. With `--lab` they include measurements on two hosts."""
         setup = import_module(f"{self._package}.setup")
         scale = setup.QUICK if self.quick else setup.PAPER
@@ -171,7 +171,7 @@ class Reproduce(MovingCommand, Command[ReproductionDocument]):
         return ReproducedFigure(figure=figure.number, title=figure.title, comparison=lines)
 
 
-def _figure_of(package: Any, number: int) -> Figure[Any]:
+def _find_figure(package: Any, number: int) -> Figure[Any]:
     try:
         figure: Figure[Any] = package.figure(number)
     except ValueError as error:

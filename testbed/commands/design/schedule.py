@@ -250,9 +250,9 @@ class Schedule(MovingCommand, Command[ScheduleDocument]):
 
 def _load_phases(runs_dir: Path, run_id: str, job: str) -> tuple[float, tuple[Burst, ...]]:
     from testbed.measure.results.store import RunStore
-    from testbed.measure.sharing.host_run import phases_of_run
+    from testbed.measure.sharing.host_run import read_phases
 
-    return phases_of_run(RunStore(runs_dir), run_id, job)
+    return read_phases(RunStore(runs_dir), run_id, job)
 
 
 def _read_links(lab: Lab, *, spread: bool) -> LabLinks:

@@ -245,7 +245,7 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
             shares_links=not is_switched(self.fabric),
             by_pair=bool(self.export_chakra),
         )
-        job, checkpoint, plain = setting.job, self._checkpoint(setting), setting.job
+        job, checkpoint, plain = setting.job, self._make_checkpoint(setting), setting.job
         if checkpoint:
             plain, job = with_checkpoint(job, checkpoint)
         fabric = plain.fabric(
@@ -282,7 +282,7 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
         place.say(*document.lines())
         return document
 
-    def _checkpoint(self, setting: FabricSetting) -> Checkpoint | None:
+    def _make_checkpoint(self, setting: FabricSetting) -> Checkpoint | None:
         """Return the checkpoint that the options describe, or None. A storage host has the NICs of a server."""
         if not self.checkpoint_every:
             return None

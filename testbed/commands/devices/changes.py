@@ -235,10 +235,10 @@ class SwitchApply(MovesSwitch, Command["ChangeDocument | DryRunDocument"]):
         """Apply the pairs. Raises `UsageError`, `Conflict`, `RefusedToMove` and other `OcsError`."""
         from lightbed.wording import count_noun
         from ocs_drivers import CrossConnects
-        from testbed.commands.devices.ports import PortNames, pairs_in_file
+        from testbed.commands.devices.ports import PortNames, read_pairs
         from testbed.commands.devices.session import change_under_lease
 
-        texts = [*(pairs_in_file(self.file) if self.file else ()), *self.pairs]
+        texts = [*(read_pairs(self.file) if self.file else ()), *self.pairs]
         self._check_intention(texts)
         with self.open(is_bounded=self.dry_run) as device:
             names = PortNames(device.ports())

@@ -88,7 +88,7 @@ class PortNames:
         return pairs
 
 
-def pairs_in_file(path: Path) -> list[str]:
+def read_pairs(path: Path) -> list[str]:
     """Return the pairs in a file, as text. White space or commas separate them, `#` begins a comment.
 
     Raises `PortError` if the file is not text in UTF-8.

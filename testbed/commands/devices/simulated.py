@@ -175,10 +175,10 @@ class SimDown(Command[DownDocument]):
         is_about_all = self.all_labs or not lab_ids
         others = {entry["lab_id"]: entry for entry in lab_status()} if is_about_all else {}
         place.say(*[f"removed {lab_id}" for lab_id in removed] or ["nothing to remove"])
-        place.say(*(f"left {lab_id}: {self._reason(entry)}" for lab_id, entry in others.items()))
+        place.say(*(f"left {lab_id}: {self._explain_left(entry)}" for lab_id, entry in others.items()))
         return DownDocument(removed=removed, left=tuple(sorted(others)))
 
-    def _reason(self, entry: dict[str, Any]) -> str:
+    def _explain_left(self, entry: dict[str, Any]) -> str:
         """Return why a lab stays up."""
         if not self.all_labs:
             return "its supervisor is alive (--all stops the labs that you started)"

@@ -338,13 +338,14 @@ class SwitchPower(AsksSwitch, Command[PowerDocument]):
                 for port, reading in device.power(numbers).items()
             }
             rows = [
-                (port, names.name(port), ports[port].side.value, _power_text(power[port])) for port in numbers
+                (port, names.name(port), ports[port].side.value, _format_power(power[port]))
+                for port in numbers
             ]
             place.say_table(heading(device), ("port", "name", "side", "power dBm"), rows)
             return PowerDocument(**about(device), power=power)
 
 
-def _power_text(reading: PowerReading | None) -> str:
+def _format_power(reading: PowerReading | None) -> str:
     if reading is None:
         return "no monitor"
     return "dark" if reading.below_floor else f"{reading.dbm:.2f}"

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from testbed.commands.about import HostsFields, describe_findings, describe_hosts, heading_lines
+from testbed.commands.about import HostsFields, describe_findings, describe_hosts, make_heading_lines
 from testbed.commands.declare import input_file_option, option
-from testbed.commands.documents import DONE, ERROR, OMIT_NONE, Finding, finding_lines
+from testbed.commands.documents import DONE, ERROR, OMIT_NONE, Finding, yield_finding_lines
 from testbed.commands.groups import (
     INTERVAL,
     TAKE_OVER,
@@ -127,7 +127,11 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
             confirmed.arm(session, report, note)
         choice = choose_design(lab, NamedTopology(epoch=report.epoch), place.runs_dir)
         findings = describe_findings(report.verified.findings)
-        place.say(*heading_lines(choice, self.hosts), *choice.describe_unfinished(), *finding_lines(findings))
+        place.say(
+            *make_heading_lines(choice, self.hosts),
+            *choice.describe_unfinished(),
+            *yield_finding_lines(findings),
+        )
         if report.verified.ok:
             place.say("everything is as planned")
         return ApplyDocument(
@@ -150,7 +154,7 @@ def _say_plan(place: Place, choice: DesignChoice, *, take_over: bool) -> None:
 
     with place.session(choice.lab) as session:
         planned = session.plan(choice.design, take_over=take_over)
-    place.say(*heading_lines(choice), *describe(choice.lab, planned))
+    place.say(*make_heading_lines(choice), *describe(choice.lab, planned))
 
 
 @contextmanager

@@ -150,7 +150,7 @@ class Discover(MovingCommand, Command[DiscoveryDocument]):
         )
         place.say(*document.lines())
         document = replace(document, unfinished=place.say_unfinished(lab))
-        place.say(f"next: testbed plan {self.output}{_topology_option(lab, place.runs_dir)}")
+        place.say(f"next: testbed plan {self.output}{_make_topology_option(lab, place.runs_dir)}")
         return document
 
     def _choose_settle_s(self, lab: Lab) -> float:
@@ -193,7 +193,7 @@ def _format_port(port: tuple[str, int]) -> str:
     return f"{port[0]}:{port[1]}"
 
 
-def _topology_option(lab: Lab, runs_dir: Path) -> str:
+def _make_topology_option(lab: Lab, runs_dir: Path) -> str:
     """Return ` --method geometric` if an epoch is stored, or "".
 
     The default of `testbed plan` would then be the stored topology, which belongs to the old ports.

@@ -10,7 +10,7 @@ from typing import Annotated
 from lightbed.wording import count_noun
 from testbed.commands.about import LabFields, describe_findings, describe_lab
 from testbed.commands.declare import Text, option
-from testbed.commands.documents import CHANGES, DONE, Finding, finding_lines
+from testbed.commands.documents import CHANGES, DONE, Finding, yield_finding_lines
 from testbed.commands.groups import INTERVAL, HostsCommand, TopologyCommand
 from testbed.commands.place import Place
 from testbed.errors import UsageError
@@ -124,7 +124,7 @@ class Drift(HostsCommand, TopologyCommand):
             place.say(
                 f"this reading was judged, but could not be stored for later comparison: {document.not_kept}"
             )
-        place.say(*choice.describe_unfinished(), *finding_lines(document.findings))
+        place.say(*choice.describe_unfinished(), *yield_finding_lines(document.findings))
         if not document.findings:
             place.say("no light is lost")
         return document

@@ -150,7 +150,7 @@ class Journal(Command[OperationList]):
                     f"lab '{place.lab.name}' has no operation {self.operation} in {place.runs_dir}"
                 )
         records = records[-self.last :] if self.last else records
-        place.say(*(line for record in records for line in _operation_lines(record)))
+        place.say(*(line for record in records for line in _yield_operation_lines(record)))
         unfinished = place.say_unfinished()
         if not (records or unfinished):
             place.say(_describe_nothing(f"no operation of lab '{place.lab.name}'", place.runs_dir))
@@ -172,7 +172,7 @@ def _describe_nothing(what: str, runs_dir: Path) -> str:
     return f"{what} is stored: {runs_dir} has no database. Name another --runs-dir, or `testbed restore` a backup"
 
 
-def _operation_lines(record: OperationRecord) -> Iterator[str]:
+def _yield_operation_lines(record: OperationRecord) -> Iterator[str]:
     row = record.json()
     by = f" by {row['who']}" if row["who"] else ""
     why = f": {row['why']}" if row["why"] else ""

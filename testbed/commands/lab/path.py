@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Annotated
 
-from testbed.commands.about import HostsFields, describe_findings, describe_hosts, heading_lines
+from testbed.commands.about import HostsFields, describe_findings, describe_hosts, make_heading_lines
 from testbed.commands.declare import argument
-from testbed.commands.documents import CHANGES, DONE, Finding, finding_lines, key
+from testbed.commands.documents import CHANGES, DONE, Finding, key, yield_finding_lines
 from testbed.commands.groups import HostsCommand, TopologyCommand
 from testbed.commands.place import Place
 
@@ -88,7 +88,11 @@ class FollowPath(HostsCommand, TopologyCommand):
             hops = follow_path(session, choice.design, *ends)
             kernel_route = kernel_path(session, choice.design, *ends)
         findings = describe_findings(session.off_findings)
-        place.say(*heading_lines(choice, self.hosts), *choice.describe_unfinished(), *finding_lines(findings))
+        place.say(
+            *make_heading_lines(choice, self.hosts),
+            *choice.describe_unfinished(),
+            *yield_finding_lines(findings),
+        )
         place.say(*describe_path(hops), *describe_kernel_path(kernel_route))
         return PathDocument(
             **describe_hosts(choice, self.hosts),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from testbed.commands.about import HostsFields, describe_hosts, heading_lines
+from testbed.commands.about import HostsFields, describe_hosts, make_heading_lines
 from testbed.commands.declare import option, output_file_option
 from testbed.commands.design.topology import TopologyDocument
 from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation, describe_unfinished
@@ -135,7 +135,7 @@ class Plan(TopologyCommand):
         change = PlannedChange(choice, planned, place.runs_dir)
         if self.out:
             change.write(self.out, take_over=self.take_over)
-        place.say(*heading_lines(choice), *describe(choice.lab, planned), *change.lines())
+        place.say(*make_heading_lines(choice), *describe(choice.lab, planned), *change.lines())
         place.say(*choice.describe_unfinished(), *change.to_apply())
         document = change.json()
         return PlanDocument(

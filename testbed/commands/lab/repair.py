@@ -16,7 +16,7 @@ from testbed.commands.documents import (
     OMIT_NONE,
     Finding,
     describe_unfinished,
-    finding_lines,
+    yield_finding_lines,
 )
 from testbed.commands.groups import HostsCommand, MovingCommand, TopologyCommand
 from testbed.commands.place import Place
@@ -156,7 +156,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
             observation, planned, unfinished = plan_repair(session, choice, place.runs_dir, failed)
             findings = describe_findings(session.off_findings)
             advice = _make_advice(session, choice, observation, planned, failed)
-            place.say(choice.heading(), *choice.lines(), *finding_lines(findings))
+            place.say(choice.heading(), *choice.lines(), *yield_finding_lines(findings))
             place.say(*_describe_repair(session, choice, observation, planned, unfinished))
             place.say(*(f"rule {one.rule}: {one.text}" for one in advice or ()))
             repaired = None

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from lightbed.wording import count_noun
-from testbed.commands.about import HostsFields, describe_findings, describe_hosts, heading_lines
+from testbed.commands.about import HostsFields, describe_findings, describe_hosts, make_heading_lines
 from testbed.commands.declare import option
-from testbed.commands.documents import CHANGES, DONE, OMIT_NONE, Finding, finding_lines
+from testbed.commands.documents import CHANGES, DONE, OMIT_NONE, Finding, yield_finding_lines
 from testbed.commands.groups import HostsCommand, TopologyCommand
 from testbed.commands.place import Place
 
@@ -105,9 +105,10 @@ class Verify(HostsCommand, TopologyCommand):
             lacking = tuple(UNFINISHED.report(each.operation, each.detail, each.hint) for each in own)
             report = replace(report, findings=(*lacking, *report.findings))
         findings = describe_findings(report.findings, choice)
-        place.say(*heading_lines(choice, self.hosts), _summarise(report), *notes)
+        place.say(*make_heading_lines(choice, self.hosts), _summarise(report), *notes)
         place.say(
-            *(f"since it ran as a job: {line}" for line in summarise_links(links)), *finding_lines(findings)
+            *(f"since it ran as a job: {line}" for line in summarise_links(links)),
+            *yield_finding_lines(findings),
         )
         if report.ok:
             place.say("everything is as planned")

@@ -200,7 +200,7 @@ class Measure(
         if self.import_file is not None and place.lab_file is None:
             table = import_nccl(self.import_file)
             _say_table(place, table)
-            return NcclTestsDocument(**_table_keys(table))
+            return NcclTestsDocument(**_make_table_keys(table))
         if place.lab_file is None or self.import_file is not None:
             raise ResultsError(
                 "give either a lab file to measure, or --import FILE with results of nccl-tests"
@@ -268,7 +268,7 @@ class Measure(
         _say_table(place, result.table)
         place.say(*(f"{finding.kind}: {finding.detail}" for finding in result.rings))
         rings = tuple(RingFinding(**asdict(finding)) for finding in result.rings)
-        return NcclTestsOfLab(**_table_keys(result.table), ring_findings=rings, **describe_epoch(choice))
+        return NcclTestsOfLab(**_make_table_keys(result.table), ring_findings=rings, **describe_epoch(choice))
 
     @contextmanager
     def _open(self, place: Place, choice: DesignChoice, mode: HostsInUse) -> Iterator[tuple[LabSession, Run]]:
@@ -283,7 +283,7 @@ class Measure(
             yield session, run
 
 
-def _table_keys(table: NcclTable) -> dict[str, Any]:
+def _make_table_keys(table: NcclTable) -> dict[str, Any]:
     """Return the fields of `NcclTestsDocument`."""
     from testbed.measure.nccl.table import table_json
 

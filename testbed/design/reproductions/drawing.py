@@ -47,7 +47,7 @@ def draw(plot: Plot, path: Path) -> Path:
                 axis.grid(alpha=0.3)
         for axis in axes[len(plot.panels) :]:
             axis.set_axis_off()
-        _legend(figure, plot, high)
+        _draw_legend(figure, plot, high)
         save_figure(figure, path)
     return path
 
@@ -56,7 +56,7 @@ def _colour(place: int) -> str:
     return _COLOURS[place % len(_COLOURS)]
 
 
-def _lines(axis: Any, panel: Panel) -> None:
+def _draw_lines(axis: Any, panel: Panel) -> None:
     for place, series in enumerate(panel.series):
         mark = _MARKS[place % len(_MARKS)]
         style = {"color": _colour(place), "marker": mark, "markersize": 4, "alpha": 0.85}
@@ -69,7 +69,7 @@ def _lines(axis: Any, panel: Panel) -> None:
             axis.set_xticks([], minor=True)
 
 
-def _bars(axis: Any, panel: Panel) -> None:
+def _draw_bars(axis: Any, panel: Panel) -> None:
     names = list(dict.fromkeys(name for series in panel.series for name in series.x_values))
     width = 0.8 / len(panel.series)
     for place, series in enumerate(panel.series):
@@ -79,14 +79,14 @@ def _bars(axis: Any, panel: Panel) -> None:
     axis.set_xticks(range(len(names)), [name if isinstance(name, str) else f"{name:g}" for name in names])
 
 
-def _steps(axis: Any, panel: Panel) -> None:
+def _draw_steps(axis: Any, panel: Panel) -> None:
     for place, series in enumerate(panel.series):
         style = {"color": _colour(place), "linestyle": ("-", "--", ":")[place % 3]}
         axis.step(series.x_values, series.y_values, where="post", label=series.name, linewidth=1.4, **style)
     axis.set_xlim(left=0)
 
 
-def _heat(axis: Any, panel: Panel) -> None:
+def _draw_heat(axis: Any, panel: Panel) -> None:
     """Draw one row of cells per series, on a logarithmic colour scale. Cells of 0 stay white."""
     from matplotlib.colors import LogNorm
 
@@ -95,14 +95,15 @@ def _heat(axis: Any, panel: Panel) -> None:
     axis.figure.colorbar(image, ax=axis, shrink=0.8, label="bytes")
 
 
-def _tiles(axis: Any, panel: Panel) -> None:
+def _draw_tiles(axis: Any, panel: Panel) -> None:
     """Colour each area of equal numbers and write the number at its centre. Cells of 0 stay white."""
     places: dict[float, list[tuple[int, int]]] = {}
     for y, series in enumerate(panel.series):
         for x, number in enumerate(series.y_values):
             places.setdefault(number, []).append((x, y))
     rows = [
-        [(number - 1) % 10 if number else float("nan") for number in series.y_values] for series in panel.series
+        [(number - 1) % 10 if number else float("nan") for number in series.y_values]
+        for series in panel.series
     ]
     axis.imshow(rows, cmap="tab10", vmin=0, vmax=9, alpha=0.7, interpolation="nearest", aspect="auto")
     for number, cells in places.items():
@@ -111,11 +112,17 @@ def _tiles(axis: Any, panel: Panel) -> None:
             axis.text(x, y, f"{number:g}", ha="center", va="center", fontsize=8)
 
 
-_PLOTS = {"lines": _lines, "bars": _bars, "steps": _steps, "heat": _heat, "tiles": _tiles}
+_PLOTS = {
+    "lines": _draw_lines,
+    "bars": _draw_bars,
+    "steps": _draw_steps,
+    "heat": _draw_heat,
+    "tiles": _draw_tiles,
+}
 _MAPS = ("heat", "tiles")
 
 
-def _legend(figure: Any, plot: Plot, high: int) -> None:
+def _draw_legend(figure: Any, plot: Plot, high: int) -> None:
     """Draw one legend below all panels if they show the same series, otherwise one per panel."""
     named = {tuple(series.name for series in panel.series) for panel in plot.panels}
     if len(named) == 1:

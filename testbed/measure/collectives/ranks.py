@@ -24,12 +24,12 @@ from testbed.lab.hosts.forwarding import set_addresses
 from testbed.lab.model import Lab, LabHost
 from testbed.measure.collectives.rank_reports import Diagnosis, RankReports
 from testbed.measure.collectives.rows import (
-    flow_figures_of,
-    link_figures_of,
-    nic_bytes_of,
-    rank_figures_of,
-    timing_of,
-    weights_of,
+    compute_weights,
+    make_timing,
+    yield_flow_figures,
+    yield_link_figures,
+    yield_nic_bytes,
+    yield_rank_figures,
 )
 from testbed.measure.collectives.spec import CollectiveSpec, Configuration, doubling_sizes
 from testbed.measure.model import CollectiveResult, Timing
@@ -135,7 +135,7 @@ class Ranks:
             job = _make_job(self._lab, spec, reports, self._deadline_s) | {"more": self._keeps_ranks}
             launch.send(json.dumps(job) + "\n")
             for row in _yield_rows(launch, reports, spec, ends_at, on_progress, kept=self._keeps_ranks):
-                on_row(timing_of(self._lab, wiring, routes, spec, row))
+                on_row(make_timing(self._lab, wiring, routes, spec, row))
             if self._keeps_ranks and reports.done == self._hosts:
                 return reports
         launch.close_input()
@@ -237,7 +237,7 @@ def _make_job(lab: Lab, spec: CollectiveSpec, reports: RankReports, deadline_s: 
         "max_iterations": spec.max_iterations,
         "max_time_s": spec.max_time_s,
         "configurations": [
-            each.as_json() | ({"weights": weights_of(each, on_sets)} if on_sets else {})
+            each.as_json() | ({"weights": compute_weights(each, on_sets)} if on_sets else {})
             for each in spec.configurations
         ],
         **(
@@ -282,8 +282,10 @@ def _make_result(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, reports: RankReports
 ) -> CollectiveResult:
     spec = _drop_sets_for_nccl(spec, reports)
-    timings = tuple(timing_of(lab, wiring, routes, spec, row) for row in reports.rows)
-    nic_bytes = tuple(entry for row in reports.rows for entry in nic_bytes_of(lab, wiring, routes, spec, row))
+    timings = tuple(make_timing(lab, wiring, routes, spec, row) for row in reports.rows)
+    nic_bytes = tuple(
+        entry for row in reports.rows for entry in yield_nic_bytes(lab, wiring, routes, spec, row)
+    )
     backend = _choose_backend(spec, reports.ready)
     versions = {**next(iter(reports.ready.values()))["versions"], "collective_backend": backend}
     return CollectiveResult(
@@ -291,9 +293,9 @@ def _make_result(
         nic_bytes,
         versions,
         reports.processor_s,
-        tuple(one for row in reports.rows for one in rank_figures_of(lab, spec, row)),
-        tuple(one for row in reports.rows for one in flow_figures_of(lab, wiring, routes, spec, row)),
-        tuple(one for row in reports.rows for one in link_figures_of(lab, wiring, spec, row)),
+        tuple(one for row in reports.rows for one in yield_rank_figures(lab, spec, row)),
+        tuple(one for row in reports.rows for one in yield_flow_figures(lab, wiring, routes, spec, row)),
+        tuple(one for row in reports.rows for one in yield_link_figures(lab, wiring, spec, row)),
     )
 
 
@@ -310,6 +312,6 @@ def model_collectives(
         )
         row = {"configuration": configuration.name, "size": size, "iterations": 0, "wrong": (), **_IDLE}
         row |= dict.fromkeys(_TIMES, time_s * 1e6)
-        timings.append(replace(timing_of(lab, wiring, routes, spec, row), simulated=True, hosts="model"))
+        timings.append(replace(make_timing(lab, wiring, routes, spec, row), simulated=True, hosts="model"))
         on_progress(number, len(cases), f"{spec.topology}, {configuration.name}, {size} B (modelled)")
     return CollectiveResult(tuple(timings), (), {"host_python": f"model ({platform.python_version()})"})

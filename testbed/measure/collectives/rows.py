@@ -34,11 +34,11 @@ IDLE_TOLERANCE = 0.02
 PROVING_SIZE_BYTES = 1 << 20
 
 
-def timing_of(
+def make_timing(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, row: Mapping[str, Any]
 ) -> Timing:
     """Return the timing of a row. Raise `WrongResult` if ranks hold wrong elements."""
-    configuration = _configuration(spec, row)
+    configuration = _find_configuration(spec, row)
     wrong = {rank: count for rank, count in enumerate(row["wrong"]) if count}
     if wrong:
         who = ", ".join(f"{count} on rank {rank} ({lab.hosts[rank].name})" for rank, count in wrong.items())
@@ -70,7 +70,7 @@ def timing_of(
         busbw_mbps=busbw,
         limit_mbps=limit,
         wrong=0,
-        cpu_limited=busbw < FULL_LINK * limit and lacks_processors(row),
+        cpu_limited=busbw < FULL_LINK * limit and is_short_of_processors(row),
         simulated=lab.simulated,
         hosts=spec.hosts,
         low_us=row["low_us"],
@@ -85,11 +85,11 @@ def _link_shares(
     """Return the bytes on each link, as a multiple of a node's tensor, over all sets of routes of the spec."""
     if spec.sets is None:
         return configuration.collective.link_shares(wiring, routes, configuration)
-    weights = weights_of(configuration, spec.sets)
+    weights = compute_weights(configuration, spec.sets)
     return link_shares(wiring, spec.sets, configuration, weights)
 
 
-def lacks_processors(row: Mapping[str, Any]) -> bool:
+def is_short_of_processors(row: Mapping[str, Any]) -> bool:
     """Return True if the ranks of a row had to share processors or wait for them."""
     return bool(
         row["processor_busy"] >= BUSY_PROCESSOR
@@ -98,11 +98,11 @@ def lacks_processors(row: Mapping[str, Any]) -> bool:
     )
 
 
-def nic_bytes_of(
+def yield_nic_bytes(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, row: Mapping[str, Any]
 ) -> Iterator[NicBytes]:
     """Yield for each NIC the bytes that it sent and the payload that the plan expects on its link."""
-    configuration = _configuration(spec, row)
+    configuration = _find_configuration(spec, row)
     shares = _link_shares(wiring, routes, spec, configuration)
     retransmitted = _sum_retransmitted(lab, wiring, routes, spec, row)
     for node, host in enumerate(lab.hosts):
@@ -148,7 +148,7 @@ def _yield_paths(
         for node, host in enumerate(lab.hosts)
         for number, address in enumerate(set_addresses(host))
     }
-    links = links_in_order(wiring)
+    links = sort_links(wiring)
     for address, figures in by_peer:
         if address in peers and figures:
             target, number = peers[address]
@@ -159,7 +159,7 @@ def _yield_paths(
             yield target, number, path, figures
 
 
-def rank_figures_of(lab: Lab, spec: CollectiveSpec, row: Mapping[str, Any]) -> Iterator[RankFigures]:
+def yield_rank_figures(lab: Lab, spec: CollectiveSpec, row: Mapping[str, Any]) -> Iterator[RankFigures]:
     """Yield what each rank measured about itself in each iteration of a row."""
     key = (spec.topology, row["configuration"], row["size"])
     for rank, seen in enumerate(row.get("seen", ())):
@@ -179,7 +179,7 @@ def make_rank_figures(
         yield RankFigures(*key, iteration=iteration, rank=rank, host=host, others_s=others_s, **one)
 
 
-def flow_figures_of(
+def yield_flow_figures(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, row: Mapping[str, Any]
 ) -> Iterator[FlowFigures]:
     """Yield what each rank measured about its connections in the iterations of a row."""
@@ -189,7 +189,7 @@ def flow_figures_of(
             yield make_flow_figures(key, lab, (source, target, number), path, one)
 
 
-def link_figures_of(
+def yield_link_figures(
     lab: Lab, wiring: Wiring, spec: CollectiveSpec, row: Mapping[str, Any]
 ) -> Iterator[LinkFigures]:
     """Yield what each rank measured about its links in the iterations of a row."""
@@ -267,11 +267,11 @@ def _row_key(entry: NicBytes) -> tuple[str, str, int]:
     return entry.topology, entry.configuration, entry.size_bytes
 
 
-def _configuration(spec: CollectiveSpec, row: Mapping[str, Any]) -> Configuration:
+def _find_configuration(spec: CollectiveSpec, row: Mapping[str, Any]) -> Configuration:
     return next(c for c in spec.configurations if c.name == row["configuration"])
 
 
-def weights_of(configuration: Configuration, sets: RouteSets) -> tuple[tuple[float, ...], ...]:
+def compute_weights(configuration: Configuration, sets: RouteSets) -> tuple[tuple[float, ...], ...]:
     """Return the weight of each set of routes, for each ring or pair.
 
     A library splits the tensor of a ring once, for all hops. So a set gets its smallest weight on any hop, and the
@@ -280,7 +280,8 @@ def weights_of(configuration: Configuration, sets: RouteSets) -> tuple[tuple[flo
     if configuration.pairs:
         return tuple(_pair_weights(sets, pair) for pair in configuration.pairs)
     return tuple(
-        _ring_weights([_pair_weights(sets, hop) for hop in _hops(ring.order)]) for ring in configuration.rings
+        _ring_weights([_pair_weights(sets, hop) for hop in _yield_hops(ring.order)])
+        for ring in configuration.rings
     )
 
 
@@ -288,7 +289,7 @@ def link_shares(
     wiring: Wiring, sets: RouteSets, configuration: Configuration, weights: Sequence[Sequence[float]]
 ) -> Mapping[Link, float]:
     """Return the bytes on each link, as a multiple of a node's tensor."""
-    links, shares = links_in_order(wiring), dict[Link, float]()
+    links, shares = sort_links(wiring), dict[Link, float]()
     for (source, target), part, of_sets in _yield_messages(configuration, weights):
         for number, weight in enumerate(of_sets):
             for edge in sets.path(source, target, number) if weight else ():
@@ -296,7 +297,7 @@ def link_shares(
     return shares
 
 
-def links_in_order(wiring: Wiring) -> list[Link]:
+def sort_links(wiring: Wiring) -> list[Link]:
     """Return the links of a wiring in the order of its topology's edges (see `route_sets.routes_on`)."""
     return sorted(wiring.links, key=lambda link: (link.source.node, link.target.node, link))
 
@@ -312,11 +313,11 @@ def _yield_messages(
         return
     part = configuration.collective.bus_factor(configuration.ranks) / configuration.rings_per_node
     for ring, of_sets in zip(configuration.rings, weights, strict=True):
-        for hop in _hops(ring.order):
+        for hop in _yield_hops(ring.order):
             yield hop, part, of_sets
 
 
-def _hops(order: Sequence[int]) -> Iterator[Pair]:
+def _yield_hops(order: Sequence[int]) -> Iterator[Pair]:
     return pairwise((*order, order[0]))
 
 

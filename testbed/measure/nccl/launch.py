@@ -20,7 +20,7 @@ from testbed.lab.model import Lab, LabHost
 from testbed.measure.nccl.json_output import parse_json
 from testbed.measure.nccl.log import RingLog, parse_rings
 from testbed.measure.nccl.table import NcclTable
-from testbed.measure.nccl.text_output import json_output_path, parse_text
+from testbed.measure.nccl.text_output import find_json_output_path, parse_text
 
 _SEARCH_PATH = "$PATH:$HOME/nccl-tests/build:/opt/nccl-tests/build:/usr/local/nccl-tests/build"
 
@@ -98,7 +98,7 @@ def environment(settings: NcclSettings) -> dict[str, str]:
     return variables | ({"LD_PRELOAD": settings.preload} if settings.preload else {})
 
 
-def program_arguments(test: NcclTest) -> tuple[str, ...]:
+def make_program_arguments(test: NcclTest) -> tuple[str, ...]:
     """Return the arguments of the test program."""
     named = {
         "-b": test.smallest_bytes,
@@ -113,15 +113,15 @@ def program_arguments(test: NcclTest) -> tuple[str, ...]:
     return (*arguments, "-J", test.json) if test.json else tuple(arguments)
 
 
-def host_context(
+def make_host_context(
     host: LabHost, program: str, variables: Mapping[str, str], test: NcclTest
 ) -> tuple[str, ...]:
     """Return the application context of one host: one rank, its variables, the test."""
     settings = [word for name, value in variables.items() for word in ("-x", f"{name}={value}")]
-    return ("-np", "1", "-H", f"{host.management}:1", *settings, program, *program_arguments(test))
+    return ("-np", "1", "-H", f"{host.management}:1", *settings, program, *make_program_arguments(test))
 
 
-def mpirun_command(
+def make_mpirun_command(
     lab: Lab, nccl_hosts: Sequence[NcclHost], variables: Mapping[str, Mapping[str, str]], test: NcclTest
 ) -> str:
     """Return the mpirun command for the first host. `variables` maps host names to environment variables.
@@ -130,7 +130,8 @@ def mpirun_command(
     """
     programs = {one.host: one.program for one in nccl_hosts}
     contexts = [
-        shlex.join(host_context(host, programs[host.name], variables[host.name], test)) for host in lab.hosts
+        shlex.join(make_host_context(host, programs[host.name], variables[host.name], test))
+        for host in lab.hosts
     ]
     network = str(lab.management)
     common = [
@@ -182,12 +183,12 @@ def explain_missing(hosts: Sequence[NcclHost], test: NcclTest | None = None) -> 
     reasons = []
     if no_gpu:
         reasons.append(
-            f"no GPU on {_names(no_gpu, len(hosts))} (`nvidia-smi -L` lists fewer than {test.gpus_per_host}); "
+            f"no GPU on {_join_names(no_gpu, len(hosts))} (`nvidia-smi -L` lists fewer than {test.gpus_per_host}); "
             f"the CPU collectives of `testbed nccl LAB` need none"
         )
     if no_program:
         reasons.append(
-            f"no `{test.program}` on {_names(no_program, len(hosts))}; build nccl-tests with MPI=1 and put it on "
+            f"no `{test.program}` on {_join_names(no_program, len(hosts))}; build nccl-tests with MPI=1 and put it on "
             f"the PATH or into ~/nccl-tests/build"
         )
     if not hosts[0].mpirun:
@@ -195,7 +196,7 @@ def explain_missing(hosts: Sequence[NcclHost], test: NcclTest | None = None) -> 
     return "; ".join(reasons)
 
 
-def _names(hosts: Sequence[str], of: int) -> str:
+def _join_names(hosts: Sequence[str], of: int) -> str:
     return "any host" if len(hosts) == of else f"host{'s' if len(hosts) > 1 else ''} {', '.join(hosts)}"
 
 
@@ -211,7 +212,7 @@ def run_nccl(fleet: Fleet, lab: Lab, settings: NcclSettings, test: NcclTest | No
     if reason:
         raise CollectiveError(f"nccl-tests cannot run here: {reason}")
     variables = environment(settings)
-    command = mpirun_command(lab, nccl_hosts, {host.name: variables for host in lab.hosts}, test)
+    command = make_mpirun_command(lab, nccl_hosts, {host.name: variables for host in lab.hosts}, test)
     first = lab.hosts[0].name
     mpirun = fleet.run({first: command}, timeout_s=test.timeout_s + 60.0)[first]
     try:
@@ -226,7 +227,7 @@ def run_nccl(fleet: Fleet, lab: Lab, settings: NcclSettings, test: NcclTest | No
 
 def _read_results(fleet: Fleet, first: str, completed: Completed) -> NcclTable:
     """Return the table from the JSON file that the output names, or from the output if that file is unreadable."""
-    path = json_output_path(completed.stdout)
+    path = find_json_output_path(completed.stdout)
     if path:
         document = fleet.run({first: f"cat {shlex.quote(path)}"})[first]
         if document.exit_status == 0:

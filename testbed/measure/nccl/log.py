@@ -114,7 +114,10 @@ def check_rings(
     unplanned = sorted(used - explained)
     return (
         *findings,
-        *(RingFinding("unplanned", order, f"NCCL used the ring {_ring_text(order)}") for order in unplanned),
+        *(
+            RingFinding("unplanned", order, f"NCCL used the ring {_format_ring(order)}")
+            for order in unplanned
+        ),
     )
 
 
@@ -188,10 +191,10 @@ def _make_missing_finding(ring: RingOrder, used: set[tuple[int, ...]]) -> RingFi
     if _rotate(ring.order[::-1]) in used:
         detail = f"the ring of stride {ring.stride} was used in the reverse direction"
         return RingFinding("reversed", ring.order, detail)
-    detail = f"the ring of stride {ring.stride} ({_ring_text(ring.order)}) was not used"
+    detail = f"the ring of stride {ring.stride} ({_format_ring(ring.order)}) was not used"
     return RingFinding("missing", ring.order, detail)
 
 
-def _ring_text(order: Sequence[int]) -> str:
+def _format_ring(order: Sequence[int]) -> str:
     shown = [str(node) for node in order[:8]]
     return " -> ".join([*shown, "..."] if len(order) > len(shown) else shown)

@@ -122,8 +122,8 @@ def table_json(table: NcclTable) -> dict[str, Json]:
         "nccl_version": table.nccl_version,
         "collective": table.collective,
         "ranks": table.ranks,
-        "config": {"devices": [_device_json(device) for device in table.devices]},
-        "results": [_row_json(row, table.time_kind) for row in table.rows],
+        "config": {"devices": [_describe_device(device) for device in table.devices]},
+        "results": [_describe_row(row, table.time_kind) for row in table.rows],
         "out_of_bounds": {"count": table.out_of_bounds, "okay": table.out_of_bounds_ok},
         "average_bus_bandwidth": {
             "bandwidth": table.average_busbw_gbytes_per_s,
@@ -141,10 +141,10 @@ def table_text(table: NcclTable) -> tuple[tuple[str, ...], tuple[tuple[str, ...]
     columns = ("size (B)", "type", "redop", "root")
     figures = ("time (us)", "algbw (GB/s)", "busbw (GB/s)", "wrong")
     names = (*columns, *(f"{half} {name}" for half in ("out-of-place", "in-place") for name in figures))
-    return names, tuple(_row_text(row) for row in table.rows)
+    return names, tuple(_make_text_row(row) for row in table.rows)
 
 
-def _row_text(row: NcclRow) -> tuple[str, ...]:
+def _make_text_row(row: NcclRow) -> tuple[str, ...]:
     before = (row.size_bytes, row.type, row.redop, row.root)
     cells: list[object] = list(before)
     for half in (row.out_of_place, row.in_place):
@@ -159,7 +159,7 @@ def _row_text(row: NcclRow) -> tuple[str, ...]:
     )
 
 
-def _device_json(device: NcclDevice) -> dict[str, Json]:
+def _describe_device(device: NcclDevice) -> dict[str, Json]:
     return {
         "rank": device.rank,
         "group": device.group,
@@ -171,7 +171,7 @@ def _device_json(device: NcclDevice) -> dict[str, Json]:
     }
 
 
-def _row_json(row: NcclRow, time_kind: Literal["gpu", "cpu"]) -> dict[str, Json]:
+def _describe_row(row: NcclRow, time_kind: Literal["gpu", "cpu"]) -> dict[str, Json]:
     document: dict[str, Json] = {
         "size": row.size_bytes,
         "count": row.count,
@@ -180,7 +180,7 @@ def _row_json(row: NcclRow, time_kind: Literal["gpu", "cpu"]) -> dict[str, Json]
         "root": row.root,
     }
     for name, half in (("out_of_place", row.out_of_place), ("in_place", row.in_place)):
-        document[name] = _timing_json(half, time_kind) if half else None
+        document[name] = _describe_timing(half, time_kind) if half else None
         if half and half.spread:
             document[f"{name}_per_iter"] = {
                 "min_us": half.spread.least_us,
@@ -193,7 +193,7 @@ def _row_json(row: NcclRow, time_kind: Literal["gpu", "cpu"]) -> dict[str, Json]
     return document
 
 
-def _timing_json(half: NcclTiming, time_kind: Literal["gpu", "cpu"]) -> dict[str, Json]:
+def _describe_timing(half: NcclTiming, time_kind: Literal["gpu", "cpu"]) -> dict[str, Json]:
     optional: Mapping[str, Json] = {"max_error": half.largest_error, "copy_bw": half.copy_gbytes_per_s}
     return {
         "cpu_time" if time_kind == "cpu" else "time": half.time_us,

@@ -231,10 +231,10 @@ def parse_text(text: str, name: str = "output") -> NcclTable:
     )
 
 
-def json_output_path(text: str) -> str | None:
+def find_json_output_path(text: str) -> str | None:
     r"""Return the JSON path that the output names. It may differ from the requested path, lest a file is overwritten.
 
-    >>> json_output_path("#\n# Writing JSON output to out.json.1\n")
+    >>> find_json_output_path("#\n# Writing JSON output to out.json.1\n")
     'out.json.1'
     """
     match = re.search(r"^# Writing JSON output to (.*\S)\s*$", text, re.MULTILINE)

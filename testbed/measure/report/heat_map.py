@@ -14,7 +14,7 @@ _CELL, _GAP, _LEFT, _TOP, _BOTTOM, _WIDTH = 18.0, 2.0, 90, 30, 40, 930
 _MOST_TICKS = 10
 
 
-def slow_rank_section(stored: StoredRun) -> Markup:
+def make_slow_rank_section(stored: StoredRun) -> Markup:
     """Return a table of what held up the run, and a heat map of each configuration at its largest size."""
     explained = explain_run(stored)
     lags = find_lags(stored.ranks)

@@ -12,7 +12,7 @@ from testbed.measure.results.records import Inference, StoredRun
 from testbed.measure.units import number_text, seconds_text
 
 
-def inference_section(stored: StoredRun, one: Inference) -> Markup:
+def make_inference_section(stored: StoredRun, one: Inference) -> Markup:
     """Return a table of the requests and answers, and the picture of a request if the run has one."""
     simulated = (
         "The board is simulated: its RTL runs on this machine. Latencies are those of the simulator, cycles those of "

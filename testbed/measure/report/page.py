@@ -12,8 +12,8 @@ from lightbed.output_file import write_output
 from lightbed.wording import count_noun
 from testbed.measure.gain import RingGain, find_ring_gain, select_largest
 from testbed.measure.report.chart import Series, cpu_limited_sizes, draw_bandwidth
-from testbed.measure.report.heat_map import slow_rank_section
-from testbed.measure.report.inference import inference_section
+from testbed.measure.report.heat_map import make_slow_rank_section
+from testbed.measure.report.inference import make_inference_section
 from testbed.measure.report.markup import Markup, join, tag
 from testbed.measure.report.style import STYLE
 from testbed.measure.report.tables import (
@@ -57,11 +57,11 @@ def render_report(stored: StoredRun) -> str:
             for one in stored.repatches
         ),
         *(
-            _make_section(f"Inference on {one.board}", inference_section(stored, one))
+            _make_section(f"Inference on {one.board}", make_inference_section(stored, one))
             for one in stored.inferences
         ),
         _make_section("Timings", timing_table(stored)) if stored.timings else "",
-        _make_section("Slow ranks and links", slow_rank_section(stored)) if stored.ranks else "",
+        _make_section("Slow ranks and links", make_slow_rank_section(stored)) if stored.ranks else "",
         _make_section("Bytes on the interfaces", bytes_table(stored.nic_bytes)) if stored.nic_bytes else "",
         _make_section("Circuits", circuit_tables(stored)) if stored.circuits else "",
         _make_section("Versions, seeds, machine", environment_table(stored)),

@@ -172,13 +172,13 @@ def environment_table(stored: StoredRun) -> Markup:
 
 def _flatten(value: Json) -> list[tuple[str, str]]:
     if isinstance(value, Mapping):
-        return [(str(key), _value_text(one)) for key, one in value.items()]
-    return [("", _value_text(value))]
+        return [(str(key), _format_value(one)) for key, one in value.items()]
+    return [("", _format_value(value))]
 
 
-def _value_text(value: Json) -> str:
+def _format_value(value: Json) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(map(_value_text, value))
+        return ", ".join(map(_format_value, value))
     return str(value)
 
 

@@ -29,10 +29,10 @@ class _PlacedLink:
     bend: float
 
 
-def stride_of(link: tuple[int, int], nodes: int, *, simplex: bool) -> int:
+def compute_stride(link: tuple[int, int], nodes: int, *, simplex: bool) -> int:
     """Return the stride of a link: (target - source) mod n. Of a duplex link, return the smaller of both directions.
 
-    >>> stride_of((0, 11), 12, simplex=False), stride_of((0, 11), 12, simplex=True)
+    >>> compute_stride((0, 11), 12, simplex=False), compute_stride((0, 11), 12, simplex=True)
     (1, 11)
     """
     forwards = (link[1] - link[0]) % nodes
@@ -41,7 +41,9 @@ def stride_of(link: tuple[int, int], nodes: int, *, simplex: bool) -> int:
 
 def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> Markup:
     """Draw a topology with a legend. `key` makes element ids unique on the page."""
-    strides = sorted({stride_of(link, topology.nodes, simplex=topology.simplex) for link in topology.links})
+    strides = sorted(
+        {compute_stride(link, topology.nodes, simplex=topology.simplex) for link in topology.links}
+    )
     colours = {stride: index % 8 for index, stride in enumerate(strides)}
     height = _SIZE + _ROW_HEIGHT * len(strides) + 8
     shown = names if len(names) == topology.nodes else list(map(str, range(topology.nodes)))
@@ -82,7 +84,7 @@ def _place_links(topology: StoredTopology) -> list[_PlacedLink]:
         side = placed_count[pair] - (of_pair[pair] - 1) / 2
         placed_count[pair] += 1
         towards = 1 if link[0] < link[1] else -1
-        stride = stride_of(link, topology.nodes, simplex=topology.simplex)
+        stride = compute_stride(link, topology.nodes, simplex=topology.simplex)
         drawn.append(_PlacedLink(link[0], link[1], stride, side * _BEND * towards))
     return drawn
 
@@ -138,7 +140,7 @@ def _draw_node(node: int, nodes: int, name: str) -> Markup:
 def _draw_legend_row(row: int, stride: int, topology: StoredTopology, colour: int) -> Markup:
     y = _SIZE + _ROW_HEIGHT * row + 4
     count = sum(
-        stride_of(link, topology.nodes, simplex=topology.simplex) == stride for link in topology.links
+        compute_stride(link, topology.nodes, simplex=topology.simplex) == stride for link in topology.links
     )
     sign = "+" if topology.simplex else "±"
     text = f"stride {sign}{stride}: {count} {'one-way' if topology.simplex else 'two-way'} links"

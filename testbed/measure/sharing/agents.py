@@ -52,9 +52,9 @@ def run_agents(
         {name: resources.files("testbed.node").joinpath(name).read_bytes() for name in PROGRAMS}
     )
     hosts = sorted({host for one in placed for host in one.hosts})
-    deadline_s = _deadline_s(placed, schedule, conditions)
+    deadline_s = _compute_deadline_s(placed, schedule, conditions)
     commands = {lab.hosts[host].name: _make_command(lab, host, folder, deadline_s) for host in hosts}
-    reports, transport = RankReports(), conditions.transport_of(policy)
+    reports, transport = RankReports(), conditions.choose_transport(policy)
     with fleet.start(commands) as launch:
         for host in hosts:
             launch.send(
@@ -76,7 +76,7 @@ def run_agents(
     return [_make_row(one, row, reports, until_s) for one, row in zip(placed, first, strict=True)]
 
 
-def _deadline_s(placed: Sequence[JobLinks], schedule: Schedule, conditions: Conditions) -> float:
+def _compute_deadline_s(placed: Sequence[JobLinks], schedule: Schedule, conditions: Conditions) -> float:
     """Return the deadline of the jobs: `GIVE_UP_S`, plus twice the sum of all periods for each iteration."""
     periods_ms = sum(max(one.job.period_ms, schedule.slots_ms[one.job.name]) for one in placed)
     return GIVE_UP_S + 2e-3 * periods_ms * (conditions.iterations + 1)
@@ -110,7 +110,7 @@ def _make_parts(
     conditions: Conditions,
 ) -> dict[str, dict[str, Any]]:
     """Return the second input line of each agent: by host, its part of each job."""
-    users = jobs_by_nic(placed)
+    users = group_jobs_by_nic(placed)
     parts: dict[str, dict[str, Any]] = {}
     for one in placed:
         for host, link in zip(one.hosts, one.out, strict=True):
@@ -140,7 +140,7 @@ def _make_shared_part(
     lab: Lab, one: JobLinks, policy: Policy, schedule: Schedule, conditions: Conditions
 ) -> dict[str, Any]:
     """Return the settings that all hosts of a job share: phases in seconds and bytes, slots, transport."""
-    transport = conditions.transport_of(policy)
+    transport = conditions.choose_transport(policy)
     bytes_per_s = lab.link.rate_mbps * 1e6 / 8 * EFFICIENCY[transport]
     phases, ended_ms = [], 0.0
     for burst in one.job.bursts:
@@ -168,7 +168,7 @@ def _make_shared_part(
     }
 
 
-def jobs_by_nic(placed: Sequence[JobLinks]) -> dict[Nic, list[str]]:
+def group_jobs_by_nic(placed: Sequence[JobLinks]) -> dict[Nic, list[str]]:
     """Return the names of the jobs that send on each NIC, in order."""
     users: dict[Nic, list[str]] = {}
     for one in placed:

@@ -120,7 +120,7 @@ def to_json(rows: Sequence[MeasuredJob], rate_gbps: float) -> dict[str, Json]:
     }
 
 
-def phases_of_run(store: RunStore, run_id: str, job: str) -> tuple[float, tuple[Burst, ...]]:
+def read_phases(store: RunStore, run_id: str, job: str) -> tuple[float, tuple[Burst, ...]]:
     """Return the period in ms and the bursts of a job that a run measured: computation, then one burst at link rate.
 
     A job that shared links is described by its fastest iteration, which is closest to an iteration alone. A run of

@@ -24,15 +24,15 @@ from testbed.errors import CollectiveError, HostError
 from testbed.lab.hosts.fleet import Fleet, Launch
 from testbed.lab.model import Lab
 from testbed.leases.model import parts_of
-from testbed.measure.sharing.agents import jobs_by_nic, run_agents
+from testbed.measure.sharing.agents import group_jobs_by_nic, run_agents
 from testbed.measure.sharing.policies import (
     Conditions,
     JobLinks,
     Policy,
     Schedule,
-    links_of_jobs,
+    find_job_links,
+    make_schedule,
     predict,
-    schedule_of,
 )
 from testbed.operate.design import Design
 from testbed.operate.journal import Journal
@@ -170,7 +170,7 @@ def measure(
             "jobs need real hosts or kernel hosts; the hosts of this lab are only modelled (kernel hosts "
             "need root)"
         )
-    placed = links_of_jobs(session.lab, design.wiring, jobs, placement, spread=spread)
+    placed = find_job_links(session.lab, design.wiring, jobs, placement, spread=spread)
     parts = parts_of(
         session.lab, {f"host:{session.lab.hosts[host].name}" for one in placed for host in one.hosts}
     )
@@ -178,7 +178,7 @@ def measure(
     with hold_fence(journal.database, session.lab.name, parts) as fence:
         for policy in policies:
             note(f"{policy}: {conditions.iterations} iterations")
-            schedule = schedule_of(policy, jobs, shifted, conditions)
+            schedule = make_schedule(policy, jobs, shifted, conditions)
             rows = _measure_policy(session, fence, placed, policy, schedule, conditions)
             done(rows)
             measured += rows
@@ -197,10 +197,10 @@ def _measure_policy(
     assert session.fleet is not None  # checked by `measure`
     lab = session.lab
     queues: dict[str, dict[str, dict[str, Any]]] = {}
-    for nic, names in jobs_by_nic(placed).items():
+    for nic, names in group_jobs_by_nic(placed).items():
         queues.setdefault(lab.hosts[nic.node].name, {})[lab.nic(nic).name] = {
             "rate_mbps": lab.link.rate_mbps,
-            "limit": conditions.queue_of(policy),
+            "limit": conditions.choose_queue_length(policy),
             "shares": conditions.shares(policy, names),
         }
     with ExitStack() as stack:

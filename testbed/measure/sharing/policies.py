@@ -47,7 +47,7 @@ def is_allreduce(job: SharedJob, hosts: int) -> bool:
     return job.traffic == "allreduce" or (not job.traffic and hosts > 2)
 
 
-def links_of_jobs(
+def find_job_links(
     lab: Lab, wiring: Wiring, jobs: Sequence[SharedJob], placement: Placement, *, spread: bool = False
 ) -> list[JobLinks]:
     """Return the links of each job. With `spread`, jobs on the same hosts use parallel links in turn.
@@ -127,16 +127,16 @@ class Conditions:
     stagger_ms: float = -1.0
     queue: int = 0
 
-    def weight_of(self, names: Sequence[str]) -> tuple[float, ...]:
+    def list_weights(self, names: Sequence[str]) -> tuple[float, ...]:
         """Return the weights of these jobs, in order."""
         weights = self.weights or {names[0]: 3.0}
         return tuple(float(weights.get(name, 1.0)) for name in names)
 
-    def transport_of(self, policy: Policy) -> Transport:
+    def choose_transport(self, policy: Policy) -> Transport:
         """Return the transport. MLTCP needs our own transport over UDP."""
         return "udp" if policy == "mltcp" else self.transport
 
-    def queue_of(self, policy: Policy) -> int:
+    def choose_queue_length(self, policy: Policy) -> int:
         """Return the length of a queue in packets."""
         return self.queue or (CLASS_QUEUE if policy in ("fair", "weights") else SHORT_QUEUE)
 
@@ -145,7 +145,7 @@ class Conditions:
         if policy == "fair":
             return [1 / len(names)] * len(names)
         if policy == "weights":
-            weights = self.weight_of(names)
+            weights = self.list_weights(names)
             return [weight / sum(weights) for weight in weights]
         return []
 
@@ -170,7 +170,7 @@ def shift_schedule(result: CassiniSchedule) -> Schedule:
     return Schedule(result.starts_ms, slots)
 
 
-def schedule_of(
+def make_schedule(
     policy: Policy, jobs: Sequence[SharedJob], shifted: Schedule, conditions: Conditions
 ) -> Schedule:
     """Return starts and slots under a policy. `shifted` is Cassini's schedule."""
@@ -202,7 +202,7 @@ def predict(
             users.setdefault(str(link), []).append(one.job.name)
     jobs = place_jobs([one.job for one in placed], users)
     names = [job.name for job in jobs]
-    weights = conditions.weight_of(names) if policy == "weights" else ()
+    weights = conditions.list_weights(names) if policy == "weights" else ()
     mltcp = (conditions.slope, conditions.intercept) if policy == "mltcp" else None
     starts = [schedule.starts_ms[name] for name in names]
     slots = [schedule.slots_ms[name] for name in names] if policy == "shifts" else ()

@@ -80,11 +80,11 @@ def read_bandwidth_series(runs: Iterable[RunSummary], *, every_size: bool = Fals
         Series("bandwidth", key[0], f"{key[3]}, {size_text(size)}", tuple(points), key[1])
         for key, sizes in points_of.items()
         for size, points in sorted(sizes.items())
-        if every_size or size == _largest_of_newest(sizes)
+        if every_size or size == _find_largest_size(sizes)
     )
 
 
-def _largest_of_newest(sizes: Mapping[int, Sequence[Point]]) -> int:
+def _find_largest_size(sizes: Mapping[int, Sequence[Point]]) -> int:
     newest = max(points[-1].at for points in sizes.values())
     return max(size for size, points in sizes.items() if points[-1].at == newest)
 

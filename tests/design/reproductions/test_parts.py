@@ -28,7 +28,7 @@ from testbed.design.reproductions.figure import (
 )
 from testbed.design.reproductions.topoopt import MODULES, dedicated_cluster, figure
 from testbed.design.reproductions.topoopt.bandwidth_tax import tax_tensors_once
-from testbed.design.reproductions.topoopt.jobs import all_to_all_job, all_to_all_run
+from testbed.design.reproductions.topoopt.jobs import make_all_to_all_job, run_all_to_all
 from testbed.design.reproductions.topoopt.path_lengths import mean_length
 from testbed.design.reproductions.topoopt.setup import QUICK
 from testbed.design.reproductions.topoopt.shared_cluster import MIX, draw_models
@@ -131,13 +131,13 @@ def test_jobs_with_the_same_link_share_it():
 
 
 def test_the_all_to_all_grows_with_the_batch_and_the_allreduce_does_not():
-    small, large = (all_to_all_job(8, batch).traffic for batch in (64, 128))
+    small, large = (make_all_to_all_job(8, batch).traffic for batch in (64, 128))
     assert large.pairs == pytest.approx(2 * small.pairs)
     assert large.allreduce == small.allreduce
 
 
 def test_counting_tensors_once_weighs_the_all_to_all_more():
-    done = all_to_all_run(8, 64, 4, 100.0).fastest
+    done = run_all_to_all(8, 64, 4, 100.0).fastest
     assert 1 < done.bandwidth_tax < tax_tensors_once(done)
 
 

@@ -65,7 +65,7 @@ _SHAPE_FIELDS = ("layers", "hidden", "inner", "experts", "routed", "shared", "kv
 _ASSUMED_FIELDS = ("sequence", "sequences", "microbatches", "dp", "tp", "pp", "ep", "device", "skew")
 
 
-def _sources(reference: tuple[str, ...] = ()) -> tuple[tuple[str, Source], ...]:
+def _list_sources(reference: tuple[str, ...] = ()) -> tuple[tuple[str, Source], ...]:
     """Return the source of each field: "reference" if listed, else "model" for fields of the shape, else "assumed"."""
     known: dict[str, Source] = {}
     known |= dict.fromkeys(_SHAPE_FIELDS, "model")
@@ -95,7 +95,7 @@ MIXTRAL_8X22B = MoeJob(
     tp=8,
     pp=8,
     ep=8,
-    sources=_sources(_SIMULATOR_FIELDS),
+    sources=_list_sources(_SIMULATOR_FIELDS),
 )
 MIXTRAL_8X7B = MoeJob(
     "Mixtral 8x7B",
@@ -113,7 +113,7 @@ MIXTRAL_8X7B = MoeJob(
     tp=4,
     pp=4,
     ep=8,
-    sources=_sources(),
+    sources=_list_sources(),
 )
 LLAMA_MOE = MoeJob(
     "Llama-MoE",  # 3.5B: the MLP of Llama 2 7B, 11,008 wide, cut into 16 experts
@@ -131,7 +131,7 @@ LLAMA_MOE = MoeJob(
     tp=4,
     pp=4,
     ep=16,
-    sources=_sources(),
+    sources=_list_sources(),
 )
 QWEN_MOE = MoeJob(
     "Qwen-MoE",  # Qwen1.5-MoE-A2.7B; 60 experts on 16 members: twelve have four, four have three
@@ -149,7 +149,7 @@ QWEN_MOE = MoeJob(
     tp=4,
     pp=4,
     ep=16,
-    sources=_sources(),
+    sources=_list_sources(),
 )
 JOBS = (MIXTRAL_8X22B, MIXTRAL_8X7B, LLAMA_MOE, QWEN_MOE)
 

@@ -45,10 +45,10 @@ class Variant:
 
     def jobs(self) -> tuple[MoeJob, ...]:
         """Return the jobs. A job changes only if all changed fields are assumed."""
-        return tuple(_change(job, self.change(job)) for job in JOBS)
+        return tuple(_change_assumed(job, self.change(job)) for job in JOBS)
 
 
-def _change(job: MoeJob, changes: dict[str, Any]) -> MoeJob:
+def _change_assumed(job: MoeJob, changes: dict[str, Any]) -> MoeJob:
     sources = dict(job.sources)
     return replace(job, **changes) if all(sources[name] == "assumed" for name in changes) else job
 

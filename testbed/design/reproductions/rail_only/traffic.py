@@ -23,7 +23,7 @@ SUMS = 6
 _COLUMNS = ("model", "kind", "gb_per_gpu", "pairs_per_gpu", "gpus")
 
 
-def traffic_of(job: Megatron) -> Iterator[tuple[str, float, float]]:
+def yield_traffic(job: Megatron) -> Iterator[tuple[str, float, float]]:
     """Yield (kind of parallelism, bytes that a GPU sends in an iteration, number of GPUs that it sends them to).
 
     AllReduces are rings, so a GPU has one successor in each. Stages exchange activations and gradients: each GPU of a
@@ -38,7 +38,9 @@ def traffic_of(job: Megatron) -> Iterator[tuple[str, float, float]]:
 
 def _make(_scale: Scale, progress: Progress) -> Table:
     rows = [
-        (job.name, kind, size / 1e9, pairs, job.gpus) for job in JOBS for kind, size, pairs in traffic_of(job)
+        (job.name, kind, size / 1e9, pairs, job.gpus)
+        for job in JOBS
+        for kind, size, pairs in yield_traffic(job)
     ]
     progress(len(rows), len(rows), "traffic")
     return Table.from_rows(_COLUMNS, rows)
@@ -92,13 +94,13 @@ def _draw(table: Table) -> Plot:
     names = tuple(str(name).removeprefix("GPT ") for name in table.values("model"))
     series = tuple(Series(kind, names, table.select_rows(kind=kind).numbers("gb_per_gpu")) for kind in KINDS)
     bars = Panel("by kind of parallelism", "parameters", "GB sent by a GPU", series, "bars", logarithmic="y")
-    return Plot("Traffic of GPT jobs, by the model", (bars, _heat_map()), wide=2)
+    return Plot("Traffic of GPT jobs, by the model", (bars, _make_heat_map()), wide=2)
 
 
-def _heat_map() -> Panel:
+def _make_heat_map() -> Panel:
     """Return a heat map of the bytes between the 48 GPUs of a small GPT with the same kinds of traffic."""
     job = Megatron("small", 8, 1024, 8, 2, 48, 48)
-    sent = {kind: size for kind, size, _ in traffic_of(job)}
+    sent = {kind: size for kind, size, _ in yield_traffic(job)}
     rows = []
     for source in range(job.gpus):
         row = [0.0] * job.gpus

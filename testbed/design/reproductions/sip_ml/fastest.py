@@ -41,19 +41,22 @@ def find_fastest(
     tries = []
     pieces = 1
     while pieces <= width:
-        placement = place(workload, model.batch / copies, width, pieces, _reach(fabric))
+        placement = place(workload, model.batch / copies, width, pieces, _get_reach(fabric))
         tries.append(
-            (iterate(placement, copies, _rates(fabric, placement, copies, amount, reconfiguration_s)), pieces)
+            (
+                iterate(placement, copies, _find_rates(fabric, placement, copies, amount, reconfiguration_s)),
+                pieces,
+            )
         )
         pieces *= 2
     return min(tries, key=lambda one: one[0].total_s)
 
 
-def _reach(fabric: str) -> int:
+def _get_reach(fabric: str) -> int:
     return OPTICAL.get(fabric, SWITCHES)
 
 
-def _rates(
+def _find_rates(
     fabric: str, placement: Placement, copies: int, amount: float, reconfiguration_s: float | None
 ) -> Rates:
     if fabric == "sip-ocs":

@@ -81,7 +81,9 @@ class Placement:
         producer, consumer = edge
         pieces = len(self.gpus[producer])
         operator = self.workload.operators[consumer if backward else producer]
-        sums = len(self.gpus[consumer if backward else producer]) > 1 and _sums(operator, backward=backward)
+        sums = len(self.gpus[consumer if backward else producer]) > 1 and _sums_outputs(
+            operator, backward=backward
+        )
         return (1 + sums) * self.workload.edge_bytes(edge) * self.samples / pieces
 
     def traffic(self) -> Floats:
@@ -98,7 +100,7 @@ class Placement:
         return sent
 
 
-def _sums(operator: Operator, *, backward: bool) -> bool:
+def _sums_outputs(operator: Operator, *, backward: bool) -> bool:
     return (operator.backward_reduce_bytes if backward else operator.forward_reduce_bytes) > 0
 
 
@@ -175,16 +177,16 @@ def sip_ocs(
 
     With `reconfiguration_s`, each kind of traffic has its own circuits, and the switches change twice per iteration.
     """
-    model, data = _demands(placement, copies)
+    model, data = _compute_demands(placement, copies)
     each = wavelengths * WAVELENGTH_GBPS / SWITCHES
     if reconfiguration_s is None:
         model_circuits = data_circuits = switch_circuits(model + data, SWITCHES)
     else:
         model_circuits, data_circuits = (switch_circuits(demands, SWITCHES) for demands in (model, data))
     return Rates(
-        _first_copy(model_circuits, placement) * each,
+        _take_first_copy(model_circuits, placement) * each,
         0.0,
-        _gradient_rates(data_circuits, placement) * each,
+        _find_gradient_rates(data_circuits, placement) * each,
         _outage_s(model, data, reconfiguration_s or 0.0),
     )
 
@@ -196,10 +198,12 @@ def _outage_s(model: Floats, data: Floats, reconfiguration_s: float) -> float:
 
 def sip_ring(placement: Placement, copies: int, wavelengths: int) -> Rates:
     """Return the rates of SiP-Ring, which reconfigures before and after the sum of gradients."""
-    model, data = _demands(placement, copies)
+    model, data = _compute_demands(placement, copies)
     rates = [_ring_rates(demands, wavelengths) for demands in (model, data)]
     outage_s = _outage_s(model, data, RECONFIGURATION_S)
-    return Rates(_first_copy(rates[0], placement), 0.0, _gradient_rates(rates[1], placement), outage_s)
+    return Rates(
+        _take_first_copy(rates[0], placement), 0.0, _find_gradient_rates(rates[1], placement), outage_s
+    )
 
 
 def _ring_rates(demands: Floats, wavelengths: int) -> Floats:
@@ -214,7 +218,7 @@ def _ring_rates(demands: Floats, wavelengths: int) -> Floats:
     return WAVELENGTH_GBPS * (fixed if shares[0] >= shares[1] else turns)
 
 
-def _demands(placement: Placement, copies: int) -> tuple[Floats, Floats]:
+def _compute_demands(placement: Placement, copies: int) -> tuple[Floats, Floats]:
     """Return the model-parallel and the data-parallel bytes between GPUs, for as many copies as `COPIES` describes."""
     ring = min(copies, max(COPIES, 2 * REACH // placement.width + 1))
     nodes = ring * placement.width
@@ -228,11 +232,11 @@ def _demands(placement: Placement, copies: int) -> tuple[Floats, Floats]:
     return model, data
 
 
-def _first_copy(rates: NDArray[np.generic], placement: Placement) -> Floats:
+def _take_first_copy(rates: NDArray[np.generic], placement: Placement) -> Floats:
     return np.asarray(rates[: placement.width, : placement.width], float)
 
 
-def _gradient_rates(rates: NDArray[np.generic], placement: Placement) -> Floats:
+def _find_gradient_rates(rates: NDArray[np.generic], placement: Placement) -> Floats:
     """Return the total rate of each GPU to the next and the previous copy: twice the lower of both rates."""
     nodes, width = len(rates), placement.width
     first = np.arange(width)

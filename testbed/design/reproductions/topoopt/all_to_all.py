@@ -17,9 +17,9 @@ from testbed.design.reproductions.topoopt.jobs import (
     NIC_ONCE,
     READINGS,
     TOPOOPT,
-    all_to_all_job,
-    all_to_all_run,
+    make_all_to_all_job,
     run,
+    run_all_to_all,
 )
 from testbed.design.reproductions.topoopt.setup import Scale
 from testbed.design.workloads.iteration.totals import Traffic
@@ -40,9 +40,9 @@ def _make(scale: Scale, progress: Progress) -> Table:
     cases = [(d, b, f) for d in scale.degrees for b in scale.batches for f in _FABRICS]
     rows: list[tuple[Cell, ...]] = []
     for number, (degree, batch, name) in enumerate(cases, 1):
-        job = all_to_all_job(scale.nodes, batch)
+        job = make_all_to_all_job(scale.nodes, batch)
         if name in {TOPOOPT, SPLIT}:
-            runs = all_to_all_run(job.graph.nodes, batch, degree, RATE_GBPS)
+            runs = run_all_to_all(job.graph.nodes, batch, degree, RATE_GBPS)
             execution = runs.published if name == SPLIT else runs.fastest
         else:
             execution = run(job, name, degree, RATE_GBPS)

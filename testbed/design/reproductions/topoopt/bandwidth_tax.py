@@ -18,7 +18,7 @@ from testbed.design.reproductions.figure import (
     make_series,
 )
 from testbed.design.reproductions.topoopt.all_to_all import RATE_GBPS
-from testbed.design.reproductions.topoopt.jobs import all_to_all_run
+from testbed.design.reproductions.topoopt.jobs import run_all_to_all
 from testbed.design.reproductions.topoopt.setup import Scale
 
 _COLUMNS = ("degree", "batch", "tax", "tax_tensors_once")
@@ -44,7 +44,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
     cases = [(degree, batch) for degree in scale.degrees for batch in scale.batches]
     rows: list[tuple[Cell, ...]] = []
     for place, (degree, batch) in enumerate(cases, 1):
-        execution = all_to_all_run(scale.nodes, batch, degree, RATE_GBPS).fastest
+        execution = run_all_to_all(scale.nodes, batch, degree, RATE_GBPS).fastest
         rows.append((degree, batch, execution.bandwidth_tax, tax_tensors_once(execution)))
         progress(place, len(cases), f"d = {degree}, batch {batch}")
     return Table.from_rows(_COLUMNS, rows)

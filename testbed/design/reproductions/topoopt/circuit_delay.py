@@ -17,7 +17,7 @@ from testbed.design.reproductions.figure import (
     Table,
     make_series,
 )
-from testbed.design.reproductions.topoopt.jobs import default_job, run, run_on
+from testbed.design.reproductions.topoopt.jobs import make_default_job, run, run_on
 from testbed.design.reproductions.topoopt.setup import Scale
 from testbed.design.sharing.joined_jobs import PlacedJob, chain_iterations
 
@@ -32,7 +32,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
     cases = [(m, d, s) for m in MODELS for d in scale.degrees for s in scale.delays_s]
     rows: list[tuple[Cell, ...]] = []
     for number, (model, degree, delay_s) in enumerate(cases, 1):
-        job = default_job(model, scale.nodes)
+        job = make_default_job(model, scale.nodes)
         if delay_s == scale.delays_s[0]:
             once_s = run(job, "TopoOpt", degree, RATE_GBPS).iteration_s
         nodes = job.graph.nodes

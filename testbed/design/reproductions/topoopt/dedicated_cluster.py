@@ -25,8 +25,8 @@ from testbed.design.reproductions.topoopt.jobs import (
     SIP_ML,
     TOPOOPT,
     Job,
-    fabrics_at,
-    job_of,
+    list_fabrics,
+    make_job,
     run,
     run_planned,
     servers,
@@ -68,14 +68,14 @@ def candidates(model: str, degree: int, scale: Scale) -> tuple[Candidate, ...]:
     """Return the default strategy with TopologyFinder's topology, and the planner's result if it differs."""
     network, cluster = workload(model, scale.nodes, preset="fig11"), servers(scale.nodes)
     plain = default_strategy(network, scale.nodes)
-    job = job_of(network, plain, cluster)
+    job = make_job(network, plain, cluster)
     first = Candidate("default", job, find(job.traffic.demand, degree).topology)
     result = optimise(
         network, cluster, degree, SEARCH_GBPS, steps=scale.steps, finalists=scale.finalists, seed=scale.seed
     )
     if result.strategy == plain and result.finding.topology == first.topology:
         return (first,)
-    return first, Candidate("found", job_of(network, result.strategy, cluster), result.finding.topology)
+    return first, Candidate("found", make_job(network, result.strategy, cluster), result.finding.topology)
 
 
 def _iteration_s(one: Candidate, fabric: str, degree: int, rate: float) -> float:
@@ -91,7 +91,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
     for number, (model, degree, rate) in enumerate(cases, 1):
         if rate == scale.rates_gbps[0]:
             options = candidates(model, degree, scale)
-        for fabric in fabrics_at(rate):
+        for fabric in list_fabrics(rate):
             times = [_iteration_s(one, fabric, degree, rate) for one in options]
             least = min(range(len(times)), key=times.__getitem__)
             time_s, best = times[least], options[least]
@@ -134,10 +134,10 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
                 if name in table.values("fabric")
             ),
         ]
-    return (*lines, *_means(table, degree))
+    return (*lines, *_compare_means(table, degree))
 
 
-def _means(table: Table, degree: float) -> Iterator[Comparison]:
+def _compare_means(table: Table, degree: float) -> Iterator[Comparison]:
     """Yield lines with the mean slowdown of each Fat-tree over the models, with the slowest and the fastest links."""
     rates = table.numbers("rate_gbps")
     for links, at in (("slowest", min(rates)), ("fastest", max(rates))):

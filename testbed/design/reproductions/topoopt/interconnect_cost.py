@@ -42,7 +42,9 @@ READINGS: Mapping[tuple[str, str], Reading] = {
 _COLUMNS = ("prices", "nic_for", "servers", "degree", "rate_gbps", "fabric", "cost_musd", "fattree_gbps")
 
 
-def _costs(nodes: int, degree: int, rate: float, equal_cost_gbps: float, reading: Reading) -> dict[str, Cost]:
+def _compute_costs(
+    nodes: int, degree: int, rate: float, equal_cost_gbps: float, reading: Reading
+) -> dict[str, Cost]:
     """Return the cost of each fabric. A Fat-tree of rate `equal_cost_gbps` costs as much as TopoOpt."""
     return {
         "TopoOpt": patch_panel_cost(nodes, degree, rate, reading),
@@ -66,7 +68,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
         (*names, nodes, degree, rate, name, cost.total_usd / 1e6, equal_cost_gbps)
         for names, reading, nodes, degree, rate in cases
         for equal_cost_gbps in (equal_cost_fat_tree_gbps(nodes, degree, rate, reading),)
-        for name, cost in _costs(nodes, degree, rate, equal_cost_gbps, reading).items()
+        for name, cost in _compute_costs(nodes, degree, rate, equal_cost_gbps, reading).items()
     ]
     progress(len(cases), len(cases), "costs")
     return Table.from_rows(_COLUMNS, rows)

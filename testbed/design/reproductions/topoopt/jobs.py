@@ -43,23 +43,23 @@ def servers(nodes: int) -> Cluster:
     return Cluster(nodes, A100_80GB)
 
 
-def job_of(model: Workload, strategy: Strategy, cluster: Cluster) -> Job:
+def make_job(model: Workload, strategy: Strategy, cluster: Cluster) -> Job:
     """Return the job of a workload. Raises `StrategyError` if the strategy does not fit it."""
     return Job(iteration(model, strategy, cluster), traffic(model, strategy, cluster))
 
 
 @cache
-def all_to_all_job(nodes: int, batch: int) -> Job:
+def make_all_to_all_job(nodes: int, batch: int) -> Job:
     """Return DLRM with one table on each server, for `batch` samples per device."""
     model = workload("dlrm-a2a", nodes, tables=nodes, batch_per_device=batch)
-    return job_of(model, default_strategy(model, nodes), servers(nodes))
+    return make_job(model, default_strategy(model, nodes), servers(nodes))
 
 
 @cache
-def default_job(name: str, nodes: int, preset: str = "fig11") -> Job:
+def make_default_job(name: str, nodes: int, preset: str = "fig11") -> Job:
     """Return the data-parallel job of a model of the paper, with each embedding table on one server."""
     model = workload(name, nodes, preset=preset)
-    return job_of(model, default_strategy(model, nodes), servers(nodes))
+    return make_job(model, default_strategy(model, nodes), servers(nodes))
 
 
 ROUNDING = 0.01
@@ -88,7 +88,7 @@ _REQUEST_FACTORIES: Mapping[str, RequestFactory] = {
 }
 
 
-def fabrics_at(rate_gbps: float) -> tuple[str, ...]:
+def list_fabrics(rate_gbps: float) -> tuple[str, ...]:
     """Return the names of the fabrics, without those Fat-trees that have no prices at this rate.
 
     Each server of the oversubscribed Fat-tree has degree times the rate, with half of that above the edge. The ideal
@@ -99,7 +99,7 @@ def fabrics_at(rate_gbps: float) -> tuple[str, ...]:
 
 
 def request(name: str, nodes: int, degree: int, rate_gbps: float) -> FabricRequest:
-    """Return the request for a fabric of `fabrics_at`, except TopoOpt, which depends on the job."""
+    """Return the request for a fabric of `list_fabrics`, except TopoOpt, which depends on the job."""
     if name in READINGS:
         host_gbps = equal_cost_fat_tree_gbps(nodes, degree, rate_gbps, READINGS[name])
         return FabricRequest("fattree", nodes, 1, host_gbps)
@@ -107,7 +107,7 @@ def request(name: str, nodes: int, degree: int, rate_gbps: float) -> FabricReque
 
 
 def run(job: Job, name: str, degree: int, rate_gbps: float) -> Execution:
-    """Simulate one iteration on a fabric of `fabrics_at`, with AllReduces as fluid rings."""
+    """Simulate one iteration on a fabric of `list_fabrics`, with AllReduces as fluid rings."""
     if name == TOPOOPT:
         return run_planned(job, find(job.traffic.demand, degree).topology, rate_gbps)
     return run_on(build_fabric(request(name, job.graph.nodes, degree, rate_gbps)), job.graph)
@@ -154,12 +154,12 @@ class Wired(NamedTuple):
 
 
 @cache
-def all_to_all_run(nodes: int, batch: int, degree: int, rate_gbps: float) -> Wired:
-    """Simulate `all_to_all_job` on TopoOpt, for three figures.
+def run_all_to_all(nodes: int, batch: int, degree: int, rate_gbps: float) -> Wired:
+    """Simulate `make_all_to_all_job` on TopoOpt, for three figures.
 
     The published rule splits links by bytes. Like the planner, `fastest` also tries rings alone.
     """
-    job = all_to_all_job(nodes, batch)
+    job = make_all_to_all_job(nodes, batch)
     split = find(job.traffic.demand, degree).matching_degree
     runs = {count: _run_with_degree(job, degree, rate_gbps, count) for count in {split, 0}}
     return Wired(runs[split], min(runs.values(), key=lambda execution: execution.iteration_s))

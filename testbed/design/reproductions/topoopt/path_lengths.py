@@ -20,7 +20,7 @@ from testbed.design.reproductions.figure import (
     make_series,
 )
 from testbed.design.reproductions.topoopt.all_to_all import RATE_GBPS
-from testbed.design.reproductions.topoopt.jobs import all_to_all_job, run
+from testbed.design.reproductions.topoopt.jobs import make_all_to_all_job, run
 from testbed.design.reproductions.topoopt.setup import Scale
 
 _FABRICS = ("TopoOpt", "expander")
@@ -45,7 +45,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
     cases = [(name, degree) for name in _FABRICS for degree in scale.degrees]
     rows: list[tuple[Cell, ...]] = []
     for done, (name, degree) in enumerate(cases, 1):
-        job = all_to_all_job(scale.nodes, min(scale.batches))
+        job = make_all_to_all_job(scale.nodes, min(scale.batches))
         points = _cumulative_shares(*path_lengths(run(job, name, degree, RATE_GBPS).fabric))
         rows += [(name, degree, *point) for point in points]
         progress(done, len(cases), f"{name}, d = {degree}")

@@ -27,7 +27,7 @@ from testbed.design.reproductions.figure import (
     Table,
     make_series,
 )
-from testbed.design.reproductions.topoopt.jobs import NIC_ONCE, READINGS, ROUNDING, default_job, run
+from testbed.design.reproductions.topoopt.jobs import NIC_ONCE, READINGS, ROUNDING, make_default_job, run
 from testbed.design.reproductions.topoopt.setup import Scale
 from testbed.design.sharing.joined_jobs import PlacedJob, chain_iterations
 
@@ -44,11 +44,11 @@ _COLUMNS = ("jobs", "fabric", "mean_ms", "p99_ms")
 @cache
 def run_alone_s(model: str, fabric: str, nodes: int) -> float:
     """Return the seconds of an iteration of a job that shares no link."""
-    return run(default_job(model, nodes, "fig16"), fabric, DEGREE, RATE_GBPS).iteration_s
+    return run(make_default_job(model, nodes, "fig16"), fabric, DEGREE, RATE_GBPS).iteration_s
 
 
 @cache
-def _tree(fabric: str, nodes: int, seed: int) -> Fabric:
+def _make_tree(fabric: str, nodes: int, seed: int) -> Fabric:
     if fabric in READINGS:
         host_gbps = equal_cost_fat_tree_gbps(nodes, DEGREE, RATE_GBPS, READINGS[fabric])
         return fat_tree(nodes, host_gbps, balance="hash", seed=seed)
@@ -67,14 +67,14 @@ def simulate_shared_s(scale: Scale, jobs: int, fabric: str, seed: int) -> Floats
     servers = chance.permutation(scale.shared_nodes)[: jobs * scale.job_nodes].reshape(jobs, -1)
     placed_jobs = [
         PlacedJob(
-            default_job(model, scale.job_nodes, "fig16").graph,
+            make_default_job(model, scale.job_nodes, "fig16").graph,
             np.sort(own),
             float(chance.random()) * run_alone_s(model, fabric, scale.job_nodes),
         )
         for model, own in zip(draw_models(jobs, seed), servers, strict=True)
     ]
     shared = chain_iterations(scale.shared_nodes, placed_jobs, scale.iterations)
-    tree = _tree(fabric, scale.shared_nodes, seed)
+    tree = _make_tree(fabric, scale.shared_nodes, seed)
     return shared.iteration_s(simulate(shared.graph, tree, allreduce=fluid_ring, rounding=ROUNDING)).ravel()
 
 

@@ -67,11 +67,11 @@ def _compare_row(table: Table, row: Row) -> list[Comparison]:
 
 
 def _draw(table: Table) -> Plot:
-    panels = tuple(Panel(row.name, "job", "speed-up", _bars(table, row), "bars") for row in ROWS)
+    panels = tuple(Panel(row.name, "job", "speed-up", _make_bars(table, row), "bars") for row in ROWS)
     return Plot("SIMULATED: speed-up when the link is shared unfairly", panels, wide=2)
 
 
-def _bars(table: Table, row: Row) -> tuple[Series, ...]:
+def _make_bars(table: Table, row: Row) -> tuple[Series, ...]:
     names = tuple(f"{place} {model}" for place, model in enumerate(row.models, 1))
     return Series("published", names, row.published), Series("ours", names, speed_ups(table, row))
 
