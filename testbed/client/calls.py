@@ -54,9 +54,9 @@ class Call(Generic[T]):
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `httpx.Client.request`."""
-        given: dict[str, Any] = {"method": self.method, "url": self.path, "headers": dict(self.headers)}
-        given["params"] = {name: value for name, value in self.params.items() if value}
-        return given | ({"json": self.body} if self.body is not None else {})
+        keywords: dict[str, Any] = {"method": self.method, "url": self.path, "headers": dict(self.headers)}
+        keywords["params"] = {name: value for name, value in self.params.items() if value}
+        return keywords | ({"json": self.body} if self.body is not None else {})
 
     def answer(self, response: httpx.Response) -> T:
         """Return the parsed answer of a response. Raises `ServiceRefused` and `ServiceUnreachable`."""
@@ -100,7 +100,7 @@ def make_unreachable_error(url: object, error: Exception) -> ServiceUnreachable:
 
 def list_labs() -> Call[list[dict[str, Any]]]:
     """List the labs."""
-    return Call("GET", "/v1/labs", lambda told: list(told["labs"]))
+    return Call("GET", "/v1/labs", lambda reply: list(reply["labs"]))
 
 
 def read_lab_document(lab: str, what: str = "") -> Call[dict[str, Any]]:
@@ -130,7 +130,7 @@ def read_file(run_id: str, name: str) -> Call[bytes]:
 def list_runs(lab: str, state: str, limit: int) -> Call[list[Run]]:
     """List runs."""
     params = {"lab": lab, "state": state, "limit": limit}
-    return Call("GET", "/v1/runs", lambda told: [Run.from_document(one) for one in told["runs"]], params)
+    return Call("GET", "/v1/runs", lambda reply: [Run.from_document(one) for one in reply["runs"]], params)
 
 
 def cancel(run_id: str) -> Call[Run]:

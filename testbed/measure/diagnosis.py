@@ -177,17 +177,17 @@ def find_losses(ranks: Iterable[RankFigures], quantity: Callable[[RankFigures], 
         iterations = min(map(len, of_rank.values()))
         values = {rank: [quantity(one) for one in ones] for rank, ones in of_rank.items()}
         whole_s = sum(median(ones[place].seconds for ones in of_rank.values()) for place in range(iterations))
-        for rank, every in values.items():
-            own = every[:iterations]
+        for rank, all_values in values.items():
+            own = all_values[:iterations]
             others = [
                 median(values[other][place] for other in values if other != rank)
                 for place in range(iterations)
             ]
             excess = sorted(mine - usual for mine, usual in zip(own, others, strict=True))
             active = sum(one > 0 for one in own)
-            kept = excess[:-1] if active > 2 else excess
-            scale = len(excess) / len(kept)
-            yield Loss(row, rank, max(0.0, sum(kept)) * scale, sum(own), sum(others), whole_s, active)
+            kept_excess = excess[:-1] if active > 2 else excess
+            scale = len(excess) / len(kept_excess)
+            yield Loss(row, rank, max(0.0, sum(kept_excess)) * scale, sum(own), sum(others), whole_s, active)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,13 +41,13 @@ def find_ring_gain(timings: Sequence[Timing]) -> RingGain | None:
 
     None if there is no such pair.
     """
-    most = max(timings, key=lambda timing: timing.rings, default=None)
-    if most is None or most.rings == 1:
+    most_rings = max(timings, key=lambda timing: timing.rings, default=None)
+    if most_rings is None or most_rings.rings == 1:
         return None
-    same = (most.collective, most.ranks, most.size_bytes, 1)
+    one_ring_key = (most_rings.collective, most_rings.ranks, most_rings.size_bytes, 1)
     for one in timings:
-        if (one.collective, one.ranks, one.size_bytes, one.rings) == same and one.busbw_mbps:
-            return RingGain(most, one)
+        if (one.collective, one.ranks, one.size_bytes, one.rings) == one_ring_key and one.busbw_mbps:
+            return RingGain(most_rings, one)
     return None
 
 

@@ -255,9 +255,9 @@ def _make_scripts(
         "checkpoint_every": checkpoint.every if checkpoint else 1,
         "checkpoint_folder": checkpoint.folder if checkpoint else "",
     }
-    own = scripts(job)
+    own_scripts = scripts(job)
     return {
-        host.name: {**shared, **own[node], "nics": [nic.name for nic in host.nics]}
+        host.name: {**shared, **own_scripts[node], "nics": [nic.name for nic in host.nics]}
         for node, host in enumerate(lab.hosts)
     }
 

@@ -214,8 +214,10 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
             engine = self._source() if callable(self._source) else self._source
             if engine is not None:
                 engine.open(Runner(replace(self.pipeline, dataset=None)) if self.is_stream else runner)
-            own = not is_child and self.pipeline.seed is None
-            threads = ThreadPoolExecutor(self._threads, thread_name_prefix="offload-local") if own else None
+            has_threads = not is_child and self.pipeline.seed is None
+            threads = (
+                ThreadPoolExecutor(self._threads, thread_name_prefix="offload-local") if has_threads else None
+            )
             self._sides, self._pid = Sides(runner, threads, engine), os.getpid()
         return self._sides
 

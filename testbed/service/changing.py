@@ -159,10 +159,10 @@ def events(
         raise InvalidRequest("Last-Event-ID must be the number of an event")
     for one in _split_list(lab):
         context.lab(one)
-    chosen = Filter(_split_list(lab), _split_list(run), kinds, context.who.sees)
+    selection = Filter(_split_list(lab), _split_list(run), kinds, context.who.sees)
     after = int(last_event_id) if last_event_id else None
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    stream = context.service.feed.stream(chosen, after)
+    stream = context.service.feed.stream(selection, after)
     return StreamingResponse(stream, headers=headers, media_type="text/event-stream")
 
 

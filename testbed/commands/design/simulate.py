@@ -219,9 +219,9 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
     def validate(self) -> None:
         """Raise `WorkloadError` for checkpoint options without `--checkpoint-every`, and other fabrics' options."""
         super().validate()
-        chosen = [name for name in _CIRCUIT_OPTIONS if getattr(self, name)]
-        kind = find_kind(self.fabric) if chosen else None  # finding one imports numpy
-        for name in chosen:
+        given_options = [name for name in _CIRCUIT_OPTIONS if getattr(self, name)]
+        kind = find_kind(self.fabric) if given_options else None  # finding one imports numpy
+        for name in given_options:
             if kind and name not in kind.options:
                 raise WorkloadError(f"fabric {self.fabric!r} has no --{name.replace('_', '-')}: leave it out")
         is_default = (self.storage_nodes, self.checkpoint_mode, self.checkpoint_bytes) == (1, "blocking", 0)
@@ -255,7 +255,7 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
         times = None
         if checkpoint:
             run = run_checkpoint(setting.job, checkpoint, simulate)
-            execution, drawn = run.plain, run.window
+            execution, execution_to_draw = run.plain, run.window
             times = CheckpointTimes(
                 bytes=sum(checkpoint.shares_of(setting.job)),
                 every=checkpoint.every,
@@ -270,8 +270,8 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
                 links=tuple(LinkTraffic(**row) for row in link_traffic(run.window)),
             )
         else:
-            execution = drawn = simulate(job.graph)
-        self._write_files(job, drawn)
+            execution = execution_to_draw = simulate(job.graph)
+        self._write_files(job, execution_to_draw)
         document = SimulationDocument(
             **job_keys(setting, by_pair=fabric.circuits is not None),
             **_make_fabric_keys(setting, fabric),

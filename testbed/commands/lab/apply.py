@@ -262,5 +262,8 @@ def _make_watcher_environment() -> dict[str, str]:
     from testbed.storage.address import address_in
 
     database = address_in("")
-    same = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "LIGHTBED_LEASE": get_selected_lease()}
-    return os.environ | same | {"LIGHTBED_DATABASE": database if isinstance(database, str) else ""}
+    inherited = {
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "LIGHTBED_LEASE": get_selected_lease(),
+    }
+    return os.environ | inherited | {"LIGHTBED_DATABASE": database if isinstance(database, str) else ""}

@@ -42,9 +42,11 @@ def main(arguments: list[Any]) -> int:
         confirmations = Confirmations(journal, Place(Path(lab_file)).lab.name)
 
         def roll_back_to(back_to: int) -> str:
-            at = Place(Path(lab_file), Path(runs_dir))  # reads the lab file at the time of the rollback
+            rollback_place = Place(
+                Path(lab_file), Path(runs_dir)
+            )  # reads the lab file at the time of the rollback
             return _roll_back(
-                Rollback(epoch=back_to, hosts=hosts, really_move="".join(really_move) or None), at
+                Rollback(epoch=back_to, hosts=hosts, really_move="".join(really_move) or None), rollback_place
             )
 
         print(confirmations.watch(int(epoch), roll_back_to), flush=True)

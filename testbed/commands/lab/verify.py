@@ -87,22 +87,28 @@ class Verify(HostsCommand, TopologyCommand):
         if self.narrow:
             check_permission(choice.lab, self.really_move)
         unfinished = find_unfinished_or_error(place.runs_dir, choice.lab)
-        own = tuple(each for each in unfinished if each.lacks_proof and each.intent == choice.intent)
-        others = tuple(each for each in unfinished if each not in own)  # `own` lack only this proof
+        awaiting_proof = tuple(
+            each for each in unfinished if each.lacks_proof and each.intent == choice.intent
+        )
+        others = tuple(
+            each for each in unfinished if each not in awaiting_proof
+        )  # `awaiting_proof` lack only this proof
         with place.session(choice.lab, self.hosts, writes=self.narrow, partial=True) as session:
             report = session.prove(choice.design, others)
             if self.narrow:
                 report = narrow(session, choice.design, report, notes.append)
             links = count_links_since_last_job(session, choice, place.runs_dir)
             has_hosts = session.fleet is not None
-        if report.ok and own and (has_hosts or self.hosts == "auto"):
+        if report.ok and awaiting_proof and (has_hosts or self.hosts == "auto"):
             choice, note = _mark_verified(choice, report, place.runs_dir)
             notes.append(note)
         is_settled = all(finding.kind != "changing" for finding in report.findings)
         if this_run() and has_hosts and is_settled:  # only runs of a service: a local verify writes nothing
             note_checks(place.runs_dir, choice.lab, choice.design.wiring, report)
         if choice.intent and choice.intent.lacks_proof:
-            lacking = tuple(UNFINISHED.report(each.operation, each.detail, each.hint) for each in own)
+            lacking = tuple(
+                UNFINISHED.report(each.operation, each.detail, each.hint) for each in awaiting_proof
+            )
             report = replace(report, findings=(*lacking, *report.findings))
         findings = describe_findings(report.findings, choice)
         place.say(*make_heading_lines(choice, self.hosts), _summarise(report), *notes)

@@ -74,8 +74,8 @@ def _draw_bars(axis: Any, panel: Panel) -> None:
     width = 0.8 / len(panel.series)
     for place, series in enumerate(panel.series):
         shift = (place - (len(panel.series) - 1) / 2) * width
-        at = [names.index(name) + shift for name in series.x_values]
-        axis.bar(at, series.y_values, width, label=series.name, color=_colour(place))
+        positions = [names.index(name) + shift for name in series.x_values]
+        axis.bar(positions, series.y_values, width, label=series.name, color=_colour(place))
     axis.set_xticks(range(len(names)), [name if isinstance(name, str) else f"{name:g}" for name in names])
 
 

@@ -60,8 +60,7 @@ def make_series(table: Table, name: str, x: str, y: str) -> tuple[Series, ...]:
     """Return a series for each value of the column `name`."""
     parts = [(str(value), table.select_rows(**{name: value})) for value in table.values(name)]
     return tuple(
-        Series(title, tuple(record[x] for record in part.records), part.numbers(y))
-        for title, part in parts
+        Series(title, tuple(record[x] for record in part.records), part.numbers(y)) for title, part in parts
     )
 
 
@@ -114,12 +113,12 @@ class Table:
         """Rows as mappings from column to cell."""
         return tuple(dict(zip(self.columns, row, strict=True)) for row in self.rows)
 
-    def select_rows(self, **wanted: Cell) -> Table:
-        """Return a table of the rows whose cells equal `wanted`, column by column."""
+    def select_rows(self, **criteria: Cell) -> Table:
+        """Return a table of the rows whose cells equal `criteria`, column by column."""
         rows = [
             row
             for row, record in zip(self.rows, self.records, strict=True)
-            if all(record[name] == value for name, value in wanted.items())
+            if all(record[name] == value for name, value in criteria.items())
         ]
         return Table(self.columns, tuple(rows))
 
@@ -131,11 +130,11 @@ class Table:
         """Return the distinct values of a column, in order of first appearance."""
         return tuple(dict.fromkeys(record[column] for record in self.records))
 
-    def number(self, column: str, **wanted: Cell) -> float:
-        """Return a column's number in the row that matches `wanted`. Raises `ValueError` unless exactly one matches."""
-        numbers = self.select_rows(**wanted).numbers(column)
+    def number(self, column: str, **criteria: Cell) -> float:
+        """Return a column's number in the row that matches `criteria`. Raises `ValueError` unless one row matches."""
+        numbers = self.select_rows(**criteria).numbers(column)
         if len(numbers) != 1:
-            raise ValueError(f"{len(numbers)} rows match {wanted} instead of one")
+            raise ValueError(f"{len(numbers)} rows match {criteria} instead of one")
         return numbers[0]
 
 

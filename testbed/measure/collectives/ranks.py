@@ -181,9 +181,9 @@ def _await_ready(launch: Launch, reports: RankReports, hosts: set[str], until: f
     for _event in _yield_events(launch, reports, until):
         if reports.ready.keys() == hosts:
             return True
-        gone = reports.guards.keys() | (hosts - set(launch.running))
-        reports.never_began = gone - reports.ready.keys()
-        if gone:
+        ended_hosts = reports.guards.keys() | (hosts - set(launch.running))
+        reports.never_began = ended_hosts - reports.ready.keys()
+        if ended_hosts:
             return False
     return False
 

@@ -162,20 +162,20 @@ def _yield_paths(
 def yield_rank_figures(lab: Lab, spec: CollectiveSpec, row: Mapping[str, Any]) -> Iterator[RankFigures]:
     """Yield what each rank measured about itself in each iteration of a row."""
     key = (spec.topology, row["configuration"], row["size"])
-    for rank, seen in enumerate(row.get("seen", ())):
-        yield from make_rank_figures(key, rank, lab.hosts[rank].name, seen)
+    for rank, observations in enumerate(row.get("seen", ())):
+        yield from make_rank_figures(key, rank, lab.hosts[rank].name, observations)
 
 
 def make_rank_figures(
-    key: tuple[str, str, int], rank: int, host: str, seen: Mapping[str, Any]
+    key: tuple[str, str, int], rank: int, host: str, observations: Mapping[str, Any]
 ) -> Iterator[RankFigures]:
     """Yield what a rank measured about itself. `key` is (topology, configuration, size) of the row.
 
     The processor time of other processes on its host is divided over the iterations in proportion to their length.
     """
-    whole_s = sum(one["seconds"] for one in seen["iterations"]) or 1.0
-    for iteration, one in enumerate(seen["iterations"]):
-        others_s = seen["others_s"] * one["seconds"] / whole_s
+    whole_s = sum(one["seconds"] for one in observations["iterations"]) or 1.0
+    for iteration, one in enumerate(observations["iterations"]):
+        others_s = observations["others_s"] * one["seconds"] / whole_s
         yield RankFigures(*key, iteration=iteration, rank=rank, host=host, others_s=others_s, **one)
 
 
@@ -184,8 +184,10 @@ def yield_flow_figures(
 ) -> Iterator[FlowFigures]:
     """Yield what each rank measured about its connections in the iterations of a row."""
     key = (spec.topology, row["configuration"], row["size"])
-    for source, seen in enumerate(row.get("seen", ())):
-        for target, number, path, one in _yield_paths(lab, wiring, routes, spec, source, seen["flows"]):
+    for source, observations in enumerate(row.get("seen", ())):
+        for target, number, path, one in _yield_paths(
+            lab, wiring, routes, spec, source, observations["flows"]
+        ):
             yield make_flow_figures(key, lab, (source, target, number), path, one)
 
 
@@ -194,17 +196,17 @@ def yield_link_figures(
 ) -> Iterator[LinkFigures]:
     """Yield what each rank measured about its links in the iterations of a row."""
     key = (spec.topology, row["configuration"], row["size"])
-    for rank, seen in enumerate(row.get("seen", ())):
-        yield from make_link_figures(key, lab, wiring, rank, seen)
+    for rank, observations in enumerate(row.get("seen", ())):
+        yield from make_link_figures(key, lab, wiring, rank, observations)
 
 
 def make_link_figures(
-    key: tuple[str, str, int], lab: Lab, wiring: Wiring, rank: int, seen: Mapping[str, Any]
+    key: tuple[str, str, int], lab: Lab, wiring: Wiring, rank: int, observations: Mapping[str, Any]
 ) -> Iterator[LinkFigures]:
     """Yield what a rank measured about its links. NICs without a link are skipped."""
     for index, nic in enumerate(lab.hosts[rank].nics):
         if link := wiring.link_from.get(Nic(rank, index)):
-            one = seen["nics"][nic.name]
+            one = observations["nics"][nic.name]
             yield LinkFigures(
                 *key,
                 rank=rank,
@@ -258,8 +260,8 @@ def find_misplaced(nic_bytes: Sequence[NicBytes]) -> tuple[NicBytes, ...]:
 
 def _is_placed(entry: NicBytes, full_link_bytes: float) -> bool:
     if entry.expected_bytes:
-        most = entry.expected_bytes + entry.retransmitted_bytes
-        return (1 - FEWER) * entry.expected_bytes <= entry.sent_bytes <= (1 + MORE) * most
+        upper_bytes = entry.expected_bytes + entry.retransmitted_bytes
+        return (1 - FEWER) * entry.expected_bytes <= entry.sent_bytes <= (1 + MORE) * upper_bytes
     return entry.sent_bytes - entry.retransmitted_bytes < IDLE_TOLERANCE * full_link_bytes
 
 

@@ -59,9 +59,9 @@ def parse_json(text: str, name: str = "output") -> NcclTable:
     if isinstance(version, int) and version > JSON_VERSION:
         problems.append(f"document version {version} is newer than the {JSON_VERSION} known here")
     problems.extend(f"error: {error}" for error in _read_errors(document))
-    own = document.get("problems")
-    if _is_list(own):
-        problems.extend(map(str, own))
+    own_problems = document.get("problems")
+    if _is_list(own_problems):
+        problems.extend(map(str, own_problems))
     rows = [row for place, entry in enumerate(results) if (row := _parse_row(entry, place, problems))]
     if not rows:
         why = "; ".join(problems) or "`results` is empty"

@@ -96,14 +96,14 @@ def parse_rings(text: str) -> RingLog:
 
 
 def check_rings(
-    planned: Sequence[RingOrder], found: RingLog, nodes_of_ranks: Sequence[Sequence[int]] = ()
+    planned: Sequence[RingOrder], ring_log: RingLog, nodes_of_ranks: Sequence[Sequence[int]] = ()
 ) -> tuple[RingFinding, ...]:
     """Return the differences between planned and used rings, or () if exactly the planned rings were used.
 
     Rings are equal if one is a rotation of the other. `nodes_of_ranks[k][r]` is the node of rank r in the k-th
     communicator of the log. By default rank r is node r. Consecutive ranks of one node count once.
     """
-    used = {_rotate(_convert_to_nodes(ring, found, nodes_of_ranks)) for ring in found.rings}
+    used = {_rotate(_convert_to_nodes(ring, ring_log, nodes_of_ranks)) for ring in ring_log.rings}
     planned_rings = {_rotate(ring.order): ring for ring in planned}
     findings = [
         _make_missing_finding(ring, used) for order, ring in planned_rings.items() if order not in used
@@ -196,5 +196,5 @@ def _make_missing_finding(ring: RingOrder, used: set[tuple[int, ...]]) -> RingFi
 
 
 def _format_ring(order: Sequence[int]) -> str:
-    shown = [str(node) for node in order[:8]]
-    return " -> ".join([*shown, "..."] if len(order) > len(shown) else shown)
+    shown_nodes = [str(node) for node in order[:8]]
+    return " -> ".join([*shown_nodes, "..."] if len(order) > len(shown_nodes) else shown_nodes)

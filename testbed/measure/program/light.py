@@ -127,8 +127,8 @@ def provide_light(
                 lease, names = _lease_hosts(stack, lab, request, runs_dir, store, keeper, note)
                 watch = LeaseWatch(store, lease)
                 stack.enter_context(keep_alive(watch.beat, LEASE_TTL_S / 4))
-                chosen = _choose_hosts(lab, request, runs_dir, names)
-                choice = _choose_light(lab, request, runs_dir, lease, chosen)
+                chosen_names = _choose_hosts(lab, request, runs_dir, names)
+                choice = _choose_light(lab, request, runs_dir, lease, chosen_names)
                 variables = variables_for(choice.hosts)
                 fleet = stack.enter_context(SshFleet(shard_of(lab, [host.name for host in choice.hosts])))
             light = Light(choice.lab, choice.hosts, watch, fleet, variables, choice.design)
@@ -165,18 +165,18 @@ def _lease_hosts(
     """Return the user's lease, or acquire one that `stack` releases. Also return the hosts that the lease covers."""
     selected = get_selected_lease()
     if selected:
-        held = store.extend(selected)  # raises for a lease of somebody else
-        if held.state != "granted":
-            raise LightDenied(f"lease {selected} is {held.state}: wait until it is granted")
+        extended_lease = store.extend(selected)  # raises for a lease of somebody else
+        if extended_lease.state != "granted":
+            raise LightDenied(f"lease {selected} is {extended_lease.state}: wait until it is granted")
         return selected, tuple(
-            host.name for host in lab.hosts if parts_of(lab, [f"host:{host.name}"]) <= held.parts
+            host.name for host in lab.hosts if parts_of(lab, [f"host:{host.name}"]) <= extended_lease.parts
         )
     names = _list_hosts_of_topology(lab, request.topology, runs_dir)
     needs = HostNeeds(hosts=request.nodes, names=names)
     host_request = HostRequest(lab, needs, store, request.wait_s, keeper.reason, LEASE_TTL_S)
     keeper.debts.add("lease")
     try:
-        lease, hosts = host_request.acquire(lambda wanted: note(f"waiting for the lease of {wanted}"))
+        lease, hosts = host_request.acquire(lambda requested: note(f"waiting for the lease of {requested}"))
     except (LightbedError, *DATABASE_ERRORS):
         keeper.debts.discard("lease")  # `acquire` has withdrawn the request
         raise
@@ -207,48 +207,48 @@ def _list_hosts_of_topology(lab: Lab, named: NamedTopology, runs_dir: Path) -> t
 
 def _choose_hosts(lab: Lab, request: LightRequest, runs_dir: Path, names: Sequence[str]) -> tuple[str, ...]:
     """Choose the hosts of the program among the leased hosts `names`."""
-    wanted = _list_hosts_of_topology(lab, request.topology, runs_dir)
-    missing = [name for name in wanted if name not in names]
+    requested = _list_hosts_of_topology(lab, request.topology, runs_dir)
+    missing = [name for name in requested if name not in names]
     if missing:
         raise LightDenied(f"the lease does not cover host {', '.join(missing)}: request one that does")
-    chosen = wanted or tuple(names[: request.nodes or len(names)])
-    if request.nodes not in (None, len(chosen)):
-        where = "the topology names" if wanted else "the lease covers"
-        raise UsageError(f"--nodes {request.nodes}, but {where} {count_noun(len(chosen), 'host')}")
-    if not chosen:
+    chosen_names = requested or tuple(names[: request.nodes or len(names)])
+    if request.nodes not in (None, len(chosen_names)):
+        where = "the topology names" if requested else "the lease covers"
+        raise UsageError(f"--nodes {request.nodes}, but {where} {count_noun(len(chosen_names), 'host')}")
+    if not chosen_names:
         raise LightDenied("the lease covers no whole host: request one of host:NAME")
-    return chosen
+    return chosen_names
 
 
 def _choose_light(
-    lab: Lab, request: LightRequest, runs_dir: Path, lease: str, chosen: tuple[str, ...]
+    lab: Lab, request: LightRequest, runs_dir: Path, lease: str, chosen_names: tuple[str, ...]
 ) -> _Choice:
     """Choose the topology of the hosts: the named topology, else the topology in force, else the default.
 
     Without a named topology, a single host and hosts under the user's lease are not patched.
     """
-    here, named = shard_of(lab, chosen), request.topology
+    shard, named = shard_of(lab, chosen_names), request.topology
     if named.epoch is not None:
         stored = choose_design(lab, named, runs_dir)
         return _order_ranks(stored.lab, stored.design, must_be_patched=True)
     if named.has_topology:
-        its_lab, design, _ = state_design(here, named)
+        its_lab, design, _ = state_design(shard, named)
         return _order_ranks(its_lab, design, must_be_patched=True)
     in_force = next(
         (
             intent
             for intent in select_in_force(load_intents(runs_dir, lab.name))
-            if set(chosen) <= set(intent.hosts)
+            if set(chosen_names) <= set(intent.hosts)
         ),
         None,
     )
     is_own = lease != get_selected_lease()
-    if in_force is not None and (not is_own or set(in_force.hosts) == set(chosen)):
+    if in_force is not None and (not is_own or set(in_force.hosts) == set(chosen_names)):
         its_lab, design = design_of_intent(lab, in_force)
-        return _order_ranks(its_lab, design, must_be_patched=is_own, only=chosen)
-    if not is_own or len(chosen) == 1:
-        return _Choice(here, here.hosts)
-    its_lab, design, _ = state_design(here, named)
+        return _order_ranks(its_lab, design, must_be_patched=is_own, only=chosen_names)
+    if not is_own or len(chosen_names) == 1:
+        return _Choice(shard, shard.hosts)
+    its_lab, design, _ = state_design(shard, named)
     return _order_ranks(its_lab, design, must_be_patched=True)
 
 

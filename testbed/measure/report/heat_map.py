@@ -65,7 +65,7 @@ def draw_heat_map(lags: Sequence[Sequence[Lag]], hosts: Sequence[str], key: str,
     iterations = max(map(len, lags), default=0)
     width = min(_CELL * 2, (_WIDTH - _LEFT) / max(1, iterations))
     bottom = _TOP + _CELL * len(lags)
-    every = -(-iterations // _MOST_TICKS)
+    tick_step = -(-iterations // _MOST_TICKS)
     worst = max((lag.share for of_rank in lags for lag in of_rank), default=0.0)
     return tag(
         "svg",
@@ -80,7 +80,7 @@ def draw_heat_map(lags: Sequence[Sequence[Lag]], hosts: Sequence[str], key: str,
         *_draw_cells(lags, hosts, width),
         *(
             tag("text", str(place + 1), x=_LEFT + width * (place + 0.5), y=bottom + 18, class_="tick middle")
-            for place in range(0, iterations, max(1, every))
+            for place in range(0, iterations, max(1, tick_step))
         ),
         tag("text", "rank", x=_LEFT - 8, y=_TOP - 10, class_="axis-title end"),
         tag("text", "iteration", x=_LEFT, y=bottom + 34, class_="axis-title"),

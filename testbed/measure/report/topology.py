@@ -46,7 +46,7 @@ def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> M
     )
     colours = {stride: index % 8 for index, stride in enumerate(strides)}
     height = _SIZE + _ROW_HEIGHT * len(strides) + 8
-    shown = names if len(names) == topology.nodes else list(map(str, range(topology.nodes)))
+    node_names = names if len(names) == topology.nodes else list(map(str, range(topology.nodes)))
     kind = "one-way" if topology.simplex else "two-way"
     return tag(
         "svg",
@@ -59,8 +59,8 @@ def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> M
             id=f"{key}-desc",
         ),
         _define_arrowhead(key) if topology.simplex else "",
-        tag("g", (_draw_link(drawn, topology, colours, key) for drawn in _place_links(topology))),
-        tag("g", (_draw_node(node, topology.nodes, name) for node, name in enumerate(shown))),
+        tag("g", (_draw_link(placed_link, topology, colours, key) for placed_link in _place_links(topology))),
+        tag("g", (_draw_node(node, topology.nodes, name) for node, name in enumerate(node_names))),
         tag("g", (_draw_legend_row(row, s, topology, colours[s]) for row, s in enumerate(strides))),
         viewBox=f"0 0 {_SIZE} {height}",
         role="img",
@@ -78,32 +78,37 @@ def _place_links(topology: StoredTopology) -> list[_PlacedLink]:
     """Return the links with their bends. Parallel links are spread evenly about the straight line."""
     of_pair = Counter(frozenset(link) for link in topology.links)
     placed_count: Counter[frozenset[int]] = Counter()
-    drawn = []
+    placed_links = []
     for link in topology.links:
         pair = frozenset(link)
         side = placed_count[pair] - (of_pair[pair] - 1) / 2
         placed_count[pair] += 1
         towards = 1 if link[0] < link[1] else -1
         stride = compute_stride(link, topology.nodes, simplex=topology.simplex)
-        drawn.append(_PlacedLink(link[0], link[1], stride, side * _BEND * towards))
-    return drawn
+        placed_links.append(_PlacedLink(link[0], link[1], stride, side * _BEND * towards))
+    return placed_links
 
 
-def _draw_link(drawn: _PlacedLink, topology: StoredTopology, colours: Mapping[int, int], key: str) -> Markup:
-    start, end = _node_position(drawn.source, topology.nodes), _node_position(drawn.target, topology.nodes)
+def _draw_link(
+    placed_link: _PlacedLink, topology: StoredTopology, colours: Mapping[int, int], key: str
+) -> Markup:
+    start, end = (
+        _node_position(placed_link.source, topology.nodes),
+        _node_position(placed_link.target, topology.nodes),
+    )
     length = hypot(end[0] - start[0], end[1] - start[1]) or 1.0
     along = ((end[0] - start[0]) / length, (end[1] - start[1]) / length)
     gap = _NODE_RADIUS + (4 if topology.simplex else 0)
     start = (start[0] + along[0] * gap, start[1] + along[1] * gap)
     end = (end[0] - along[0] * gap, end[1] - along[1] * gap)
     control = (
-        (start[0] + end[0]) / 2 - along[1] * drawn.bend * 2,
-        (start[1] + end[1]) / 2 + along[0] * drawn.bend * 2,
+        (start[0] + end[0]) / 2 - along[1] * placed_link.bend * 2,
+        (start[1] + end[1]) / 2 + along[0] * placed_link.bend * 2,
     )
     return tag(
         "path",
         d=f"M{start[0]:.1f} {start[1]:.1f}Q{control[0]:.1f} {control[1]:.1f} {end[0]:.1f} {end[1]:.1f}",
-        class_=f"link s{colours[drawn.stride]}",
+        class_=f"link s{colours[placed_link.stride]}",
         marker_end=f"url(#{key}-arrow)" if topology.simplex else None,
     )
 

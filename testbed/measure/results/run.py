@@ -201,19 +201,19 @@ def redact_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
     >>> redact_arguments(["testbed", "--password", "x", "--token=y", "polatis+tl1://u:p@sw:3082"])
     ('testbed', '--password', '***', '--token=***', 'polatis+tl1://***@sw:3082')
     """
-    shown: list[str] = []
+    redacted_arguments: list[str] = []
     secret_follows = False
     for argument in arguments:
         option, equals, _ = argument.partition("=")
         is_secret = _SECRET_OPTION.match(option) is not None
         if secret_follows:
-            shown.append("***")
+            redacted_arguments.append("***")
         elif is_secret and equals:
-            shown.append(f"{option}=***")
+            redacted_arguments.append(f"{option}=***")
         else:
-            shown.append(_SECRET_IN_URL.sub("***@", argument))
+            redacted_arguments.append(_SECRET_IN_URL.sub("***@", argument))
         secret_follows = is_secret and not equals and not secret_follows
-    return tuple(shown)
+    return tuple(redacted_arguments)
 
 
 def redact_document(document: Mapping[str, object]) -> dict[str, object]:
@@ -270,13 +270,13 @@ class PhaseRow:
 
 def run_row(row: Mapping[str, Any], environment: Mapping[str, object]) -> RunRow:
     """Return the row of a run from its row in the database."""
-    same = {name: row[name] for name in ("lab", "status", "started", "hosts", "error")}
+    same_columns = {name: row[name] for name in ("lab", "status", "started", "hosts", "error")}
     return RunRow(
         run_id=row["id"],
         finished=row["finished"] or "",
         simulated=bool(row["simulated"]),
         environment=json.dumps(environment, sort_keys=True),
-        **same,
+        **same_columns,
     )
 
 

@@ -196,8 +196,8 @@ def _parse_topology(data: Mapping[str, object]) -> StoredTopology:
 def _group_circuits(
     topologies: Sequence[Row], circuits: Sequence[Row]
 ) -> Mapping[str, tuple[StoredCircuit, ...]]:
-    found: dict[str, list[StoredCircuit]] = {row["topology"]["name"]: [] for row in topologies}
+    circuits_by_topology: dict[str, list[StoredCircuit]] = {row["topology"]["name"]: [] for row in topologies}
     for row in circuits:
         ends = (row[key] for key in ("source", "target", "switch", "input_port", "output_port"))
-        found.setdefault(row["topology"], []).append(StoredCircuit(*ends))
-    return {name: tuple(circuits) for name, circuits in found.items() if circuits}
+        circuits_by_topology.setdefault(row["topology"], []).append(StoredCircuit(*ends))
+    return {name: tuple(circuits) for name, circuits in circuits_by_topology.items() if circuits}

@@ -62,7 +62,10 @@ def change_points(
     points = _find_change_points(series[skipped:], rate, np.random.default_rng(seed), skipped)
     edges = [skipped, *(point.index for point in points), len(series)]
     means = [float(series[a:b].mean()) for a, b in pairwise(edges)]
-    return tuple(replace(point, before=means[at], after=means[at + 1]) for at, point in enumerate(points))
+    return tuple(
+        replace(point, before=means[position], after=means[position + 1])
+        for position, point in enumerate(points)
+    )
 
 
 def _find_change_points(
@@ -96,9 +99,9 @@ def find_best_segment(series: Floats) -> tuple[float, tuple[int, int]]:
     best = (-1.0, (0, 0))
     for length in range(MIN_SIDE, size - MIN_SIDE + 1):
         gains, begins = _compute_gains(sums, length)
-        at = int(np.argmax(gains[0]))
-        if gains[0, at] > best[0] * (1 + _TIE):
-            best = float(gains[0, at]), (int(begins[at]), int(begins[at]) + length)
+        position = int(np.argmax(gains[0]))
+        if gains[0, position] > best[0] * (1 + _TIE):
+            best = float(gains[0, position]), (int(begins[position]), int(begins[position]) + length)
     return best
 
 
@@ -126,9 +129,10 @@ def _compute_gains(sums: Floats, length: int) -> tuple[Floats, NDArray[np.int64]
     Segments that leave a single value at an end are excluded.
     """
     size = sums.shape[1] - 1
-    every = np.arange(size - length + 1)
-    begins = every[
-        np.isin(every, (0, size - length)) | ((every >= MIN_SIDE) & (every <= size - length - MIN_SIDE))
+    all_begins = np.arange(size - length + 1)
+    begins = all_begins[
+        np.isin(all_begins, (0, size - length))
+        | ((all_begins >= MIN_SIDE) & (all_begins <= size - length - MIN_SIDE))
     ]
     inside = sums[:, begins + length] - sums[:, begins]
     gains: Floats = inside**2 * size / (length * (size - length))

@@ -177,7 +177,7 @@ def topoopt_s(job: MoeJob, setting: Setting, gbps: float) -> float:
     degree = SERVER_GPUS - setting.ring_ports - 1
     circuits = static_circuits(np.mean(traffic, axis=0), degree)
     load_bytes = (forwarded_load(matrix, circuits) for matrix in traffic)
-    return sum(4 * most / (gbps * 1e9 / 8) for most in load_bytes)
+    return sum(4 * busiest_bytes / (gbps * 1e9 / 8) for busiest_bytes in load_bytes)
 
 
 def static_circuits(traffic: Floats, degree: int) -> Integers:

@@ -53,11 +53,11 @@ _COLUMNS = (
 
 def _make(_scale: Scale, progress: Progress) -> Table:
     tiling = tile(CLUSTER, JOBS)
-    drawn = np.random.default_rng(SEED).permutation(CLUSTER.gpus)
+    random_order = np.random.default_rng(SEED).permutation(CLUSTER.gpus)
     placed = [(one.tensor_groups(CLUSTER), one.data_groups(CLUSTER)) for one in tiling.rectangles]
     # The same groups with permuted GPUs.
     scattered = [
-        tuple(tuple(tuple(int(drawn[gpu]) for gpu in group) for group in groups) for groups in job)
+        tuple(tuple(tuple(int(random_order[gpu]) for gpu in group) for group in groups) for groups in job)
         for job in placed
     ]
     together, at_random = _compute_end_ms(placed), _compute_end_ms(scattered)
@@ -87,7 +87,7 @@ def _compute_end_ms(jobs: Sequence[tuple[Groups, ...]]) -> list[float]:
         ends.append([*first, *then])
     fabric = rail_only(CLUSTER.gpus, CLUSTER.rails, DGX_A100.rail_gbps, DGX_A100.domain_gbps)
     execution = simulate(builder.build(), fabric, latency=NO_LATENCY, allreduce=over_domains(CLUSTER.rails))
-    return [1e3 * max(float(execution.end_s[task]) for task in own) for own in ends]
+    return [1e3 * max(float(execution.end_s[task]) for task in tasks) for tasks in ends]
 
 
 def _worst_ratio(table: Table, column: str) -> float:
@@ -127,8 +127,8 @@ def describe_tiling(table: Table) -> Mapping[str, Any]:
     texts = ("job", "serves", "reason")
     jobs = []
     for row in table.records:
-        kept = ("job", "gpus", "tensor", "serves", "reason") if row["reason"] else _COLUMNS[:-1]
-        whole = {key: row[key] if key in texts or key.endswith("_ms") else int(row[key]) for key in kept}
+        keys = ("job", "gpus", "tensor", "serves", "reason") if row["reason"] else _COLUMNS[:-1]
+        whole = {key: row[key] if key in texts or key.endswith("_ms") else int(row[key]) for key in keys}
         jobs.append({**whole, "serves": row["serves"] == "yes"})
     return {
         "domains": CLUSTER.domains,

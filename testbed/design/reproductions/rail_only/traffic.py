@@ -50,9 +50,9 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     lines = []
     for job in JOBS:
         part = table.select_rows(model=job.name)
-        sent = part.numbers("gb_per_gpu")
+        sent_by_kind = part.numbers("gb_per_gpu")
         silent = 1 - sum(part.numbers("pairs_per_gpu")) / (job.gpus - 1)
-        share = part.number("gb_per_gpu", kind=TENSOR) / sum(sent)
+        share = part.number("gb_per_gpu", kind=TENSOR) / sum(sent_by_kind)
         lines += [
             Comparison(
                 f"{job.name}: share of tensor parallelism", Published("> 75 %", "S"), 100 * share, "", " %"
@@ -100,17 +100,17 @@ def _draw(table: Table) -> Plot:
 def _make_heat_map() -> Panel:
     """Return a heat map of the bytes between the 48 GPUs of a small GPT with the same kinds of traffic."""
     job = Megatron("small", 8, 1024, 8, 2, 48, 48)
-    sent = {kind: size for kind, size, _ in yield_traffic(job)}
+    sent_by_kind = {kind: size for kind, size, _ in yield_traffic(job)}
     rows = []
     for source in range(job.gpus):
         row = [0.0] * job.gpus
         group, rank = divmod(source, job.tensor)
         stage, copy = divmod(group, job.data)
-        row[group * job.tensor + (rank + 1) % job.tensor] += sent[TENSOR]
-        row[(stage * job.data + (copy + 1) % job.data) * job.tensor + rank] += sent[DATA]
+        row[group * job.tensor + (rank + 1) % job.tensor] += sent_by_kind[TENSOR]
+        row[(stage * job.data + (copy + 1) % job.data) * job.tensor + rank] += sent_by_kind[DATA]
         for other in (stage - 1, stage + 1):
             if 0 <= other < job.pipeline:
-                row[(other * job.data + copy) * job.tensor + rank] += sent[PIPELINE]
+                row[(other * job.data + copy) * job.tensor + rank] += sent_by_kind[PIPELINE]
         rows.append(Series(f"{source}", tuple(map(float, range(job.gpus))), tuple(row)))
     return Panel("48 GPUs: 8 tensor, 3 data, 2 pipeline", "receiving GPU", "sending GPU", tuple(rows), "heat")
 

@@ -63,9 +63,9 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
     return Table.from_rows(_COLUMNS, rows)
 
 
-def model_jobs(chosen: JobSet, policy: Policy, iterations: int) -> list[JobStatistics]:
+def model_jobs(job_set: JobSet, policy: Policy, iterations: int) -> list[JobStatistics]:
     """Return the iteration times of each job under a policy, by the contention model."""
-    jobs, links = chosen.make_jobs(RATE_GBPS, HOSTS), LabLinks(HOSTS, RATE_GBPS)
+    jobs, links = job_set.make_jobs(RATE_GBPS, HOSTS), LabLinks(HOSTS, RATE_GBPS)
     placement = {job.name: HOSTS for job in jobs}
     step_ms = STAGGER_MS if policy == "mltcp" else 0.0
     starts, slots = [place * step_ms for place in range(len(jobs))], []
@@ -80,7 +80,7 @@ def model_jobs(chosen: JobSet, policy: Policy, iterations: int) -> list[JobStati
     return [JobStatistics(one.job, one.mean_ms, one.p99_ms, None) for one in predictions]
 
 
-def simulate_packets(chosen: JobSet, iterations: int) -> list[JobStatistics]:
+def simulate_packets(job_set: JobSet, iterations: int) -> list[JobStatistics]:
     """Return the iteration times of each job over a simulated link. Jobs use the hosts' transport with MLTCP."""
     link = PacketLink()
     packet_s = link.time_s(bytes(DATA.size + PAYLOAD))
@@ -91,7 +91,7 @@ def simulate_packets(chosen: JobSet, iterations: int) -> list[JobStatistics]:
             make_sender("reno", SLOPE, INTERCEPT),
             place * STAGGER_MS * 1e-3,
         )
-        for place, fraction in enumerate(chosen.fractions)
+        for place, fraction in enumerate(job_set.fractions)
     ]
     packet_run = run_packets(jobs, iterations, link)
     rows = zip(packet_run.iteration_s * 1e3, packet_run.retransmits, strict=True)

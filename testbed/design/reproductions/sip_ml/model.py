@@ -63,10 +63,10 @@ class Placement:
     @property
     def gradient_bytes(self) -> Floats:
         """Bytes of gradients on each GPU, shape (width,)."""
-        held = np.zeros(self.width)
+        held_bytes = np.zeros(self.width)
         for operator, gpus in zip(self.workload.operators, self.gpus, strict=True):
-            np.add.at(held, list(gpus), operator.gradient_bytes / len(gpus))
-        return held
+            np.add.at(held_bytes, list(gpus), operator.gradient_bytes / len(gpus))
+        return held_bytes
 
     def piece_seconds(self, place: int) -> tuple[float, float]:
         """Return the forward and backward seconds of one piece of an operator."""
@@ -88,16 +88,16 @@ class Placement:
 
     def traffic(self) -> Floats:
         """Return the model-parallel bytes of an iteration, as an array (source GPU, target GPU)."""
-        sent = np.zeros((self.width, self.width))
+        sent_bytes = np.zeros((self.width, self.width))
         for edge in self.workload.edges:
             sources, targets = (sorted(set(self.gpus[place])) for place in edge)
             for source in sources:
                 for target in targets:
                     if source != target:
                         pieces = self.gpus[edge[0]].count(source)
-                        sent[source, target] += pieces * self.message_bytes(edge)
-                        sent[target, source] += pieces * self.message_bytes(edge, backward=True)
-        return sent
+                        sent_bytes[source, target] += pieces * self.message_bytes(edge)
+                        sent_bytes[target, source] += pieces * self.message_bytes(edge, backward=True)
+        return sent_bytes
 
 
 def _sums_outputs(operator: Operator, *, backward: bool) -> bool:
@@ -112,18 +112,18 @@ def place(workload: Workload, samples: float, width: int, pieces: int, reach: in
     """
     free_s, used = np.zeros(width), np.zeros(width)
     ends: list[float] = []
-    chosen: list[tuple[int, ...]] = []
+    placed_gpus: list[tuple[int, ...]] = []
     for number, operator in enumerate(workload.operators):
         before = [producer for producer, consumer in workload.edges if consumer == number]
-        inputs = sorted({gpu for producer in before for gpu in chosen[producer]})
+        inputs = sorted({gpu for producer in before for gpu in placed_gpus[producer]})
         near = [gpu for gpu in range(width) if all(abs(gpu - other) <= reach for other in inputs)]
         ready_s = max((ends[producer] for producer in before), default=0.0)
         seconds = operator_seconds(operator, samples, pieces, GPU)[0]
         # Weights and optimiser state, and outputs that the backward pass needs.
-        held = operator.parameter_bytes + operator.state_bytes + operator.output_bytes * samples
+        held_bytes = operator.parameter_bytes + operator.state_bytes + operator.output_bytes * samples
         gpus = []
         for _ in range(pieces):
-            fits = [gpu for gpu in near if used[gpu] + held / pieces <= GPU.memory_bytes]
+            fits = [gpu for gpu in near if used[gpu] + held_bytes / pieces <= GPU.memory_bytes]
             if not fits:
                 raise OutOfMemory(
                     f"{workload.name}: no GPU within {reach} of its inputs has memory for a piece of "
@@ -131,11 +131,11 @@ def place(workload: Workload, samples: float, width: int, pieces: int, reach: in
                 )
             gpu = min(fits, key=lambda one: (max(free_s[one], ready_s), one))
             free_s[gpu] = max(free_s[gpu], ready_s) + seconds
-            used[gpu] += held / pieces
+            used[gpu] += held_bytes / pieces
             gpus.append(gpu)
-        chosen.append(tuple(gpus))
+        placed_gpus.append(tuple(gpus))
         ends.append(max(float(free_s[gpu]) for gpu in gpus))
-    return Placement(workload, samples, width, tuple(chosen))
+    return Placement(workload, samples, width, tuple(placed_gpus))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,10 +225,10 @@ def _compute_demands(placement: Placement, copies: int) -> tuple[Floats, Floats]
     model: Floats = np.kron(np.eye(ring), placement.traffic()).astype(float)
     data = np.zeros((nodes, nodes))
     if copies > 1:
-        sent = np.tile(ring_bytes(placement.gradient_bytes, copies), ring)
+        sent_bytes = np.tile(ring_bytes(placement.gradient_bytes, copies), ring)
         for step in (placement.width, -placement.width):
             # Half of the gradients go around the ring in each direction.
-            data[np.arange(nodes), (np.arange(nodes) + step) % nodes] += sent / 2
+            data[np.arange(nodes), (np.arange(nodes) + step) % nodes] += sent_bytes / 2
     return model, data
 
 
@@ -258,9 +258,9 @@ def ring_bytes(size_bytes: Floats, copies: int) -> Floats:
 
 def iterate(placement: Placement, copies: int, rates: Rates) -> Iteration:
     """Return the seconds of an iteration. They are infinite if a pair that communicates has no circuit."""
-    sent = ring_bytes(placement.gradient_bytes, copies)
+    sent_bytes = ring_bytes(placement.gradient_bytes, copies)
     with np.errstate(divide="ignore", invalid="ignore"):
-        seconds = np.where(sent > 0, sent * 8e-9 / rates.data, 0.0)
+        seconds = np.where(sent_bytes > 0, sent_bytes * 8e-9 / rates.data, 0.0)
     data_s = float(seconds.max()) + 2 * (copies - 1) * MESSAGE_S
     return Iteration(_simulate(placement, rates) + rates.outage_s, data_s)
 

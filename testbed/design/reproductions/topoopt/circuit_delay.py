@@ -39,12 +39,12 @@ def _make(scale: Scale, progress: Progress) -> Table:
         twice = chain_iterations(nodes, [PlacedJob(job.graph, np.arange(nodes))], 2)
         times = {}
         for name, label in _FABRICS.items():
-            chosen = build_fabric(
+            built_fabric = build_fabric(
                 FabricRequest(
                     name, nodes, degree, RATE_GBPS, options=FabricOptions(reconfiguration_s=delay_s)
                 )
             )
-            times[label] = float(twice.iteration_s(run_on(chosen, twice.graph))[0, -1])
+            times[label] = float(twice.iteration_s(run_on(built_fabric, twice.graph))[0, -1])
         times = {ONE_SHOT: once_s} | times
         rows += [(MODELS[model], degree, delay_s * 1e3, name, time_s * 1e3) for name, time_s in times.items()]
         progress(number, len(cases), f"{MODELS[model]}, d = {degree}, dark for {delay_s * 1e3:g} ms")

@@ -93,8 +93,8 @@ def _make(scale: Scale, progress: Progress) -> Table:
             options = candidates(model, degree, scale)
         for fabric in list_fabrics(rate):
             times = [_iteration_s(one, fabric, degree, rate) for one in options]
-            least = min(range(len(times)), key=times.__getitem__)
-            time_s, best = times[least], options[least]
+            fastest_index = min(range(len(times)), key=times.__getitem__)
+            time_s, best = times[fastest_index], options[fastest_index]
             pure = "yes" if best.pure_data_parallel else "no"
             rows.append((MODELS[model], degree, rate, fabric, time_s * 1e3, pure, best.name))
         progress(number, len(cases), f"{MODELS[model]}, d = {degree}, {rate:g} Gbit/s")
@@ -140,11 +140,11 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 def _compare_means(table: Table, degree: float) -> Iterator[Comparison]:
     """Yield lines with the mean slowdown of each Fat-tree over the models, with the slowest and the fastest links."""
     rates = table.numbers("rate_gbps")
-    for links, at in (("slowest", min(rates)), ("fastest", max(rates))):
-        fabrics = set(table.select_rows(rate_gbps=at).values("fabric"))
+    for links, link_gbps in (("slowest", min(rates)), ("fastest", max(rates))):
+        fabrics = set(table.select_rows(rate_gbps=link_gbps).values("fabric"))
         for tree in (name for name in READINGS if name in fabrics):
             mean = geometric_mean(
-                ratio(table, tree, "TopoOpt", model=model, degree=degree, rate_gbps=at)
+                ratio(table, tree, "TopoOpt", model=model, degree=degree, rate_gbps=link_gbps)
                 for model in table.values("model")
             )
             note = "below 1: these prices buy a faster Fat-tree here" if mean < 1 else ""

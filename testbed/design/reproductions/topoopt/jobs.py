@@ -134,12 +134,14 @@ def plan_routes(job: Job, topology: Topology) -> tuple[RouteSets, ...]:
     return tuple(route_job(topology, job.graph, max_paths=sets) for sets in (MAX_SETS, 1))
 
 
-def run_on(chosen: ChosenFabric, graph: TaskGraph) -> Execution:
+def run_on(chosen_fabric: ChosenFabric, graph: TaskGraph) -> Execution:
     """Simulate one iteration. AllReduces are fluid rings: one message per link, with the latencies added."""
-    chosen = chosen.as_fluid()
-    if chosen.circuits is not None:
-        return simulate_circuits(graph, chosen.circuits, allreduce=chosen.allreduce, rounding=ROUNDING)
-    return simulate(graph, chosen.fabric, allreduce=chosen.allreduce, rounding=ROUNDING)
+    chosen_fabric = chosen_fabric.as_fluid()
+    if chosen_fabric.circuits is not None:
+        return simulate_circuits(
+            graph, chosen_fabric.circuits, allreduce=chosen_fabric.allreduce, rounding=ROUNDING
+        )
+    return simulate(graph, chosen_fabric.fabric, allreduce=chosen_fabric.allreduce, rounding=ROUNDING)
 
 
 class Wired(NamedTuple):

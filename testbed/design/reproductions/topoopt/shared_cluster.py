@@ -68,10 +68,10 @@ def simulate_shared_s(scale: Scale, jobs: int, fabric: str, seed: int) -> Floats
     placed_jobs = [
         PlacedJob(
             make_default_job(model, scale.job_nodes, "fig16").graph,
-            np.sort(own),
+            np.sort(own_servers),
             float(chance.random()) * run_alone_s(model, fabric, scale.job_nodes),
         )
-        for model, own in zip(draw_models(jobs, seed), servers, strict=True)
+        for model, own_servers in zip(draw_models(jobs, seed), servers, strict=True)
     ]
     shared = chain_iterations(scale.shared_nodes, placed_jobs, scale.iterations)
     tree = _make_tree(fabric, scale.shared_nodes, seed)
@@ -102,18 +102,18 @@ def ratio(table: Table, column: str, jobs: float, fabric: str) -> float:
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
-    most, fewest = max(table.numbers("jobs")), min(table.numbers("jobs"))
+    max_jobs, min_jobs = max(table.numbers("jobs")), min(table.numbers("jobs"))
     by_price, by_chance = "the prices set its rate", "paths by hash, servers at random"
     return (
         *(
-            _ratio_to_topoopt(table, "mean", most, tree, Published("1.7 x", "S", 1.7), by_price)
+            _ratio_to_topoopt(table, "mean", max_jobs, tree, Published("1.7 x", "S", 1.7), by_price)
             for tree in READINGS
         ),
         _ratio_to_topoopt(
-            table, "mean", most, "oversubscribed Fat-tree", Published("1.15 x", "S", 1.15), by_chance
+            table, "mean", max_jobs, "oversubscribed Fat-tree", Published("1.15 x", "S", 1.15), by_chance
         ),
         *(
-            _ratio_to_topoopt(table, "p99", most, tree, Published("up to 3.4 x", "S", 3.4), by_price)
+            _ratio_to_topoopt(table, "p99", max_jobs, tree, Published("up to 3.4 x", "S", 3.4), by_price)
             for tree in READINGS
         ),
         *(
@@ -127,10 +127,10 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
             for tree in ("Fat-tree", f"Fat-tree, {NIC_ONCE}")
         ),
         _time_on_topoopt(
-            table, "mean", fewest, 64.4, "released results; the mix drawn there is 35/42/20/2 %"
+            table, "mean", min_jobs, 64.4, "released results; the mix drawn there is 35/42/20/2 %"
         ),
-        _time_on_topoopt(table, "mean", most, 60.4, "as above"),
-        _time_on_topoopt(table, "p99", most, 131.5, "as above"),
+        _time_on_topoopt(table, "mean", max_jobs, 60.4, "as above"),
+        _time_on_topoopt(table, "p99", max_jobs, 131.5, "as above"),
     )
 
 
