@@ -36,7 +36,7 @@ class LabFields(EpochFields):
 
 @dataclass(frozen=True, kw_only=True)
 class HostsFields(LabFields):
-    """Keys of documents about a lab and its hosts; `hosts` is `real`, or `kernel` or `model` if simulated."""
+    """Keys of documents about a lab and its hosts. `hosts` is `real`, `kernel` or `model`."""
 
     hosts: str
 

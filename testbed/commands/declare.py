@@ -162,8 +162,8 @@ class Command(ABC, Generic[D_co]):
     """A command. The fields of a subclass are its options.
 
     - `details`: text that follows the first sentence of its help.
-    - `needs`: whether LAB is an argument. A command that needs a switch has a field `address`; a request names a switch
-      of its lab instead.
+    - `needs`: whether LAB is an argument. A command that needs a switch has a field `address`, in place of which a
+      request names a switch of its lab.
     - `lab_help`: help of LAB. `is_lab_last`: LAB is the last argument instead of the first.
     - `has_json`: False for a command that starts another program, whose output is not a document.
     - `lane`: the queue of its runs in the service.

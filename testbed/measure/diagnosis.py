@@ -1,13 +1,13 @@
 """Diagnosis of slow runs on hosts: the rank, host or link that held up the others, and the evidence.
 
-In a collective every rank waits for the slowest, so the durations of iterations do not show which rank is slow. What
-each rank did meanwhile does. A slow rank ran, queued for a processor, wrote to its disk or stood still longer than the
+In a collective every rank waits for the slowest, so the durations of iterations do not show which rank is slow. The
+activity of each rank does: a slow rank ran, queued for a processor, wrote to its disk or stood still longer than the
 others. A slow link had data in flight all the time, at a low rate, while other links were idle in between. Ranks are
 compared with each other in the same iteration, and links with other links, so load that slows all alike yields no
 finding. Clocks of different hosts are never compared.
 
-MegaScale (Jiang and others, NSDI 2024, section 5) finds stragglers in the same way, from timers of each rank. Our
-causes are those that kernels count.
+MegaScale (Jiang and others, NSDI 2024, section 5) also finds stragglers by timers of each rank. Our causes are
+quantities that kernels count.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class RingGain:
 def find_ring_gain(timings: Sequence[Timing]) -> RingGain | None:
     """Return the gain of the timing with most rings over the one-ring timing of the same collective, ranks and size.
 
-    None if there is no such pair.
+    Return None if these timings do not exist.
     """
     most_rings = max(timings, key=lambda timing: timing.rings, default=None)
     if most_rings is None or most_rings.rings == 1:

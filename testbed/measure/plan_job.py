@@ -49,7 +49,7 @@ HEADER_BYTES = 66
 _GRACE_S = 2.0
 PHASE = "plan job"
 _ROW_KEY = ("", PHASE, 0)
-"""Topology, configuration and size of what the ranks measure. A job has one row."""
+"""Topology, configuration and size of a job's only row."""
 
 
 @dataclass(frozen=True, slots=True)

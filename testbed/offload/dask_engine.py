@@ -102,7 +102,7 @@ def register_entry_point() -> Any:
 
 
 class Shares:
-    """Weighted round robin: the next worker is the one that is furthest behind its share.
+    """Weighted round robin. The worker that is furthest behind its share is next.
 
     >>> shares = Shares({"a": 2, "b": 1})
     >>> shares.use({"a": "a", "b": "b"})
@@ -195,7 +195,7 @@ class DaskEngine:
         return max(1, len(self.workers()))
 
     def open(self, runner: Runner) -> None:
-        """Send the pipeline to all workers, also to those that join later."""
+        """Send the pipeline to all present and future workers."""
         try:
             self._client.wait_for_workers(1, timeout=_CONNECT_S)
         except TimeoutError as error:

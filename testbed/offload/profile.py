@@ -50,7 +50,7 @@ class Settings:
     store: Path | None = None
     """Folder of stored profiles."""
     model: str = ""
-    """Name of the model in the key of a stored profile; by default the code of the step identifies it."""
+    """Name of the model in the key of a stored profile. By default, the code of the step identifies the model."""
     narrator: Narrator | None = None
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ ROLES: tuple[Role, ...] = ("viewer", "operator", "developer", "admin")
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A person or program that sends requests. `scopes` and `labs` limit its rights; empty sets do not."""
+    """A person or program that sends requests. `scopes` and `labs` limit its rights, unless they are empty."""
 
     name: str
     role: Role

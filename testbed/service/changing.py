@@ -82,7 +82,7 @@ def _hash_plan(request: Request) -> str:
 def runs(
     context: Caller, lab: Words = "", state: Words = "", command: Words = "", limit: Limit = 100
 ) -> Response:
-    """List runs, the newest first."""
+    """List runs, newest first."""
     listed = context.service.runs.list(
         lab=lab, state=state, command=command, limit=limit, of_labs=context.who.labs
     )
@@ -122,9 +122,9 @@ def _read_run(context: RequestContext, run_id: str) -> Run:
 
 
 def cancel_run(context: Caller, run: Name) -> Response:
-    """Withdraw a waiting run; a running one stops after its current step.
+    """Withdraw a waiting run, or stop a running one after its current step.
 
-    Users may cancel their own runs, holders of a lease of the lab the runs on it, admins all runs.
+    Users may cancel their own runs, holders of a lease the runs on their lab, and admins all runs.
     """
     _check_may_cancel(context, _read_run(context, run))
     cancelled = context.service.runs.cancel(context.who, run)
@@ -151,7 +151,7 @@ def events(
     kind: Words = "",
     last_event_id: Annotated[str, Header(alias="Last-Event-ID", max_length=20)] = "",
 ) -> Response:
-    """Stream events as they happen: first a snapshot, or all after Last-Event-ID. Filters are lists with commas."""
+    """Stream events: first a snapshot, or all events after Last-Event-ID. Filters are lists, separated by commas."""
     kinds = _split_list(kind)
     if not kinds <= set(KINDS):
         raise InvalidRequest(f"kind must be one of {', '.join(KINDS)}")
@@ -171,7 +171,7 @@ def _split_list(text: str) -> frozenset[str]:
 
 
 def set_topology(context: Caller, lab: Name, body: TopologyRequest, if_match: Match = "") -> Response:
-    """Submit a run of `apply` that replaces the topology named in If-Match; checked now and when the run starts."""
+    """Submit a run of `apply` that replaces the topology named in If-Match, which is checked now and at its start."""
     with _serialise_changes(context, lab):
         tag = make_tag(topology_in_force(context.service.runs_dir, lab))
         check_match(if_match, tag, f"the topology of {lab}")
@@ -191,13 +191,13 @@ def leases(context: Caller, lab: Name, ended: bool = False) -> Response:
 
 
 def lease(context: Caller, lab: Name, lease: Name) -> Response:
-    """Return a lease; name its ETag in If-Match to change it."""
+    """Return a lease. To change it, name its ETag in If-Match."""
     document = _find_lease(context.lab(lab), lease)
     return answer(document, tag=make_tag(document))
 
 
 def request_lease(context: Caller, lab: Name, body: LeaseRequest) -> Response:
-    """Request parts of a lab, all or nothing: granted at once, or queued."""
+    """Request parts of a lab, all or nothing. The request is granted immediately or queued."""
     view = context.lab(lab)
     with _serialise_changes(context, lab):
         parts = parts_of(view.lab, tuple(body.resources))
@@ -217,7 +217,7 @@ def request_lease(context: Caller, lab: Name, body: LeaseRequest) -> Response:
 def extend_lease(
     context: Caller, lab: Name, lease: Name, body: LeaseExtension, if_match: Match = ""
 ) -> Response:
-    """Extend a lease: it ends `ttl_s` seconds from now."""
+    """Extend a lease, so that it ends in `ttl_s` seconds."""
     view = context.lab(lab)
     with _serialise_changes(context, lab):
         check_match(if_match, make_tag(_find_lease(view, lease)), f"lease {lease}")
@@ -244,7 +244,7 @@ def break_lease(context: Caller, lab: Name, lease: Name, body: Reason) -> Respon
 
 
 def set_maintenance(context: Caller, lab: Name, body: Reason) -> Response:
-    """Stop all changes of a lab while people work in the rack; `still` is true if nothing is being sent any more."""
+    """Stop all changes of a lab while people work in the rack. `still` is true if nothing is being sent now."""
     view = context.lab(lab)
     with _serialise_changes(context, lab):
         context.record("maintenance on", lab, why=body.reason)
@@ -254,7 +254,7 @@ def set_maintenance(context: Caller, lab: Name, body: Reason) -> Response:
 
 
 def clear_maintenance(context: Caller, lab: Name) -> Response:
-    """End the maintenance of a lab; `was` says whether there was one."""
+    """End the maintenance of a lab. `was` says whether it was under maintenance."""
     view = context.lab(lab)
     with _serialise_changes(context, lab):
         context.record("maintenance off", lab)
@@ -263,7 +263,7 @@ def clear_maintenance(context: Caller, lab: Name) -> Response:
 
 
 def stop_lab(context: Caller, lab: Name, body: Reason) -> Response:
-    """Stop a lab: nobody can send anything to its devices."""
+    """Stop a lab, so that nobody can send anything to its devices."""
     view = context.lab(lab)
     with on_behalf_of(context.who.name):  # before the audit line, because a busy database may delay that
         EmergencyStop(context.service.runs_dir, lab).pull(body.reason)
@@ -275,7 +275,7 @@ def stop_lab(context: Caller, lab: Name, body: Reason) -> Response:
 
 
 def release_stop(context: Caller, lab: Name) -> Response:
-    """Allow changes of a stopped lab again; `was_stopped` says whether it was stopped."""
+    """Allow changes of a stopped lab again. `was_stopped` says whether it was stopped."""
     view = context.lab(lab)
     context.record("release stop", lab)
     was_stopped = EmergencyStop(context.service.runs_dir, lab).release()

@@ -30,7 +30,7 @@ def health() -> Response:
 
 
 def readiness(context: Caller) -> Response:
-    """Return the state of every lab; a problem (503) if a lab does not answer or the database cannot be read."""
+    """Return the state of every lab. It is a problem (503) if a lab does not answer or the database is unreadable."""
     service = context.service
     reasons = {view.lab.name: view.why_down() for view in service.labs}
     labs = {name: "down" if reason else "up" for name, reason in reasons.items()}
@@ -100,7 +100,7 @@ def _find_named(parts: list[dict[str, Any]], name: str, what: str) -> dict[str, 
 
 
 def topologies(context: Caller, lab: Name) -> Response:
-    """List the topologies that were applied to a lab, the newest first."""
+    """List the topologies that were applied to a lab, newest first."""
     return answer({"lab": lab, "topologies": [topology_json(one) for one in context.lab(lab).topologies()]})
 
 
@@ -114,7 +114,7 @@ def topology(context: Caller, lab: Name, epoch: Number) -> Response:
 
 
 def current_topology(context: Caller, lab: Name) -> Response:
-    """Return the topology in force; name its ETag in If-Match to change it."""
+    """Return the topology in force. To change it, name its ETag in If-Match."""
     view = context.lab(lab)
     document = topology_in_force(view.runs_dir, lab)
     current, tag = (
@@ -133,7 +133,7 @@ def history(context: Caller, lab: Name) -> Response:
 
 
 def operations(context: Caller, lab: Name, limit: Limit = 100) -> Response:
-    """List the operations of a lab with their steps, the newest last."""
+    """List the operations of a lab with their steps, newest last."""
     view = context.lab(lab)
     records = operations_of(context.service.runs_dir, view.lab.name)[-limit:]
     return answer({"lab": lab, "operations": [one.json() for one in records]})
@@ -148,12 +148,12 @@ def findings(context: Caller, lab: Name) -> Response:
 
 
 def drift(context: Caller, lab: Name) -> Response:
-    """List the last loss of every stretch of fibre that `testbed drift` stored."""
+    """List the last loss of every fibre section, as stored by `testbed drift`."""
     return answer({"lab": lab, "places": context.lab(lab).drift()})
 
 
 def results(context: Caller, limit: Limit = 100) -> Response:
-    """List the stored runs of measurements, the newest first."""
+    """List the stored runs of measurements, newest first."""
     query = (
         "select id, lab, status, started, finished, simulated, hosts, error from runs order by started desc"
     )

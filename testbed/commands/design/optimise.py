@@ -97,7 +97,7 @@ class PlanSearch:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRoute:
-    """A path between two nodes, as the nodes that it visits; `copies` chooses among parallel links."""
+    """A path between two nodes: the nodes that it visits, and the choice among parallel links (`copies`)."""
 
     source: int
     target: int
@@ -127,7 +127,7 @@ class PlanDocument(Document):
 
     @property
     def exit_code(self) -> int:
-        """130 if Ctrl-C stopped the search; the plan is then the best so far."""
+        """130 if Ctrl-C stopped the search. The plan is then the best so far."""
         return INTERRUPTED if self.stopped else DONE
 
 

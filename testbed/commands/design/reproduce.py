@@ -54,10 +54,9 @@ class ReproducedFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class ReproductionDocument(Document):
-    """Reproduced figures of a paper; with `quick` at small sizes, so the numbers cannot be compared.
+    """Reproduced figures of a paper. If `quick` is true, sizes are small and the numbers cannot be compared.
 
-    The sections besides `figures` are those of `rail-only` and `mixnet`, each with the numbers of one figure; `sip-ml`
-    has `iterations`.
+    `rail-only` and `mixnet` have further sections, each with the numbers of one figure. `sip-ml` has `iterations`.
     """
 
     paper: str

@@ -47,7 +47,7 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class JobPrediction:
-    """Mean iteration time of a job alone, with fair sharing, and shifted; `slot_ms` is its period when shifted."""
+    """Mean iteration time of a job alone, with fair sharing, and shifted. `slot_ms` is its period when shifted."""
 
     job: str
     solo_ms: float
@@ -74,7 +74,7 @@ class JobMeasurement:
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleDocument(Document):
-    """Hosts, start and predictions of each job; with `--run` also measurements."""
+    """Hosts, start and predictions of each job, and with `--run` measurements."""
 
     placement: Mapping[str, tuple[str, ...]]
     starts_ms: Mapping[str, float]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class LinkTraffic:
-    """Bytes of a link, and the fraction of the time in which it was full; None for circuits that are reconfigured."""
+    """Bytes of a link, and the fraction of the time in which it was full (None for circuits that are reconfigured)."""
 
     link: str
     bytes: int
@@ -42,9 +42,9 @@ class LinkTraffic:
 class CheckpointTimes:
     """A checkpoint of `bytes` in every `every`-th iteration, to `storage` hosts, and its effect.
 
-    `iteration_ms` is the longest iteration with a write, `plain_ms` one without, `mean_ms` the mean over `every`
-    iterations, `write_ms` the time of a write. `links` are those of the `simulated` iterations with their write.
-    `extrapolated`: the write goes on after these.
+    `iteration_ms` is the longest iteration with a write, `plain_ms` an iteration without a write, `mean_ms` the mean
+    over `every` iterations, `write_ms` the time of a write. `links` lists the traffic of the `simulated` iterations and
+    their write. `extrapolated` is true if the write takes longer than these iterations.
     """
 
     bytes: int
@@ -80,9 +80,9 @@ class CheckpointTimes:
 
 @dataclass(frozen=True, kw_only=True)
 class CircuitMoves:
-    """Circuits that move: how many of `rate_gbps` a node has each way, and the `controller` that moves them.
+    """Circuits that move: their number per node and direction, their rate, and the `controller` that moves them.
 
-    They are dark for `reconfiguration_ms`; `period_ms` is that of the controller `every`.
+    They are dark for `reconfiguration_ms`. `period_ms` is the period of the controller `every`.
     """
 
     count: int
@@ -124,8 +124,7 @@ class CircuitMoves:
 class SimulationDocument(Figures, JobDocument):
     """An iteration of a job on a fabric. `host_gbps` is set if every server has one link, to a switch.
 
-    With `checkpoint` the cluster also has storage hosts; the figures and links are those of an iteration without a
-    write.
+    With `checkpoint` the cluster also has storage hosts. Figures and links describe an iteration without a write.
     """
 
     fabric: str

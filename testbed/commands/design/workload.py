@@ -294,11 +294,10 @@ class JobDocument(Document):
     """Base of documents about a simulated job: its source and its servers.
 
     `graph` is set for a task graph or a folder of traces, `workload` and the keys after it for a workload.
-    `estimated_nodes` counts the nodes of traces that have no duration; `notes` say what was assumed in
-    traces, or dropped. `rings` says how AllReduces on rings were
-    simulated: in `rounds`, or `fluid`, all rounds as one flow. Flows may begin and end late by the fraction
-    `rounding` of their duration. The `exchanges` of a large job are `whole`: the load that an all-to-all puts on links
-    replaces its messages; otherwise, and on moving circuits, they are simulated `by_pair`.
+    `estimated_nodes` counts the nodes of traces that have no duration. `notes` lists what was assumed or dropped in
+    traces. `rings` says how AllReduces on rings were simulated: in `rounds`, or `fluid` with all rounds as one flow.
+    Flows may begin and end late by the fraction `rounding` of their duration. `exchanges` is `whole` in a large job,
+    where the load on links replaces the messages of an all-to-all. Otherwise, and on moving circuits, it is `by_pair`.
     """
 
     job: str

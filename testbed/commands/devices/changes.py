@@ -57,7 +57,7 @@ class PairStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeDocument(SwitchDocument):
-    """Outcome of every pair, and the revision read back; `replaced` lists the circuits that `connect` removed."""
+    """Outcome of every pair, and the revision after it. `replaced` lists the circuits that `connect` removed."""
 
     changed: bool
     pairs: tuple[PairStatus, ...]

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class UpDocument(Document):
-    """A simulated lab that is up, and the lab file with its addresses; with drawn fibres also how they were drawn.
+    """A simulated lab that is up, and the lab file with its addresses.
 
-    `control` maps each twin to its control socket; `reason` says why hosts are modelled, if they are.
+    `control` maps each twin to its control socket. `reason` says why hosts are modelled, or is empty. `crossed`, `dead`
+    and `seed` describe fibres that were drawn with `--fibres`.
     """
 
     lab_id: str
@@ -197,7 +198,7 @@ def _find_lab_id(word: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class LabOfMachine:
-    """A simulated lab of this machine; if it is not live, only its id is known."""
+    """A simulated lab of this machine. Only its id is known if it is not live."""
 
     lab_id: str
     lab: str

@@ -262,7 +262,7 @@ class PendingMove:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadDocument(SwitchDocument):
-    """Connections of a switch and their revision, ports that cannot be used now, and queued moves of a robot."""
+    """Connections of a switch and their revision, ports that are unusable now, and queued moves of a robot."""
 
     connections: tuple[Pair, ...]
     revision: str
@@ -303,7 +303,7 @@ class SwitchRead(AsksSwitch, Command[ReadDocument]):
 
 @dataclass(frozen=True, kw_only=True)
 class PowerReading:
-    """Optical power in dBm; `below_floor` means that the monitor sees no light."""
+    """Optical power in dBm. `below_floor` is true if the monitor sees no light."""
 
     dbm: float
     below_floor: bool
@@ -311,7 +311,7 @@ class PowerReading:
 
 @dataclass(frozen=True, kw_only=True)
 class PowerDocument(SwitchDocument):
-    """Optical power by port; None for a port without a monitor."""
+    """Optical power by port, or None for a port without a monitor."""
 
     power: dict[int, PowerReading | None]
 

@@ -36,7 +36,7 @@ LONG_S = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class AwaitedConfirmation:
-    """The epoch to roll back to, the time, and whether the rollback is armed; it is not if the proof has findings."""
+    """The epoch to roll back to, the time, and whether the rollback is armed: only if the proof has no findings."""
 
     back_to: int
     due: str | None

@@ -55,7 +55,7 @@ class StretchLoss:
 
 @dataclass(frozen=True, kw_only=True)
 class DriftDocument(LabFields):
-    """A reading of a lab's optical losses and its verdict; `not_kept` says why it could not be stored, or is empty."""
+    """A reading of a lab's optical losses and its verdict. `not_kept` says why it could not be stored, or is empty."""
 
     taken: str
     ok: bool

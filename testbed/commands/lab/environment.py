@@ -22,7 +22,7 @@ ENVIRONMENT_FILE = "env.sh"
 
 @dataclass(frozen=True, kw_only=True)
 class Rank:
-    """A rank, in the order of a ring; `address` and `interfaces` are those of the optical links."""
+    """A rank, in the order of a ring. `address` and `interfaces` belong to the optical links."""
 
     rank: int
     host: str
@@ -33,7 +33,7 @@ class Rank:
 
 @dataclass(frozen=True, kw_only=True)
 class NcclRingFile:
-    """A graph file, the same name on all hosts: the stride of its rings, its channels, and the hosts by rank."""
+    """A graph file, which has the same name on all hosts: the stride of its rings, its channels, the hosts by rank."""
 
     graph: str
     stride: int
@@ -43,7 +43,7 @@ class NcclRingFile:
 
 @dataclass(frozen=True, kw_only=True)
 class NcclHostFiles:
-    """NCCL's files of a host, and the variables with which it reads them: the graph of the first ring."""
+    """NCCL's files of a host, and the variables with which NCCL reads them. They select the first ring's graph."""
 
     topology: Path
     graphs: tuple[Path, ...]
@@ -53,7 +53,7 @@ class NcclHostFiles:
 
 @dataclass(frozen=True, kw_only=True)
 class NcclFilesDocument:
-    """NCCL's files by host, the rings, and sentences on what is assumed."""
+    """NCCL's files by host, the rings, and sentences on assumptions."""
 
     rings: tuple[NcclRingFile, ...]
     hosts: dict[str, NcclHostFiles]

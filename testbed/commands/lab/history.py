@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """Change of an epoch on one device: of `circuits`, as pairs of input and output, or of the `routes` of a host."""
+    """Change of an epoch on one device: of `circuits`, listed as (input, output), or of the `routes` of a host."""
 
     device: str
     change: str
@@ -53,7 +53,7 @@ class Epoch:
 
 @dataclass(frozen=True, kw_only=True)
 class EpochList(Document):
-    """The epochs of a lab, the newest first."""
+    """The epochs of a lab, newest first."""
 
     lab: str
     epochs: tuple[Epoch, ...]
@@ -98,7 +98,7 @@ class Operation:
 
 @dataclass(frozen=True, kw_only=True)
 class OperationList(Document):
-    """The operations of a lab, the oldest first."""
+    """The operations of a lab, oldest first."""
 
     lab: str
     operations: tuple[Operation, ...]

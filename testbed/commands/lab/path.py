@@ -14,7 +14,7 @@ from testbed.commands.place import Place
 
 @dataclass(frozen=True, kw_only=True)
 class PathHop:
-    """A link of the planned path; `patched` is None if its switch does not answer, a power if it is not measured."""
+    """A link of the planned path. `patched` is None if its switch does not answer. Powers are None if not measured."""
 
     sender: str
     receiver: str
@@ -28,7 +28,7 @@ class PathHop:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelHop:
-    """A link that the kernel of a host chooses; `gateway` is the address of its next hop."""
+    """A link that the kernel of a host chooses. `gateway` is the address of the next hop."""
 
     sender: str
     receiver: str
@@ -37,7 +37,7 @@ class KernelHop:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelWay:
-    """The path of a packet by the kernels; `end` says why it does not arrive, and is empty if it does."""
+    """The path of a packet by the kernels. `end` says why the packet does not arrive, or is empty."""
 
     hops: tuple[KernelHop, ...]
     end: str

@@ -36,7 +36,7 @@ class PlannedStep:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedSwitch:
-    """Changes of one switch; `revision` identifies its circuits at the time of the plan."""
+    """Changes of one switch. `revision` identifies its circuits at the time of the plan."""
 
     switch: str
     revision: str
@@ -46,7 +46,7 @@ class PlannedSwitch:
 
 @dataclass(frozen=True, kw_only=True)
 class TouchedElement:
-    """A circuit, NIC or host that the plan affects, and why; `direct` is true if a step names it."""
+    """A circuit, NIC or host that the plan affects, and why. `direct` is true if a step names it."""
 
     kind: str
     name: str
@@ -74,7 +74,7 @@ class SwitchDurations:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanDurations:
-    """Expected durations of each switch, and of the whole plan; switches work in parallel."""
+    """Expected durations of each switch, and of the whole plan. Switches work in parallel."""
 
     switches: dict[str, SwitchDurations]
     total: ExpectedSeconds
@@ -82,7 +82,7 @@ class PlanDurations:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanDocument(HostsFields, TopologyDocument):
-    """Changes that an apply would make; `revision` identifies the state of the lab that they start from."""
+    """Changes that an apply would make. `revision` identifies the lab's state before them."""
 
     has_changes: bool
     switches: tuple[PlannedSwitch, ...]

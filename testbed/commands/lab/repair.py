@@ -40,9 +40,9 @@ REPAIR, REPAIR_BEGUN = "repair", "repair begun"
 
 @dataclass(frozen=True, kw_only=True)
 class LostFibre:
-    """A fibre of a NIC without light; not `sure` if it may be the fibre at the other end of the link instead.
+    """A lost fibre of a NIC. `sure` is false if the fibre at the other end of the link may be lost instead.
 
-    `fibre` is `transmit`, `receive`, or `gpu`: the GPU beside the NIC has failed.
+    `fibre` is `transmit`, `receive`, or `gpu` if the GPU beside the NIC has failed.
     """
 
     nic: str
@@ -53,7 +53,7 @@ class LostFibre:
 
 @dataclass(frozen=True, kw_only=True)
 class LinkDetour:
-    """The path of a lost link's packets over other links; empty if there is none."""
+    """The path of a lost link's packets over other links. It is empty if no path exists."""
 
     link: str
     path: tuple[str, ...]
@@ -61,7 +61,7 @@ class LinkDetour:
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """Advice about one failure in a lab whose hosts have several GPUs, see `testbed.operate.failure_rules`."""
+    """Advice about one failure in a lab whose hosts have several GPUs (see `testbed.operate.failure_rules`)."""
 
     rule: int
     subject: str
@@ -87,9 +87,9 @@ class Proof:
 
 @dataclass(frozen=True, kw_only=True)
 class RepairOutcome:
-    """Durations of a repair in seconds, from the start of each stage until its routes were installed, and its proof.
+    """Durations of a repair in seconds, and its proof. A stage lasts until its routes are installed.
 
-    `outage_s` is how long the slowest switch took. Durations of a stage that did not take place are 0.
+    `outage_s` is the time of the slowest switch. The duration of a stage that did not take place is 0.
     """
 
     reroute_s: float
@@ -121,7 +121,7 @@ class RepairDocument(HostsFields):
 
     @property
     def exit_code(self) -> int:
-        """1 if a repair is not proven; 2 if one is planned, or something is lost, off or unfinished."""
+        """1 if a repair is not proven, 2 if a repair is planned or something is lost, off or unfinished."""
         if self.repaired is not None:
             return DONE if self.repaired.verified.ok else ERROR
         is_well = self.why is None and not (self.unpatched or self.unfinished or self.findings or self.rules)

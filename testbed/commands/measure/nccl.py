@@ -129,7 +129,7 @@ class NcclTestsDocument(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class RingFinding:
-    """A ring of NCCL that is not as planned; `order` lists its nodes."""
+    """A ring of NCCL that is not as planned. `order` lists its nodes."""
 
     kind: str
     order: tuple[int, ...]

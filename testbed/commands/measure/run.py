@@ -26,7 +26,7 @@ PHASE = "program"
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramRank:
-    """A rank: its exit code (None if it was stopped), and the end of its output; files of the run hold all of it."""
+    """A rank: its exit code (None if it was stopped), and the end of its output. Files of the run hold all output."""
 
     rank: int
     host: str
@@ -39,7 +39,7 @@ class ProgramRank:
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramLink:
-    """Traffic of one direction of a link: bytes, mean rate, and as peak the 95th percentile of the rates in 0.1 s.
+    """Traffic of one direction of a link. `peak_mbps` is the 95th percentile of the rates in windows of 0.1 s.
 
     `retransmitted` counts the TCP segments that the sending host sent again, over all of its links.
     """
@@ -58,8 +58,8 @@ class ProgramLink:
 class ProgramDocument(Document):
     """Outcome of a program. `code` is the exit code of the rank that failed first, 0 if none did.
 
-    `failed_rank` is None also for mpirun, whose exit code does not say which rank it was. `patched` is False if no
-    circuit was changed; `restored` is False if the hosts could not be restored, which `problem` explains.
+    `failed_rank` is None also for mpirun, whose exit code does not name a rank. `patched` is False if no circuit was
+    changed. `restored` is False if the hosts could not be restored; `problem` says why.
     """
 
     run_id: str

@@ -57,7 +57,7 @@ def _make_columns(run: RunSummary) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class RunList(TableDocument):
-    """The runs of a results directory, the newest first."""
+    """The runs of a results directory, newest first."""
 
     runs: tuple[RunRecord, ...]
 
@@ -168,7 +168,7 @@ COMPARED = ("configuration", "collective", "ranks", "size_bytes", "a_mbps", "b_m
 
 @dataclass(frozen=True, kw_only=True)
 class RunsComparison(TableDocument):
-    """Two runs row by row, the number of rows that only one of them has, and the facts that differ."""
+    """Comparison of two runs: common rows, numbers of rows in only one run, and facts that differ."""
 
     a: str
     b: str
@@ -265,7 +265,7 @@ class LevelChange:
 
 @dataclass(frozen=True, kw_only=True)
 class TrendDocument(Document):
-    """Numbers of series, of series `too_short` to judge and of regressions; all changes, regressions first."""
+    """Numbers of series, of series `too_short` to judge and of regressions, and all changes with regressions first."""
 
     series: int
     too_short: int
@@ -338,7 +338,7 @@ def _make_level_change(change: SeriesChange) -> LevelChange:
 
 @dataclass(frozen=True, kw_only=True)
 class RunCause:
-    """Why a run was slow: the rank and host that were, or the link (with its sender), and the evidence.
+    """A cause of a slow run: the slow rank and host, or the slow link (with its sender), and the evidence.
 
     `slower` is the estimated factor by which it lengthens the iterations that it affects.
     """
@@ -353,7 +353,7 @@ class RunCause:
 
 @dataclass(frozen=True, kw_only=True)
 class RunExplanation(Document):
-    """Causes that held up a run, the worst first; `note` says why a run cannot be explained, and is empty if it can."""
+    """Causes that held up a run, the worst first. `note` says why a run cannot be explained, or is empty."""
 
     run_id: str
     ranks: int

@@ -72,7 +72,7 @@ class MaintenanceReason:
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseListDocument(Document):
-    """The leases of a lab; `maintenance` is None unless the lab is under maintenance."""
+    """The leases of a lab. `maintenance` is None unless the lab is under maintenance."""
 
     lab: str
     leases: tuple[Lease, ...]

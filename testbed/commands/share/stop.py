@@ -14,7 +14,7 @@ from testbed.errors import JournalError
 
 @dataclass(frozen=True, kw_only=True)
 class StopDocument(Document):
-    """The lab, whether it is stopped, reason and running operations; for a release, whether it `was_stopped`."""
+    """The lab, whether it is stopped, the reason and running operations. A release has `was_stopped`."""
 
     lab: str
     stopped: bool

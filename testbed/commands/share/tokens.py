@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Token(Document):
-    """A token without its secret; `revoked` is empty for one that is valid."""
+    """A token without its secret. `revoked` is empty for a valid token."""
 
     id: str
     name: str

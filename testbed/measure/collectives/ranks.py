@@ -153,7 +153,7 @@ class Ranks:
         return reports
 
     def _start(self) -> tuple[Launch, RankReports]:
-        """Return the running ranks, or new ones, and the reports of their next job."""
+        """Return the running ranks with empty reports for their next job. Start new ranks if necessary."""
         if self._launch is not None and set(self._launch.running) == self._hosts:
             self._reports = RankReports(ready=self._reports.ready_again)
             return self._launch, self._reports
@@ -253,7 +253,7 @@ def _make_job(lab: Lab, spec: CollectiveSpec, reports: RankReports, deadline_s: 
 
 
 def _drop_sets_for_nccl(spec: CollectiveSpec, reports: RankReports) -> CollectiveSpec:
-    """Return the spec; if NCCL is used, without sets of routes, because NCCL chooses its own connections."""
+    """Return the spec without sets of routes if NCCL is used, because NCCL chooses its own connections."""
     return spec if _choose_backend(spec, reports.ready) == "gloo" else replace(spec, sets=None)
 
 
@@ -302,7 +302,7 @@ def _make_result(
 def model_collectives(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, on_progress: Progress
 ) -> CollectiveResult:
-    """Return the estimates of the flow model in place of measurements; `iterations` is 0, because nothing ran."""
+    """Return estimates of the flow model in place of measurements. `iterations` is 0, because nothing ran."""
     cases = [(configuration, size) for configuration in spec.configurations for size in configuration.sizes]
     timings = []
     for number, (configuration, size) in enumerate(cases, start=1):

@@ -77,7 +77,7 @@ class NcclRun:
 def environment(settings: NcclSettings) -> dict[str, str]:
     """Return NCCL's environment variables: use only rings, on exactly these interfaces, and log the rings.
 
-    The variables are those of the 12-host testbed (`NCCL_NET=IB`, one channel per NIC, `NCCL_ALGO=Ring`).
+    The 12-host testbed uses the same variables (`NCCL_NET=IB`, one channel per NIC, `NCCL_ALGO=Ring`).
     """
     names = "=" + ",".join(
         settings.interfaces

@@ -118,7 +118,7 @@ class Program:
 
 
 def make_rank_variables(rank: int, hosts: Sequence[LabHost], run_id: str) -> dict[str, str]:
-    """Return the variables that tell a rank its number: our own and those of torch.distributed and Open MPI.
+    """Return the variables that tell a rank its number: our own, torch.distributed's and Open MPI's.
 
     `PET_*` set the options of torchrun, so `torchrun train.py` needs none. The first host is given by its address,
     because the hosts of a real lab may not resolve the names of the lab file.

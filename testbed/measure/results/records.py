@@ -109,7 +109,7 @@ class Comparison:
 
     @property
     def gain(self) -> float:
-        """Factor by which `after` is better than `before`. Below 1 it is a loss; 0 replaces a division by 0."""
+        """Factor by which `after` is better than `before`. Below 1 is a loss. It is 0 if the worse value is 0."""
         better, worse = (self.after, self.before) if self.higher_is_better else (self.before, self.after)
         return better / worse if worse else 0.0
 

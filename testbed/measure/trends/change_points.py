@@ -163,9 +163,9 @@ def _count_permutations(rate: float) -> int:
 
 
 def _estimate_probability(series: Floats, gain: float, rate: float, random: np.random.Generator) -> float:
-    """Return the share of random orders with a segment as good, counting the given order as one of them.
+    """Return the fraction of random orders whose best segment is at least as good, including the given order.
 
-    Returns 1 as soon as the share cannot fall below the rate any more.
+    Return 1 as soon as the fraction can no longer fall below the rate.
     """
     scale = float(((series - series.mean()) ** 2).sum())
     if gain <= _TIE * max(scale, _TIE * float(series @ series)):

@@ -112,7 +112,7 @@ def layer_times(job: MoeJob, setting: Setting, layer: int) -> LayerTimes:
 
 
 def stage_layers(job: MoeJob) -> tuple[int, ...]:
-    """Return the layers of the first stage, which stands for all: stages differ only in their random traffic."""
+    """Return the layers of the first stage. It represents all stages, which differ only in their random traffic."""
     return tuple(range(job.layers // job.pp))
 
 

@@ -15,7 +15,7 @@ BITS = 8e-9
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """Domains of `domain` GPUs; each GPU has `domain_gbps` in its domain and `rail_gbps` on its rail."""
+    """Domains of `domain` GPUs. Each GPU has the rate `domain_gbps` in its domain and `rail_gbps` on its rail."""
 
     name: str
     domain: int
