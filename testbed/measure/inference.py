@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from testbed.measure.results.run import Run
     from testbed.operate.session import LabSession
 
-TIMEOUT_S = 2.0
+ANSWER_TIMEOUT_S = 2.0
 """Time limit for an answer. It is long because a simulated board may wait for a processor of this machine."""
-TRIES = 5
+MAX_TRIES = 5
 PICTURE = "request.png"
 RESULT = "inference.json"
 
@@ -164,7 +164,14 @@ def send_requests(
     program = resources.files("testbed.node").joinpath("inference.py").read_bytes()
     path = f"{fleet.put({'inference.py': program}, hosts=[host.name])}/inference.py"
     words = [host.python, "-IS", path, "--to", f"{port.address}:{port.port}"]
-    words += ["--timeout", f"{TIMEOUT_S:g}", "--tries", str(TRIES), "--deadline", f"{deadline_s:g}"]
+    words += [
+        "--timeout",
+        f"{ANSWER_TIMEOUT_S:g}",
+        "--tries",
+        str(MAX_TRIES),
+        "--deadline",
+        f"{deadline_s:g}",
+    ]
     command = {host.name: shlex.join(words)}
     done = fleet.run(command, stdin={host.name: requests}, timeout_s=deadline_s + 30)[host.name]
     if done.exit_status:

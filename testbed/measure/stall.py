@@ -15,7 +15,7 @@ from testbed.lab.hosts.fleet import Fleet, Launch
 from testbed.lab.model import LabHost
 
 STREAM_PORT = 29600
-WAIT_S = 10.0
+EVENT_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,11 @@ def run_tcp_stream(fleet: Fleet, source: LabHost, target: LabHost) -> Iterator[S
 
 
 def await_event(launch: Launch, event: str, name: str) -> dict[str, Any]:
-    """Return the first message of this event. Raise `HostError` if none arrives within `WAIT_S`."""
-    for _host, line in launch.lines(WAIT_S):
+    """Return the first message of this event. Raise `HostError` if none arrives within `EVENT_TIMEOUT_S`."""
+    for _host, line in launch.lines(EVENT_TIMEOUT_S):
         message: dict[str, Any] = json.loads(line)
         if message.get("event") == event:
             return message
     raise HostError(
-        f"{name} is not {event} within {WAIT_S:g} s: are the routes installed? Run `testbed apply`"
+        f"{name} is not {event} within {EVENT_TIMEOUT_S:g} s: are the routes installed? Run `testbed apply`"
     )

@@ -24,7 +24,7 @@ from testbed.offload.engine import WorkerLost
 from testbed.offload.stages import Pipeline, Runner, set_allocator, to_wire, use_spare_generator
 from testbed.offload.travel import Sources, collect_sources, pack
 
-BROKEN = "error of a sample, of the user's code"
+BROKEN_TAG = "error of a sample, of the user's code"
 """Tag of an error that a stage returns. Dask would retry a stage that raises, or treat its worker as lost."""
 
 CLIENT = "offload"
@@ -65,14 +65,14 @@ class StageWorker:
 
 
 def run_stage(name: str, stage: str, payload: Any, epoch: int) -> Any:
-    """Run a stage on a worker. Return its result, or (`BROKEN`, error)."""
+    """Run a stage on a worker. Return its result, or (`BROKEN_TAG`, error)."""
     from distributed import get_worker
 
     plugin = get_worker().plugins[name]
     try:
         return to_wire(plugin.runner.run(stage, payload, epoch))
     except Exception as error:  # noqa: BLE001 - the trainer raises it; Dask would retry
-        return BROKEN, make_portable(error)
+        return BROKEN_TAG, make_portable(error)
 
 
 def make_portable(error: Exception) -> Exception:
@@ -285,7 +285,12 @@ class DaskEngine:
         self._fetches.discard(fetch)
         try:
             value = fetch.result()
-            if type(value) is tuple and len(value) == 2 and isinstance(value[0], str) and value[0] == BROKEN:
+            if (
+                type(value) is tuple
+                and len(value) == 2
+                and isinstance(value[0], str)
+                and value[0] == BROKEN_TAG
+            ):
                 future.set_exception(value[1])
             else:
                 future.set_result(value)

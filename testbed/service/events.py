@@ -21,8 +21,8 @@ from testbed.storage.database import Database
 from testbed.storage.schema import operations, step_events, submitted_runs
 
 KINDS = ("run", "step")
-PAGE = 2_000
-KEPT = 20_000
+PAGE_EVENTS = 2_000
+MAX_EVENTS_IN_MEMORY = 20_000
 """Number of newest events in memory."""
 POLL_S = 0.02
 PING_S = 15.0
@@ -70,7 +70,7 @@ class EventLog:
         with self._database.open_reading() as connection:
             return int(connection.execute(sa.select(sa.func.max(step_events.c.number))).scalar() or 0)
 
-    def after(self, number: int, limit: int = PAGE) -> list[Event]:
+    def after(self, number: int, limit: int = PAGE_EVENTS) -> list[Event]:
         """Return up to `limit` events after a number, oldest first."""
         with self._database.open_reading() as connection:
             rows = connection.execute(_EVENTS_AFTER, {"number": number, "limit": limit})
@@ -135,7 +135,7 @@ class Feed:
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
-        self._newest_events: deque[Event] = deque(maxlen=KEPT)
+        self._newest_events: deque[Event] = deque(maxlen=MAX_EVENTS_IN_MEMORY)
         self._last_number = 0
         self._has_new_events = asyncio.Event()
         self.failed = ""
@@ -157,7 +157,7 @@ class Feed:
                 self._last_number = events[-1].number
                 self._has_new_events.set()
                 self._has_new_events = asyncio.Event()
-            if len(events) < PAGE:
+            if len(events) < PAGE_EVENTS:
                 await asyncio.sleep(POLL_S)
 
     async def stream(self, selection: Filter, after: int | None) -> AsyncIterator[bytes]:

@@ -24,9 +24,9 @@ from testbed.service_errors import MatchNeeded, StateChanged
 from testbed.storage.address import Address
 from testbed.storage.looking import read_rows
 
-FRESH_S = 0.1
+CACHE_S = 0.1
 """Time for which a document about a lab is cached."""
-UP_FRESH_S = 2.0
+REACHABILITY_CACHE_S = 2.0
 CHECK_COMMANDS = ("verify", "verify --narrow", "apply", "rollback")
 """Commands whose documents contain the findings of a proof."""
 MAX_CHECKED_RUNS = 20
@@ -64,7 +64,7 @@ class LabView:
     _cache: dict[str, tuple[float, Any]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
-    def get_fresh(self, what: str, find: Callable[[], Any], at_most_s: float = FRESH_S) -> Any:
+    def get_fresh(self, what: str, find: Callable[[], Any], at_most_s: float = CACHE_S) -> Any:
         """Return the value of `find`, or the last value if it is at most `at_most_s` old.
 
         While one thread calls `find`, other threads get the last value, or wait if there is none.
@@ -217,7 +217,7 @@ class LabView:
 
     def why_down(self) -> str:
         """Return why the lab cannot be used now, or "" if its switches can be reached."""
-        return str(self.get_fresh("up", lambda: _explain_down(self.lab), UP_FRESH_S))
+        return str(self.get_fresh("up", lambda: _explain_down(self.lab), REACHABILITY_CACHE_S))
 
 
 _FIBRE = {"input": "transmit", "output": "receive"}

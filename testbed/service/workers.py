@@ -22,7 +22,7 @@ from testbed.service.requests import find_lane
 from testbed.service.runs import Run, RunStore
 from testbed.storage.owner import ON_BEHALF_OF, RUN, is_running
 
-ROOM: Mapping[Lane, int] = {"moving": 1, "looking": 2, "reading": 2, "prompt": 4, "waiting": 32}
+LANE_CAPACITY: Mapping[Lane, int] = {"moving": 1, "looking": 2, "reading": 2, "prompt": 4, "waiting": 32}
 """Maximum number of concurrent runs of a lab in each lane.
 
 Urgent commands (`confirm`, the release of a lease) queue only behind each other. Commands that may wait long
@@ -79,7 +79,7 @@ class Workers:
         busy = Counter(executing_now.values())
         for run in self._store.find_unfinished(without=executing_now):
             place = run.lab, find_lane(run.command)
-            if run.lab in self._labs and busy[place] < ROOM[place[1]]:
+            if run.lab in self._labs and busy[place] < LANE_CAPACITY[place[1]]:
                 busy[place] += 1
                 with self._wake:
                     self._executing[run.id] = place

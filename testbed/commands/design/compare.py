@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from testbed.commands.declare import Command, option
-from testbed.commands.design.workload import Figures, JobDocument, SimulatesWorkload, job_keys
+from testbed.commands.design.workload import Figures, JobDocument, SimulationCommand, job_keys
 from testbed.commands.place import Place
 from testbed.design.fabrics.fabric_list import is_of_gpus
 
@@ -48,7 +48,7 @@ class ComparisonDocument(JobDocument):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compare(SimulatesWorkload, Command[ComparisonDocument]):
+class Compare(SimulationCommand, Command[ComparisonDocument]):
     """`testbed compare`."""
 
     fabrics: Annotated[str, option("Separated by commas.", metavar="all|NAMES")] = "all"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from testbed.commands.declare import Command, option, output_file_option
-from testbed.commands.design.workload import SEED, NamesWorkload
+from testbed.commands.design.workload import SEED, WorkloadCommand
 from testbed.commands.documents import DONE, INTERRUPTED, OMIT_NONE, Document
 from testbed.commands.groups import HOSTS_OF, SIMPLEX
 from testbed.commands.place import Place
@@ -132,7 +132,7 @@ class PlanDocument(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Optimise(NamesWorkload, Command[PlanDocument]):
+class Optimise(WorkloadCommand, Command[PlanDocument]):
     """`testbed optimise`."""
 
     lab_file: Annotated[

@@ -14,7 +14,7 @@ from testbed.commands.design.workload import (
     FabricSetting,
     Figures,
     JobDocument,
-    SimulatesWorkload,
+    SimulationCommand,
     job_keys,
 )
 from testbed.commands.documents import OMIT_NONE
@@ -178,7 +178,7 @@ _CIRCUIT_OPTIONS = ("controller", "hysteresis", "look_ahead", "wavelengths")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Simulate(SimulatesWorkload, Command[SimulationDocument]):
+class Simulate(SimulationCommand, Command[SimulationDocument]):
     """`testbed simulate`."""
 
     fabric: Annotated[str, option(", ".join(FABRICS) + ".", metavar="NAME")] = "direct"

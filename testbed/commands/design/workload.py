@@ -25,7 +25,7 @@ DIRECT_DEGREE = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class NamesWorkload(Command[Any]):
+class WorkloadCommand(Command[Any]):
     """Options that name a workload, its servers and their devices."""
 
     needs = "nothing"
@@ -105,7 +105,7 @@ class FabricSetting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimulatesWorkload(NamesWorkload):
+class SimulationCommand(WorkloadCommand):
     """Options of commands that simulate an iteration of a workload on fabrics."""
 
     workload: Annotated[

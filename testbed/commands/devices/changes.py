@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from testbed.commands.declare import REQUIRED, Command, argument, input_file_option, option
-from testbed.commands.devices.switch import AsksSwitch, Pair, SwitchDocument
+from testbed.commands.devices.switch import Pair, SwitchCommand, SwitchDocument
 from testbed.commands.documents import CHANGES, DONE, OMIT_NONE
 from testbed.commands.place import Place
 from testbed.errors import RefusedToMove, UsageError
@@ -28,7 +28,7 @@ _AFTER_PROVISIONING = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class MovesSwitch(AsksSwitch):
+class SwitchChangeCommand(SwitchCommand):
     """Option of commands that change a switch: consent to move a real one."""
 
     has_runs_dir = True
@@ -92,7 +92,7 @@ def _say_outcome(
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwitchConnect(MovesSwitch, Command[ChangeDocument]):
+class SwitchConnect(SwitchChangeCommand, Command[ChangeDocument]):
     """`testbed switch ADDRESS connect`."""
 
     pairs: Annotated[tuple[str, ...], argument(_PORT_HELP, "INPUT:OUTPUT...", complete="pairs")] = REQUIRED
@@ -164,7 +164,7 @@ def _find_dropped(
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwitchDisconnect(MovesSwitch, Command[ChangeDocument]):
+class SwitchDisconnect(SwitchChangeCommand, Command[ChangeDocument]):
     """`testbed switch ADDRESS disconnect`."""
 
     inputs: Annotated[tuple[str, ...], argument(_PORT_HELP, "INPUT...", complete="inputs")] = REQUIRED
@@ -209,7 +209,7 @@ class DryRunDocument(SwitchDocument):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwitchApply(MovesSwitch, Command["ChangeDocument | DryRunDocument"]):
+class SwitchApply(SwitchChangeCommand, Command["ChangeDocument | DryRunDocument"]):
     """`testbed switch ADDRESS apply`."""
 
     pairs: Annotated[tuple[str, ...], argument(_PORT_HELP, "[INPUT:OUTPUT...]", complete="pairs")] = ()
@@ -309,7 +309,7 @@ class ShutterDocument(SwitchDocument):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwitchShutter(MovesSwitch, Command[ShutterDocument]):
+class SwitchShutter(SwitchChangeCommand, Command[ShutterDocument]):
     """`testbed switch ADDRESS shutter`."""
 
     what: Annotated[
@@ -349,7 +349,7 @@ class HomeDocument(SwitchDocument):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwitchHome(MovesSwitch, Command[HomeDocument]):
+class SwitchHome(SwitchChangeCommand, Command[HomeDocument]):
     """`testbed switch ADDRESS home`."""
 
     def run(self, place: Place) -> HomeDocument:

@@ -197,7 +197,7 @@ def _find_lab_id(word: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabOfMachine:
+class LocalLab:
     """A simulated lab of this machine. Only its id is known if it is not live."""
 
     lab_id: str
@@ -214,7 +214,7 @@ class LabOfMachine:
 class StatusDocument(Document):
     """The simulated labs of this machine, live or left over."""
 
-    labs: tuple[LabOfMachine, ...]
+    labs: tuple[LocalLab, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,7 +229,7 @@ class SimStatus(Command[StatusDocument]):
         """List the labs."""
         from testbed.lab.simulated.lifecycle import lab_status
 
-        labs = tuple(LabOfMachine(**entry) for entry in lab_status())
+        labs = tuple(LocalLab(**entry) for entry in lab_status())
         if labs:
             rows = [sorted(asdict(lab).items()) for lab in labs]
             columns = [name for name, _ in rows[0]]
@@ -277,7 +277,7 @@ class SimExamples(Command[ExamplesDocument]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwinEnd(Document):
+class TwinExit(Document):
     """The exit status of the process of a simulated switch."""
 
     status: int
@@ -289,7 +289,7 @@ class TwinEnd(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimSwitch(Command[TwinEnd]):
+class SimSwitch(Command[TwinExit]):
     """`testbed sim switch`."""
 
     needs = "nothing"
@@ -305,7 +305,7 @@ class SimSwitch(Command[TwinEnd]):
     ] = REQUIRED
     words: Annotated[tuple[str, ...], argument("Options of the simulated switch.", "...", is_rest=True)] = ()
 
-    def run(self, place: Place) -> TwinEnd:
+    def run(self, place: Place) -> TwinExit:
         """Serve the switch until it is interrupted."""
         from lightbed.children import child_environment, module_command
 
@@ -313,10 +313,10 @@ class SimSwitch(Command[TwinEnd]):
         command = module_command("sim.twins", "--called-as", "testbed sim switch", *words)
         with subprocess.Popen(command, stdin=subprocess.PIPE, env=child_environment()) as twin:
             try:
-                return TwinEnd(status=twin.wait())
+                return TwinExit(status=twin.wait())
             except KeyboardInterrupt:
                 # Ctrl-C at a terminal reaches both processes. If only we got it, the end of its input ends the twin.
                 assert twin.stdin is not None
                 twin.stdin.close()
                 twin.wait()
-                return TwinEnd(status=DONE)
+                return TwinExit(status=DONE)

@@ -54,7 +54,7 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
-class AsksSwitch(Command[Any]):
+class SwitchCommand(Command[Any]):
     """Options of the group `testbed switch`: the address, time limits and a recording."""
 
     needs = "switch"
@@ -186,7 +186,7 @@ class IdentityDocument(SwitchDocument):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwitchIdentity(AsksSwitch, Command[IdentityDocument]):
+class SwitchIdentity(SwitchCommand, Command[IdentityDocument]):
     """`testbed switch ADDRESS identity`."""
 
     def run(self, place: Place) -> IdentityDocument:
@@ -232,7 +232,7 @@ class PortList(SwitchDocument):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwitchPorts(AsksSwitch, Command[PortList]):
+class SwitchPorts(SwitchCommand, Command[PortList]):
     """`testbed switch ADDRESS ports`."""
 
     def run(self, place: Place) -> PortList:
@@ -271,7 +271,7 @@ class ReadDocument(SwitchDocument):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwitchRead(AsksSwitch, Command[ReadDocument]):
+class SwitchRead(SwitchCommand, Command[ReadDocument]):
     """`testbed switch ADDRESS read`."""
 
     def run(self, place: Place) -> ReadDocument:
@@ -317,7 +317,7 @@ class PowerDocument(SwitchDocument):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwitchPower(AsksSwitch, Command[PowerDocument]):
+class SwitchPower(SwitchCommand, Command[PowerDocument]):
     """`testbed switch ADDRESS power`."""
 
     named: Annotated[
@@ -373,7 +373,7 @@ class WatchEvent(SwitchDocument):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwitchWatch(AsksSwitch, StreamCommand[WatchEvent]):
+class SwitchWatch(SwitchCommand, StreamCommand[WatchEvent]):
     """`testbed switch ADDRESS watch`."""
 
     role = None

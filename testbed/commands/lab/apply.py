@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from testbed.operate.model import LabPlan
     from testbed.operate.session import BringUpReport, Change, LabSession, Note
 
-LONG_S = 1.0
+PROGRESS_AFTER_S = 1.0
 """Expected duration from which an apply shows its progress."""
 
 
@@ -159,7 +159,7 @@ def _say_plan(place: Place, choice: DesignChoice, *, take_over: bool) -> None:
 
 @contextmanager
 def _show_progress(session: LabSession, planned: LabPlan, runs_dir: Path) -> Iterator[None]:
-    """Show the progress on standard error if the apply is expected to take `LONG_S` or more.
+    """Show the progress on standard error if the apply is expected to take `PROGRESS_AFTER_S` or more.
 
     Earlier durations give the estimate.
     """
@@ -171,7 +171,7 @@ def _show_progress(session: LabSession, planned: LabPlan, runs_dir: Path) -> Ite
     with suppress(JournalError):
         durations = learn_durations(runs_dir, session.lab.name)
     forecast = Forecast(planned, durations)
-    if forecast.total_s < LONG_S:
+    if forecast.total_s < PROGRESS_AFTER_S:
         yield
         return
     with narrate() as narrator:

@@ -39,7 +39,7 @@ class Nic:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InUse:
+class BusyElements:
     """Circuits and NICs in use, which were not touched."""
 
     circuits: tuple[str, ...]
@@ -59,7 +59,7 @@ class DiscoveryDocument(Document):
     resumed: bool
     dead: tuple[str, ...]
     uncertain: tuple[str, ...]
-    in_use: InUse
+    in_use: BusyElements
     unnamed_light: tuple[str, ...]
     notes: tuple[str, ...]
     output: Path
@@ -142,7 +142,7 @@ class Discover(MovingCommand, Command[DiscoveryDocument]):
             resumed=result.resumed,
             dead=result.fibres("dead"),
             uncertain=result.fibres("uncertain"),
-            in_use=InUse(circuits=result.busy_circuits, nics=tuple(map("/".join, result.busy_nics))),
+            in_use=BusyElements(circuits=result.busy_circuits, nics=tuple(map("/".join, result.busy_nics))),
             unnamed_light=tuple(map(_format_port, result.nameless)),
             notes=result.notes,
             output=self.output,

@@ -34,7 +34,7 @@ MOMENT = Text(parse_time, lambda seconds: datetime.fromtimestamp(seconds, UTC).i
 
 
 @dataclass(frozen=True, kw_only=True)
-class StretchLoss:
+class SectionLoss:
     """A fibre section: its loss, the loss of the lab file, and the verdict on the series of its readings."""
 
     place: str
@@ -60,7 +60,7 @@ class DriftDocument(LabFields):
     taken: str
     ok: bool
     not_kept: str
-    series: tuple[StretchLoss, ...]
+    series: tuple[SectionLoss, ...]
     findings: tuple[Finding, ...]
 
     @property
@@ -108,7 +108,7 @@ class Drift(HostsCommand, TopologyCommand):
             taken=rows["taken"],
             ok=rows["ok"],
             not_kept=rows["not_kept"],
-            series=tuple(StretchLoss(**row) for row in rows["series"]),
+            series=tuple(SectionLoss(**row) for row in rows["series"]),
             findings=describe_findings(report.findings, choice),
         )
         kinds = [stretch.verdict for stretch in document.series]

@@ -36,7 +36,7 @@ class KernelHop:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelWay:
+class KernelPath:
     """The path of a packet by the kernels. `end` says why the packet does not arrive, or is empty."""
 
     hops: tuple[KernelHop, ...]
@@ -51,7 +51,7 @@ class PathDocument(HostsFields):
     source: str = field(metadata=key("from"))
     target: str = field(metadata=key("to"))
     hops: tuple[PathHop, ...]
-    kernel: KernelWay | None
+    kernel: KernelPath | None
     findings: tuple[Finding, ...]
 
     @property
@@ -99,7 +99,7 @@ class FollowPath(HostsCommand, TopologyCommand):
             source=self.source,
             target=self.target,
             hops=tuple(PathHop(**asdict(hop)) for hop in hops),
-            kernel=KernelWay(
+            kernel=KernelPath(
                 hops=tuple(KernelHop(**asdict(hop)) for hop in kernel_route.hops),
                 end=kernel_route.end,
                 differs=kernel_route.differs,

@@ -153,7 +153,7 @@ class Ranks:
         return reports
 
     def _start(self) -> tuple[Launch, RankReports]:
-        """Return the running ranks with empty reports for their next job. Start new ranks if necessary."""
+        """Return the running ranks (or start new ones) and the reports for their next job."""
         if self._launch is not None and set(self._launch.running) == self._hosts:
             self._reports = RankReports(ready=self._reports.ready_again)
             return self._launch, self._reports

@@ -27,7 +27,7 @@ WAITED_SHARE = 0.1
 FULL_LINK = 0.9
 
 # Tolerances: missing and surplus bytes of a NIC relative to the ring arithmetic, and bytes of an idle NIC.
-FEWER, MORE = 0.05, 0.1
+FEWER_TOLERANCE, MORE_TOLERANCE = 0.05, 0.1
 """Missing bytes took another route. Surplus bytes are headers and acknowledgements."""
 IDLE_TOLERANCE = 0.02
 # Smaller messages prove nothing: acknowledgements and headers outweigh the payload.
@@ -261,7 +261,11 @@ def find_misplaced(nic_bytes: Sequence[NicBytes]) -> tuple[NicBytes, ...]:
 def _is_placed(entry: NicBytes, full_link_bytes: float) -> bool:
     if entry.expected_bytes:
         upper_bytes = entry.expected_bytes + entry.retransmitted_bytes
-        return (1 - FEWER) * entry.expected_bytes <= entry.sent_bytes <= (1 + MORE) * upper_bytes
+        return (
+            (1 - FEWER_TOLERANCE) * entry.expected_bytes
+            <= entry.sent_bytes
+            <= (1 + MORE_TOLERANCE) * upper_bytes
+        )
     return entry.sent_bytes - entry.retransmitted_bytes < IDLE_TOLERANCE * full_link_bytes
 
 

@@ -23,7 +23,7 @@ HANDLE = 0x1B
 """Handle of the queues that `testbed.node.queues` sets."""
 START_DELAY_S = 2.0
 """Time from the last answer of an agent to the start of the jobs, in which all agents connect."""
-GIVE_UP_S = 60.0
+TIMEOUT_S = 60.0
 EFFICIENCY: dict[Transport, float] = {"tcp": 1448 / 1514, "udp": 1400 / 1470}
 """Payload of a packet divided by its size on the link, including the Ethernet header."""
 
@@ -77,9 +77,9 @@ def run_agents(
 
 
 def _compute_deadline_s(placed: Sequence[JobLinks], schedule: Schedule, conditions: Conditions) -> float:
-    """Return the deadline of the jobs: `GIVE_UP_S`, plus twice the sum of all periods for each iteration."""
+    """Return the deadline of the jobs: `TIMEOUT_S`, plus twice the sum of all periods for each iteration."""
     periods_ms = sum(max(one.job.period_ms, schedule.slots_ms[one.job.name]) for one in placed)
-    return GIVE_UP_S + 2e-3 * periods_ms * (conditions.iterations + 1)
+    return TIMEOUT_S + 2e-3 * periods_ms * (conditions.iterations + 1)
 
 
 def _make_command(lab: Lab, host: int, folder: str, deadline_s: float) -> str:
@@ -164,7 +164,7 @@ def _make_shared_part(
         "control": conditions.control,
         "slope": conditions.slope if is_mltcp else 0.0,
         "intercept": conditions.intercept if is_mltcp else 1.0,
-        "give_up_s": GIVE_UP_S,
+        "give_up_s": TIMEOUT_S,
     }
 
 

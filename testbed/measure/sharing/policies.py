@@ -95,7 +95,7 @@ SHORT_QUEUE, CLASS_QUEUE = 16, 50
 """Queue lengths in packets: one queue for all jobs, and each job's queue if HTB shares the link."""
 STAGGER = 0.01
 """Offset between starts of jobs under MLTCP, as a fraction of the shortest period. Without it, jobs stay in step."""
-SLACK = 0.03
+PERIOD_SLACK = 0.03
 """Relative extension of a job's period, which lets the job recover from disturbances."""
 
 MAX_SLOT_USE = 1.02
@@ -123,7 +123,7 @@ class Conditions:
     intercept: float = 0.25
     most_alignments: int = 100
     tolerance: float = TOLERANCE
-    slack: float = SLACK
+    slack: float = PERIOD_SLACK
     stagger_ms: float = -1.0
     queue: int = 0
 

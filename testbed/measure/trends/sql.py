@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import duckdb
 
 _TYPES = {pa.string(): "varchar", pa.int64(): "bigint", pa.float64(): "double", pa.bool_(): "boolean"}
-HINT = "see `testbed runs query --help` for the tables"
+TABLES_HINT = "see `testbed runs query --help` for the tables"
 MAX_SECONDS, MAX_MEMORY_MB, MAX_ROWS = 30.0, 1024, 100_000
 """Limits of a statement on time, memory and rows, because others use the machine too."""
 
@@ -92,14 +92,14 @@ def query_runs(runs_dir: str | Path, statement: str) -> Answer:
             rows = result.fetchmany(MAX_ROWS + 1)
         except duckdb.InterruptException as error:
             raise ResultsError(
-                f"the statement took longer than {MAX_SECONDS:g} s and was stopped; {HINT}"
+                f"the statement took longer than {MAX_SECONDS:g} s and was stopped; {TABLES_HINT}"
             ) from error
         except duckdb.OutOfMemoryException as error:
             raise ResultsError(
-                f"the statement needs more than the {MAX_MEMORY_MB} MB that it may use; {HINT}"
+                f"the statement needs more than the {MAX_MEMORY_MB} MB that it may use; {TABLES_HINT}"
             ) from error
         except duckdb.Error as error:
-            raise ResultsError(f"{str(error).strip()}; {HINT}") from error
+            raise ResultsError(f"{str(error).strip()}; {TABLES_HINT}") from error
         finally:
             timer.cancel()
     if len(rows) > MAX_ROWS:

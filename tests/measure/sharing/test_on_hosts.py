@@ -104,7 +104,7 @@ def test_every_policy_is_measured_beside_its_prediction_and_nothing_stays_set(sh
 
 def test_nothing_stays_set_when_agents_fail(shared, monkeypatch):
     before = shared.settings()
-    monkeypatch.setattr(agents, "GIVE_UP_S", 0.001)
+    monkeypatch.setattr(agents, "TIMEOUT_S", 0.001)
     monkeypatch.setattr(agents, "_compute_deadline_s", lambda *_given: 120.0)
 
     with pytest.raises(CollectiveError, match=r"job [xy]: a burst did not end in time"):

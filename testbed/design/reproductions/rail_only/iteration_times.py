@@ -24,7 +24,7 @@ from testbed.design.reproductions.rail_only.model import (
 )
 from testbed.design.reproductions.rail_only.setup import Scale
 
-SUMS, CHUNKS = 6, 2
+SUMS, STAGE_CHUNKS = 6, 2
 """Accounting of the main fit: six AllReduces per layer (recomputation repeats two of four), two chunks per stage."""
 
 MEGASCALE = Megatron("MegaScale 175B", 96, 12288, 8, 48, 12288, 6144, vocabulary=64000)
@@ -61,14 +61,14 @@ def _megascale_mfu() -> float:
 
 def select_main_fit(table: Table) -> Table:
     """Return the rows of the main fit: recomputation, two chunks per stage, efficiency fitted to the 310.1B job."""
-    return table.select_rows(fit=GPT_310B.name, sums=SUMS, chunks=CHUNKS)
+    return table.select_rows(fit=GPT_310B.name, sums=SUMS, chunks=STAGE_CHUNKS)
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
     main = select_main_fit(table)
     others = [
         row
-        for row in table.select_rows(sums=SUMS, chunks=CHUNKS).records
+        for row in table.select_rows(sums=SUMS, chunks=STAGE_CHUNKS).records
         if row["fit"] not in (GPT_310B.name, row["model"])
     ]
     lines = [_compare_row(row, "main fit") for row in main.records]

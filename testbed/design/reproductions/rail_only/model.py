@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-BITS = 8e-9
-"""Gigabits per byte: bytes * BITS / (rate in Gbit/s) is in seconds."""
+GIGABITS_PER_BYTE = 8e-9
+"""Gigabits per byte: bytes * GIGABITS_PER_BYTE / (rate in Gbit/s) is in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def all_gather_s(size_bytes: float, x: int, y: int, platform: Platform) -> float
     0.0433
     """
     rail_part = (y - 1) / (x * y) / platform.rail_gbps
-    return (rail_part + (x - 1) / x / platform.domain_gbps) * size_bytes * BITS
+    return (rail_part + (x - 1) / x / platform.domain_gbps) * size_bytes * GIGABITS_PER_BYTE
 
 
 def all_reduce_s(size_bytes: float, x: int, y: int, platform: Platform) -> float:
@@ -53,8 +53,8 @@ def all_to_all_s(pair_bytes: float, x: int, y: int, platform: Platform, *, has_s
     Without a spine, each GPU first fetches all messages for its domain over its rail, then the domain spreads them.
     The published model adds the times of both steps.
     """
-    over_rail_s = x * (y - 1) * pair_bytes * BITS / platform.rail_gbps
-    inside_s = (x - 1) * pair_bytes * BITS / platform.domain_gbps
+    over_rail_s = x * (y - 1) * pair_bytes * GIGABITS_PER_BYTE / platform.rail_gbps
+    inside_s = (x - 1) * pair_bytes * GIGABITS_PER_BYTE / platform.domain_gbps
     return max(over_rail_s, inside_s) if has_spine else over_rail_s + y * inside_s
 
 
@@ -185,7 +185,7 @@ def iteration_s(job: Megatron, platform: Platform, accounting: Accounting) -> fl
     compute_s = operations / (accounting.efficiency * platform.peak_tflops * 1e12)
     one_sum_s = all_reduce_s(job.activation_bytes, x_tensor, job.tensor // x_tensor, platform)
     microbatch_s = compute_s + accounting.sums * job.layers / p * one_sum_s
-    hops_s = 2 * (p - 1) * job.activation_bytes * BITS / (job.tensor * platform.rail_gbps)
+    hops_s = 2 * (p - 1) * job.activation_bytes * GIGABITS_PER_BYTE / (job.tensor * platform.rail_gbps)
     x_data = max(min(job.data, platform.domain // x_tensor), 1)
     gradients = 2 * job.parameters / (job.tensor * p)
     sum_s = all_reduce_s(gradients, x_data, -(-job.data // x_data), platform)

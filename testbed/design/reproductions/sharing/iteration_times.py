@@ -19,13 +19,13 @@ from testbed.design.reproductions.figure import (
     Table,
 )
 from testbed.design.reproductions.sharing.setup import (
+    FIRST_JOB_WEIGHT,
     INTERCEPT,
     JOB_SETS,
     PERIOD_MS,
     POLICIES,
     SLOPE,
     STAGGER_MS,
-    WEIGHT,
     JobSet,
     JobStatistics,
     Policy,
@@ -73,7 +73,7 @@ def model_jobs(job_set: JobSet, policy: Policy, iterations: int) -> list[JobStat
         schedule = Scheduler(jobs, links).schedule([placement])
         starts = [schedule.starts_ms[job.name] for job in jobs]
         slots = [one.slot_ms for one in schedule.predicted]
-    weights = (WEIGHT, *(1.0,) * (len(jobs) - 1)) if policy == "weights" else ()
+    weights = (FIRST_JOB_WEIGHT, *(1.0,) * (len(jobs) - 1)) if policy == "weights" else ()
     mltcp = (SLOPE, INTERCEPT) if policy == "mltcp" else None
     periodic_jobs = place_jobs(jobs, links.find_jobs_by_link(placement, jobs))
     predictions = predict_under(periodic_jobs, [RATE_GBPS], iterations, weights, mltcp, starts, slots)

@@ -21,7 +21,7 @@ POLICIES: tuple[Policy, ...] = ("fair", "weights", "shifts", "mltcp")
 PERIOD_MS = 300.0
 STAGGER_MS = 3.0
 SLOPE, INTERCEPT = 1.75, 0.25
-WEIGHT = 3.0
+FIRST_JOB_WEIGHT = 3.0
 
 
 @dataclass(frozen=True, slots=True)

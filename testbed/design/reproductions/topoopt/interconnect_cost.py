@@ -29,13 +29,13 @@ from testbed.design.reproductions.figure import (
 )
 from testbed.design.reproductions.topoopt.setup import Scale
 
-RECALLED, MIXNET_PRICES = "recalled", "MixNet"
-EACH, ONCE = "an interface", "a server"
+RECALLED_PRICES, MIXNET_PRICES = "recalled", "MixNet"
+NIC_PER_INTERFACE, NIC_PER_SERVER = "an interface", "a server"
 READINGS: Mapping[tuple[str, str], Reading] = {
-    (RECALLED, EACH): DEFAULT_READING,
-    (RECALLED, ONCE): Reading(nic_once=True),
-    (MIXNET_PRICES, EACH): Reading(MIXNET),
-    (MIXNET_PRICES, ONCE): Reading(MIXNET, nic_once=True),
+    (RECALLED_PRICES, NIC_PER_INTERFACE): DEFAULT_READING,
+    (RECALLED_PRICES, NIC_PER_SERVER): Reading(nic_once=True),
+    (MIXNET_PRICES, NIC_PER_INTERFACE): Reading(MIXNET),
+    (MIXNET_PRICES, NIC_PER_SERVER): Reading(MIXNET, nic_once=True),
 }
 """Readings of the cost by (price table, whether a NIC is paid per interface or per server)."""
 
@@ -80,7 +80,7 @@ def _ratios_to_topoopt(table: Table, other: str) -> list[float]:
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
-    present = table.select_rows(prices=RECALLED, nic_for=EACH)
+    present = table.select_rows(prices=RECALLED_PRICES, nic_for=NIC_PER_INTERFACE)
     slow = _ratios_to_topoopt(present.select_rows(rate_gbps=present.values("rate_gbps")[0]), "ideal switch")
     fast = _ratios_to_topoopt(present.select_rows(rate_gbps=present.values("rate_gbps")[-1]), "ideal switch")
     ends = (
@@ -101,7 +101,7 @@ def _compare_reading(table: Table, prices: str, nic_for: str) -> Iterator[Compar
     """Yield the two published ratios under one reading of the prices, and the rate of the Fat-tree of equal cost."""
     part = table.select_rows(prices=prices, nic_for=nic_for)
     reading = f"prices {prices}, a NIC {nic_for}"
-    checked = "prices recalled, not checked" if prices == RECALLED else "rates of 100 Gbit/s and more"
+    checked = "prices recalled, not checked" if prices == RECALLED_PRICES else "rates of 100 Gbit/s and more"
     yield Comparison(
         f"cost of the ideal switch over TopoOpt, mean; {reading}",
         Published("3.2 x", "S", 3.2),
@@ -129,7 +129,7 @@ def _compare_reading(table: Table, prices: str, nic_for: str) -> Iterator[Compar
 
 def _draw(table: Table) -> Plot:
     """Return a plot of the cost per server, without the equal-cost Fat-tree, which coincides with TopoOpt."""
-    table = table.select_rows(prices=RECALLED, nic_for=EACH)
+    table = table.select_rows(prices=RECALLED_PRICES, nic_for=NIC_PER_INTERFACE)
     servers = table.values("servers")[0]
     per_server = Table.from_rows(
         ("degree", "rate", "fabric", "usd"),
