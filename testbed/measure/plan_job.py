@@ -383,7 +383,7 @@ def count_links_since_last_job(
     """Return the bytes of the links since the plan last ran as a job, or () if it never did."""
     if choice.intent is None or choice.stated.plan_text is None or session.fleet is None:
         return ()
-    from testbed.measure.results.store import RunStore  # SQLAlchemy: only where a plan ran
+    from testbed.measure.results.store import RunStore  # imports SQLAlchemy: only if needed
 
     job = find_last_job(RunStore(runs_dir), choice.lab.name, choice.intent.epoch)
     return count_links_since(job, session.fleet, choice.lab) if job else ()

@@ -173,7 +173,7 @@ def _discover(lab: Lab, place: Place, settle_s: float) -> DiscoveryResult:
             f"{what}; start it as root with `testbed sim up --hosts kernel`", host=lab.hosts[0].name
         )
     with journal_in(place.runs_dir) as journal, open_lab(lab, journal) as session, narrate() as narrator:
-        assert session.fleet is not None  # the hosts are real to the kernel
+        assert session.fleet is not None  # modelled hosts were refused above
         devices = Devices(lab, session.switches, session.fleet, journal, settle_s=settle_s)
         return discover(devices, DiscoveryRecord(journal, lab.name), narrator.note)
 

@@ -92,7 +92,7 @@ class Verify(HostsCommand, TopologyCommand):
         )
         others = tuple(
             each for each in unfinished if each not in awaiting_proof
-        )  # `awaiting_proof` lack only this proof
+        )  # those in `awaiting_proof` lack only this proof
         with place.session(choice.lab, self.hosts, writes=self.narrow, partial=True) as session:
             report = session.prove(choice.design, others)
             if self.narrow:

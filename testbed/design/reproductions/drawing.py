@@ -127,7 +127,9 @@ def _draw_legend(figure: Any, plot: Plot, high: int) -> None:
     named = {tuple(series.name for series in panel.series) for panel in plot.panels}
     if len(named) == 1:
         handles, labels = figure.axes[0].get_legend_handles_labels()
-        entry_inches = 0.6 + 0.075 * max(map(len, labels))  # key, gaps, and letters of the font above
+        entry_inches = 0.6 + 0.075 * max(
+            map(len, labels)
+        )  # key, gaps, and letters of the font that `draw` sets
         columns = max(1, min(len(labels), int(figure.get_figwidth() / entry_inches)))
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
         return

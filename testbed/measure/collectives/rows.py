@@ -49,7 +49,7 @@ def make_timing(
     collective = configuration.collective
     if spec.sets is None:
         limit = collective.limit_mbps(wiring, routes, configuration, lab.link.rate_mbps)
-    else:  # the bytes of a node over the time of the most loaded link
+    else:  # bytes of a node divided by the time of the most loaded link
         shares = _link_shares(wiring, routes, spec, configuration)
         limit = lab.link.rate_mbps * collective.bus_factor(configuration.ranks) / max(shares.values())
     algbw = row["size"] * 8 / row["time_us"]

@@ -35,7 +35,7 @@ _TIME_NAMES = ("time", "cputime")
 _LEADING_COLUMNS = ("size", "count", "type")
 _HALF_COLUMNS = ("time", "algbw", "busbw", "#wrong")
 _SPREAD_COLUMNS = ("i_min", "i_max", "i_p99", "i_cv%")
-_ERROR_CELL = re.compile(r"\de[+-]\d\d")  # `%5.0le`, as `error` was printed
+_ERROR_CELL = re.compile(r"\de[+-]\d\d")  # nccl-tests printed `error` with `%5.0le`
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 

@@ -163,7 +163,7 @@ def measure(
     The hosts are leased by `--lease` or implicitly. Their queues are restored at the end. Raises `CollectiveError`,
     `TopologyError`, `HostError` or `LeaseDenied`.
     """
-    from testbed.leases.fence import hold_fence  # SQLAlchemy: not for a plan
+    from testbed.leases.fence import hold_fence  # imports SQLAlchemy: only if needed
 
     if session.fleet is None:
         raise CollectiveError(
