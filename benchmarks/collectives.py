@@ -25,7 +25,7 @@ from testbed.lab.simulated.lifecycle import set_link_rate, start_lab
 from testbed.lab.simulated.link_rate import fit_rate, measure_machine
 from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Ranks
 from testbed.measure.collectives.rows import find_misplaced
-from testbed.measure.gain import RingGain, ring_gain, select_largest
+from testbed.measure.gain import RingGain, find_ring_gain, select_largest
 from testbed.measure.model import CollectiveResult, Timing
 from testbed.operate.design import design_for
 from testbed.operate.journal import Journal
@@ -72,7 +72,7 @@ def of_configuration(results: list[CollectiveResult], name: str) -> list[Timing]
 
 
 def gains(results: list[CollectiveResult]) -> list[RingGain]:
-    return [gain for result in results if (gain := ring_gain(select_largest(result.timings)))]
+    return [gain for result in results if (gain := find_ring_gain(select_largest(result.timings)))]
 
 
 def figures(results: list[CollectiveResult]) -> dict[str, object]:

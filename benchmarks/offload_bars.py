@@ -30,7 +30,7 @@ from testbed.offload.dask_engine import DaskEngine
 from testbed.offload.epoch import Order
 from testbed.offload.feed import Rule
 from testbed.offload.loader import OffloadedLoader
-from testbed.offload.local_workers import workers_here
+from testbed.offload.local_workers import start_local_workers
 from testbed.offload.policy import Candidate, Metrics, decide
 from testbed.offload.profile import Bench, Settings, Trial
 from testbed.offload.stages import set_allocator
@@ -309,7 +309,7 @@ def main() -> None:
     torch.set_num_threads(1)
     set_allocator()
     what, *more = sys.argv[1:] or ["cpu"]
-    with workers_here(1, prefix=["taskset", "-c", str(WORKER)]) as address:
+    with start_local_workers(1, prefix=["taskset", "-c", str(WORKER)]) as address:
         stand = Stand(address)
         commands = {"pairs": pairs, "grid": grid, "table": table, "plain": plain_cost, "cpu": cpu}
         commands[what](stand, *(float(each) if what == "grid" else int(each) for each in more))

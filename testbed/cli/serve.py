@@ -66,7 +66,7 @@ def serve(
 ) -> int:
     """Share labs over HTTP: runs, leases, events, with roles and an audit log. Runs until stopped."""
     from testbed.service.oidc import Provider, identify_by_either
-    from testbed.service.server import Listener, make_service, this_url
+    from testbed.service.server import Listener, describe_server, make_service
     from testbed.service.server import serve as serve_labs
 
     provider = Provider(oidc, oidc_audience, claim=oidc_claim) if oidc else None
@@ -83,7 +83,9 @@ def serve(
 
     def ready(url: str) -> None:
         names = ", ".join(view.lab.name for view in service.labs)
-        print_answer(this_url(url), [f"serving {names} at {url}; Ctrl-C ends the service"], as_json=as_json)
+        print_answer(
+            describe_server(url), [f"serving {names} at {url}; Ctrl-C ends the service"], as_json=as_json
+        )
         sys.stdout.flush()
 
     serve_labs(service, listener, ready, identify_by_either(service.tokens.identity, provider))

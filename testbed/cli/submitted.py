@@ -24,10 +24,10 @@ from testbed.observe.traces import trace_as_asked
 from testbed.operate.intent import load_intents
 from testbed.operate.recovery.records import OperationRecord, operations_of
 from testbed.operation_errors import OperationRefused
-from testbed.service.labs import check_match, tag_of, topology_in_force
+from testbed.service.labs import check_match, make_tag, topology_in_force
 from testbed.service.requests import Request, parse_request
 from testbed.service.runs import Run, RunStore
-from testbed.service.workers import folder_of
+from testbed.service.workers import get_run_folder
 from testbed.storage.address import address_in, choose_database
 from testbed.storage.database import Database
 
@@ -57,7 +57,7 @@ def main(run_id: str, runs_dir: Path, lab_files: Mapping[str, Path]) -> None:
 
 def _shorten_paths(text: str, run: Run, runs_dir: Path) -> str:
     """Return the text with shortened paths of the run's files: they begin with the id of the run, not its folder."""
-    return text.replace(f"{folder_of(runs_dir, run.id)}/", f"{run.id}/")
+    return text.replace(f"{get_run_folder(runs_dir, run.id)}/", f"{run.id}/")
 
 
 def carry_out(run: Run, lab_files: Mapping[str, Path], runs_dir: Path) -> int:
@@ -86,8 +86,8 @@ def carry_out(run: Run, lab_files: Mapping[str, Path], runs_dir: Path) -> int:
         if match := getattr(
             request, "if_match", ""
         ):  # another run may have changed the topology since this one was submitted
-            check_match(match, tag_of(topology_in_force(runs_dir, run.lab)), f"the topology of {run.lab}")
-        words = request.arguments(lab_files, runs_dir, folder_of(runs_dir, run.id))
+            check_match(match, make_tag(topology_in_force(runs_dir, run.lab)), f"the topology of {run.lab}")
+        words = request.arguments(lab_files, runs_dir, get_run_folder(runs_dir, run.id))
     except LightbedError as error:  # the topology has changed, or the lab of a switch is down
         report_error(error, as_json=not request.text)
         return ERROR

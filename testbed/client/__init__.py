@@ -1,6 +1,6 @@
-"""The client of the service, which carries `testbed.Lab` and `--server` to it; scripts use `testbed.open_lab`.
+"""The HTTP client of the service. `testbed.Lab` and `--server` use it; scripts call `testbed.open_lab` instead.
 
-Default token and URL are those of the environment variables LIGHTBED_TOKEN and LIGHTBED_SERVER.
+The defaults of token and URL are the environment variables LIGHTBED_TOKEN and LIGHTBED_SERVER.
 """
 
 from testbed.client.asynchronous import AsyncClient, AsyncLab, connect_async

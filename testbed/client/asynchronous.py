@@ -1,4 +1,4 @@
-"""The client for coroutines, with the same methods as `testbed.client.synchronous`, to be awaited."""
+"""The asynchronous client. It has the methods of `testbed.client.synchronous` as coroutines."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ T = TypeVar("T")
 def connect_async(
     url: str | None = None, token: str | None = None, *, verify: Any = True, retry_s: float = 30.0
 ) -> AsyncClient:
-    """Return a client of a service, without sending anything.
+    """Return a client of a service. It does not connect yet.
 
-    `verify` is passed to httpx for certificates. A stream of events tries for `retry_s` seconds to reconnect to a
-    service that does not answer. Raises `ServiceUnreachable` for an invalid URL.
+    httpx gets `verify`, to check certificates. If the service stops answering, a stream of events tries to reconnect
+    for `retry_s` seconds. Raises `ServiceUnreachable` for an invalid URL.
     """
     return AsyncClient(httpx.AsyncClient(**calls.settings(url, token, verify)), retry_s)
 
 
 class AsyncClient:
-    """A client of a service, and a context manager. Raises `ServiceRefused` and `ServiceUnreachable`."""
+    """A client of a service, and a context manager. Methods raise `ServiceRefused` and `ServiceUnreachable`."""
 
     def __init__(self, http: httpx.AsyncClient, retry_s: float = 30.0) -> None:
         self._http, self._retry_s = http, retry_s
@@ -60,7 +60,7 @@ class AsyncClient:
         return AsyncLab(self, name)
 
     async def submit(self, lab: str, command: str, *, key: str = "", why: str = "", **options: Any) -> Run:
-        """Submit a run of a command; a request that is repeated with the same `key` returns the same run."""
+        """Submit a run of a command. A repeated request with the same `key` returns the same run."""
         return await self.call(calls.submit(lab, command, key, why, options))
 
     async def read_run(self, run_id: str) -> Run:
@@ -72,7 +72,7 @@ class AsyncClient:
         return await self.call(calls.read_file(run_id, name))
 
     async def list_runs(self, lab: str = "", state: str = "", limit: int = 100) -> list[Run]:
-        """Return runs, the newest first."""
+        """Return runs, newest first."""
         return await self.call(calls.list_runs(lab, state, limit))
 
     async def cancel(self, run_id: str) -> Run:
@@ -95,9 +95,9 @@ class AsyncClient:
     ) -> AsyncIterator[Event]:
         """Yield events as they happen, each once.
 
-        The stream starts with a snapshot, or directly after event number `after`; it ends only when closed. If the
-        service does not answer, it reconnects and continues after the last event; after `retry_s` seconds it raises
-        `ServiceUnreachable`.
+        The stream starts with a snapshot, or with the first event after number `after`. It ends only when closed. If
+        the service stops answering, the stream reconnects and continues after the last event. It raises
+        `ServiceUnreachable` after `retry_s` seconds without contact.
         """
         parser, pause_s, last_contact_s = EventParser(after), calls.PAUSES_S[0], time.monotonic()
         while True:
@@ -147,13 +147,13 @@ class AsyncLab:
         return await self._client.wait(await self.submit(command, key=key, why=why, **options))
 
     async def request_lease(self, resources: Sequence[str] = (), **options: Any) -> Mapping[str, Any]:
-        """Request parts of the lab, all or nothing; options are `ttl_s`, `priority`, `allowed`, `reason`."""
+        """Request parts of the lab, all or nothing. Options are `ttl_s`, `priority`, `allowed` and `reason`."""
         return await self._client.call(
             calls.request_lease(self.name, {"resources": list(resources), **options})
         )
 
     async def extend_lease(self, lease: str, ttl_s: float | None = None) -> Mapping[str, Any]:
-        """Extend a lease: it ends `ttl_s` seconds from now, by default after the duration of its request."""
+        """Extend a lease, so that it ends in `ttl_s` seconds. The default is the duration of its request."""
         return await self._client.call(calls.extend_lease(self.name, lease, ttl_s))
 
     async def release_lease(self, lease: str) -> Mapping[str, Any]:
@@ -161,7 +161,7 @@ class AsyncLab:
         return await self._client.call(calls.release_lease(self.name, lease))
 
     async def stop(self, why: str = "") -> Mapping[str, Any]:
-        """Stop the lab: nobody can send anything to its devices."""
+        """Stop the lab, so that nobody can send anything to its devices."""
         return await self._client.call(calls.stop(self.name, why))
 
     async def release_stop(self) -> Mapping[str, Any]:

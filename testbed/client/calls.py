@@ -1,4 +1,4 @@
-"""Requests of both clients, the parsing of responses, and the clients' errors. Nothing is sent here."""
+"""Requests of both clients, parsers of the responses, and the clients' errors. This module sends nothing."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from testbed.errors import TestbedError
 T = TypeVar("T")
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 STREAM_TIMEOUT = httpx.Timeout(30.0, connect=10.0, read=45.0)
-"""The read timeout exceeds the 15 s between pings of a stream without events."""
+"""Timeouts of a stream of events. The read timeout exceeds the 15 s between pings."""
 PAUSES_S = (0.1, 2.0)
 """Shortest and longest pause before reconnecting a stream, in seconds."""
 
 
 class ServiceUnreachable(TestbedError, code="service.unreachable", who="device"):
-    """The service does not answer, or its answer is not that of this release."""
+    """The service does not answer, or this release cannot parse its answer."""
 
 
 class NotThroughService(TestbedError, code="service.here", who="user"):
@@ -30,7 +30,7 @@ class NotThroughService(TestbedError, code="service.here", who="user"):
 
 
 class ServiceRefused(TestbedError, code="service", who="user"):
-    """The service refused a request: `problem` is its document, `code` and `who` are those of its error."""
+    """The service refused a request; its problem document is `problem`, which also gives `code` and `who`."""
 
     def __init__(self, problem: Mapping[str, Any]) -> None:
         self.problem = dict(problem)
@@ -42,7 +42,7 @@ class ServiceRefused(TestbedError, code="service", who="user"):
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One request, and the function that parses its response."""
+    """A request, and the function that parses its response."""
 
     method: str
     path: str
@@ -54,9 +54,9 @@ class Call(Generic[T]):
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `httpx.Client.request`."""
-        given: dict[str, Any] = {"method": self.method, "url": self.path, "headers": dict(self.headers)}
-        given["params"] = {name: value for name, value in self.params.items() if value}
-        return given | ({"json": self.body} if self.body is not None else {})
+        keywords: dict[str, Any] = {"method": self.method, "url": self.path, "headers": dict(self.headers)}
+        keywords["params"] = {name: value for name, value in self.params.items() if value}
+        return keywords | ({"json": self.body} if self.body is not None else {})
 
     def answer(self, response: httpx.Response) -> T:
         """Return the parsed answer of a response. Raises `ServiceRefused` and `ServiceUnreachable`."""
@@ -81,7 +81,7 @@ def check(response: httpx.Response) -> None:
 
 
 def settings(url: str | None, token: str | None, verify: Any) -> dict[str, Any]:
-    """Return the arguments of an HTTP client; missing ones come from the environment.
+    """Return the arguments of an HTTP client. A missing URL or token comes from the environment.
 
     Raises `ServiceUnreachable` for a missing or invalid URL.
     """
@@ -94,18 +94,18 @@ def settings(url: str | None, token: str | None, verify: Any) -> dict[str, Any]:
 
 
 def make_unreachable_error(url: object, error: Exception) -> ServiceUnreachable:
-    """Return the error of a service that does not answer."""
+    """Return the error for a service that does not answer."""
     return ServiceUnreachable(f"the service {url} does not answer ({error}); start it with `testbed serve`")
 
 
 def list_labs() -> Call[list[dict[str, Any]]]:
     """List the labs."""
-    return Call("GET", "/v1/labs", lambda told: list(told["labs"]))
+    return Call("GET", "/v1/labs", lambda reply: list(reply["labs"]))
 
 
 def read_lab_document(lab: str, what: str = "") -> Call[dict[str, Any]]:
     """Read a lab, or one of its documents: `hosts`, `switches`, `topology`, `leases`, `history`."""
-    return Call("GET", _lab(lab) + (f"/{what}" if what else ""), dict)
+    return Call("GET", _lab_path(lab) + (f"/{what}" if what else ""), dict)
 
 
 def submit(lab: str, command: str, key: str, why: str, options: Mapping[str, Any]) -> Call[Run]:
@@ -130,7 +130,7 @@ def read_file(run_id: str, name: str) -> Call[bytes]:
 def list_runs(lab: str, state: str, limit: int) -> Call[list[Run]]:
     """List runs."""
     params = {"lab": lab, "state": state, "limit": limit}
-    return Call("GET", "/v1/runs", lambda told: [Run.from_document(one) for one in told["runs"]], params)
+    return Call("GET", "/v1/runs", lambda reply: [Run.from_document(one) for one in reply["runs"]], params)
 
 
 def cancel(run_id: str) -> Call[Run]:
@@ -140,32 +140,32 @@ def cancel(run_id: str) -> Call[Run]:
 
 def request_lease(lab: str, body: Mapping[str, Any]) -> Call[dict[str, Any]]:
     """Request a lease."""
-    return Call("POST", f"{_lab(lab)}/leases", dict, body=dict(body))
+    return Call("POST", f"{_lab_path(lab)}/leases", dict, body=dict(body))
 
 
 def release_lease(lab: str, lease: str) -> Call[dict[str, Any]]:
     """Release a lease, whatever its state."""
-    return Call("DELETE", f"{_lab(lab)}/leases/{quote(lease, safe='')}", dict, headers={"If-Match": "*"})
+    return Call("DELETE", f"{_lab_path(lab)}/leases/{quote(lease, safe='')}", dict, headers={"If-Match": "*"})
 
 
 def extend_lease(lab: str, lease: str, ttl_s: float | None) -> Call[dict[str, Any]]:
-    """Extend a lease to `ttl_s` seconds from now; the default is the duration of its request."""
-    path = f"{_lab(lab)}/leases/{quote(lease, safe='')}"
+    """Extend a lease, so that it ends in `ttl_s` seconds. The default is the duration of its request."""
+    path = f"{_lab_path(lab)}/leases/{quote(lease, safe='')}"
     body = {} if ttl_s is None else {"ttl_s": ttl_s}
     return Call("PATCH", path, dict, body=body, headers={"If-Match": "*"})
 
 
 def stop(lab: str, why: str) -> Call[dict[str, Any]]:
     """Stop a lab."""
-    return Call("PUT", f"{_lab(lab)}/stop", dict, body={"reason": why or "asked for"})
+    return Call("PUT", f"{_lab_path(lab)}/stop", dict, body={"reason": why or "asked for"})
 
 
 def release_stop(lab: str) -> Call[dict[str, Any]]:
     """Allow changes of a lab again."""
-    return Call("DELETE", f"{_lab(lab)}/stop", dict)
+    return Call("DELETE", f"{_lab_path(lab)}/stop", dict)
 
 
-def _lab(lab: str) -> str:
+def _lab_path(lab: str) -> str:
     return f"/v1/labs/{quote(lab, safe='')}"
 
 

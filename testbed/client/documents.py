@@ -1,6 +1,6 @@
 """Documents of the service as frozen records, and a parser of its server-sent events.
 
-`document` of a record is the complete JSON. Events are parsed as in the HTML standard, without socket and clock.
+The `document` of a record is the complete JSON. The parser follows the HTML standard, and needs no socket or clock.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Run:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Run:
-        """Return the run of a document."""
+        """Return the run that a document describes."""
         texts: dict[str, Any] = {name: document[name] for name in ("id", "lab", "command", "state", "who")}
         texts |= {name: document.get(name) or "" for name in ("output", "messages")}
         return cls(**texts, exit_code=document["exit_code"], result=document.get("result"), document=document)
@@ -44,7 +44,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An event of the journal; `kind` is `snapshot`, `run` or `step`, `number` its place in the journal."""
+    """An event of the journal. `kind` is `snapshot`, `run` or `step`, and `number` counts the journal's events."""
 
     number: int
     kind: str
@@ -52,22 +52,22 @@ class Event:
 
     @property
     def lab(self) -> str:
-        """The lab of the event; empty for a snapshot."""
+        """Lab of the event, or "" for a snapshot."""
         return str(self.document.get("lab", ""))
 
     @property
     def run(self) -> str:
-        """The run of the event; empty for a snapshot, and for operations without the service."""
+        """Run of the event, or "" for a snapshot and for operations outside the service."""
         return str(self.document.get("run", ""))
 
     @property
     def event(self) -> str:
-        """The name of the event."""
+        """Name of the event."""
         return str(self.document.get("event", ""))
 
 
 class EventParser:
-    """A parser of a stream of events: `feed` takes its bytes. `last` is the number of the newest event."""
+    """A parser of a stream of events. Pass received bytes to `feed`. `last` is the number of the newest event."""
 
     def __init__(self, last: int | None = None) -> None:
         self.last = last
@@ -75,17 +75,17 @@ class EventParser:
         self._kind, self._number, self._data = "", "", list[str]()
 
     def feed(self, received: bytes) -> Iterator[Event]:
-        """Yield the events that are complete with these bytes."""
+        """Yield the events that these bytes complete."""
         *lines, self._rest = (self._rest + received).split(b"\n")
         for line in lines:
-            event = self._line(line.removesuffix(b"\r").decode("utf-8", "replace"))
+            event = self._parse_line(line.removesuffix(b"\r").decode("utf-8", "replace"))
             if event is not None:
                 self.last = event.number
                 yield event
 
-    def _line(self, line: str) -> Event | None:
+    def _parse_line(self, line: str) -> Event | None:
         if not line:
-            return self._end()
+            return self._end_event()
         name, _, value = line.partition(":")
         value = value.removeprefix(" ")
         if name == "data":
@@ -96,7 +96,7 @@ class EventParser:
             self._number = value
         return None
 
-    def _end(self) -> Event | None:
+    def _end_event(self) -> Event | None:
         kind, number, data = self._kind, self._number, self._data
         self._kind, self._number, self._data = "", "", []
         if not (data and number.isdigit()):

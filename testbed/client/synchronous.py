@@ -1,4 +1,4 @@
-"""The synchronous client."""
+"""The synchronous client of the service."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ T = TypeVar("T")
 def connect(
     url: str | None = None, token: str | None = None, *, verify: Any = True, retry_s: float = 30.0
 ) -> Client:
-    """Return a client of a service, without sending anything.
+    """Return a client of a service. It does not connect yet.
 
-    `verify` is passed to httpx for certificates. A stream of events tries for `retry_s` seconds to reconnect to a
-    service that does not answer. Raises `ServiceUnreachable` for an invalid URL.
+    httpx gets `verify`, to check certificates. If the service stops answering, a stream of events tries to reconnect
+    for `retry_s` seconds. Raises `ServiceUnreachable` for an invalid URL.
     """
     return Client(httpx.Client(**calls.settings(url, token, verify)), retry_s)
 
 
 class Client:
-    """A client of a service, and a context manager. Raises `ServiceRefused` and `ServiceUnreachable`."""
+    """A client of a service, and a context manager. Methods raise `ServiceRefused` and `ServiceUnreachable`."""
 
     def __init__(self, http: httpx.Client, retry_s: float = 30.0) -> None:
         self._http, self._retry_s = http, retry_s
@@ -59,7 +59,7 @@ class Client:
         return Lab(self, name)
 
     def submit(self, lab: str, command: str, *, key: str = "", why: str = "", **options: Any) -> Run:
-        """Submit a run of a command; a request that is repeated with the same `key` returns the same run."""
+        """Submit a run of a command. A repeated request with the same `key` returns the same run."""
         return self.call(calls.submit(lab, command, key, why, options))
 
     def read_run(self, run_id: str) -> Run:
@@ -71,7 +71,7 @@ class Client:
         return self.call(calls.read_file(run_id, name))
 
     def list_runs(self, lab: str = "", state: str = "", limit: int = 100) -> list[Run]:
-        """Return runs, the newest first."""
+        """Return runs, newest first."""
         return self.call(calls.list_runs(lab, state, limit))
 
     def cancel(self, run_id: str) -> Run:
@@ -94,9 +94,9 @@ class Client:
     ) -> Iterator[Event]:
         """Yield events as they happen, each once.
 
-        The stream starts with a snapshot, or directly after event number `after`; it ends only when closed. If the
-        service does not answer, it reconnects and continues after the last event; after `retry_s` seconds it raises
-        `ServiceUnreachable`.
+        The stream starts with a snapshot, or with the first event after number `after`. It ends only when closed. If
+        the service stops answering, the stream reconnects and continues after the last event. It raises
+        `ServiceUnreachable` after `retry_s` seconds without contact.
         """
         parser, pause_s, last_contact_s = EventParser(after), calls.PAUSES_S[0], time.monotonic()
         while True:
@@ -143,11 +143,11 @@ class Lab:
         return self._client.wait(self.submit(command, key=key, why=why, **options))
 
     def request_lease(self, resources: Sequence[str] = (), **options: Any) -> Mapping[str, Any]:
-        """Request parts of the lab, all or nothing; options are `ttl_s`, `priority`, `allowed`, `reason`."""
+        """Request parts of the lab, all or nothing. Options are `ttl_s`, `priority`, `allowed` and `reason`."""
         return self._client.call(calls.request_lease(self.name, {"resources": list(resources), **options}))
 
     def extend_lease(self, lease: str, ttl_s: float | None = None) -> Mapping[str, Any]:
-        """Extend a lease: it ends `ttl_s` seconds from now, by default after the duration of its request."""
+        """Extend a lease, so that it ends in `ttl_s` seconds. The default is the duration of its request."""
         return self._client.call(calls.extend_lease(self.name, lease, ttl_s))
 
     def release_lease(self, lease: str) -> Mapping[str, Any]:
@@ -155,7 +155,7 @@ class Lab:
         return self._client.call(calls.release_lease(self.name, lease))
 
     def stop(self, why: str = "") -> Mapping[str, Any]:
-        """Stop the lab: nobody can send anything to its devices."""
+        """Stop the lab, so that nobody can send anything to its devices."""
         return self._client.call(calls.stop(self.name, why))
 
     def release_stop(self) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""First keys and lines of every answer about a lab: its name, whether it is simulated, and its topology."""
+"""Keys and lines that every document about a lab starts with: its name, whether it is simulated, its topology."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class LabFields(EpochFields):
 
 @dataclass(frozen=True, kw_only=True)
 class HostsFields(LabFields):
-    """Keys of documents about a lab and its hosts; `hosts` is `real`, or `kernel` or `model` if simulated."""
+    """Keys of documents about a lab and its hosts. `hosts` is `real`, `kernel` or `model`."""
 
     hosts: str
 
@@ -61,7 +61,7 @@ def describe_hosts(choice: DesignChoice, hosts: HostsChoice = "auto") -> dict[st
     return {**describe_lab(choice), "hosts": hosts_of(choice.lab, hosts)}
 
 
-def heading_lines(choice: DesignChoice, hosts: HostsChoice = "auto") -> list[str]:
+def make_heading_lines(choice: DesignChoice, hosts: HostsChoice = "auto") -> list[str]:
     """Return a line with the lab and its topology, then the notes of the choice."""
     from testbed.design.topology.circulants import as_json as topology_json
     from testbed.lab.simulated.lifecycle import hosts_of
@@ -80,7 +80,7 @@ def heading_lines(choice: DesignChoice, hosts: HostsChoice = "auto") -> list[str
 def describe_findings(
     findings: Iterable[LinkFinding], choice: DesignChoice | None = None
 ) -> tuple[Finding, ...]:
-    """Return findings for a document; with `choice`, hints to run `testbed apply` name its topology."""
+    """Return findings for a document. With `choice`, hints to run `testbed apply` name its topology."""
     rows: Sequence[dict[str, Any]] = (
         choice.findings_json(findings) if choice else [each.as_json() for each in findings]
     )

@@ -1,7 +1,7 @@
 """Declarations of commands: their options, the lab that they need, the role that may request them, their document.
 
-A command is a frozen dataclass. Each field is an option; its annotation holds all that the command line and the service
-need to know:
+A command is a frozen dataclass. Each field is an option, whose annotation tells the command line and the service all
+that they need:
 
     @dataclass(frozen=True, kw_only=True)
     class Journal(Command[JournalDocument]):
@@ -12,8 +12,8 @@ need to know:
 
         def run(self, place: Place) -> JournalDocument: ...
 
-A field declares whether it reads a file, writes one, or works only on the user's machine: a service never opens a path
-that a request names.
+A field with a path declares whether the command reads or writes the file, or whether the option is only local. A
+service never opens a path that a request names.
 """
 
 from __future__ import annotations
@@ -50,10 +50,11 @@ if TYPE_CHECKING:
 Needs = Literal[
     "lab", "lab if any", "labs if any", "bare lab", "switch", "lab by option", "lab unless local", "nothing"
 ]
-"""`lab by option`: LAB may also be given as `--lab`. `lab unless local`: a local option can replace LAB, but a service
-always needs it. `bare lab`: the NICs of the lab file need no ports."""
+"""`lab by option`: LAB may also be given as `--lab`. `lab unless local`: a local option can replace LAB, but a request
+to a service must name a lab. `bare lab`: the NICs of the lab file need no ports."""
 Lane = Literal["moving", "looking", "reading", "prompt", "waiting"]
-"""Runs that change the lab or load its links, read its devices, read the database, are urgent, or may wait long."""
+"""Queues of a service's runs, in order: runs that change the lab or load its links, that read its devices, that read
+the database, that are urgent, and that may wait long."""
 Role = Literal["viewer", "operator", "developer", "admin"]
 D_co = TypeVar("D_co", bound=Document, covariant=True)
 REQUIRED: Any = dataclasses.MISSING
@@ -62,7 +63,7 @@ REQUIRED: Any = dataclasses.MISSING
 
 @dataclass(frozen=True)
 class Text:
-    """Conversion of an option's value from and to text, with the pattern that requests require of the text."""
+    """Conversion of an option's value from and to text, and the regular expression for the text in a request."""
 
     parse: Callable[[str], Any]
     write: Callable[[Any], str]
@@ -73,20 +74,21 @@ class Text:
 class Option:
     """An option or a positional argument of a command, for the command line and the service.
 
-    - `names`: its names on the command line; if empty, made from the field's name.
+    - `names`: its names on the command line. The default is made from the field's name.
     - `least`, `most`: bounds of a number, or of the length of a text in a request.
     - `has_lines`: a text in a request may have several lines.
-    - `is_one_line`: the command line refuses control characters, because listings show the text.
+    - `is_one_line`: control characters are refused, because listings show the text.
     - `must_exist`: a missing file is refused before the command runs.
     - `complete`: name of a function of `testbed.cli.completion`.
-    - `reads`: it names a file whose text a request contains.
-    - `writes`: it names a file that the command writes; the value is the file's name among the files of a run. The
-      file must be new unless the flag `new_unless` is set.
-    - `is_local`: requests do not contain it, and with `--server` it is refused, unless it is also `for_caller`: then
-      the client handles it, for example when to repeat a command.
-    - `only_with`: it is part of the requests for this variant only.
+    - `reads`: it names a file to read. A request contains the text of the file.
+    - `writes`: it names a file that the command writes. The value is the file's name among the files of a run.
+    - `new_unless`: the file to write must not exist, unless the flag with this name is set.
+    - `is_local`: requests do not contain it, and `--server` refuses it.
+    - `for_caller`: with `--server`, the client handles this local option instead of refusing it.
+    - `only_with`: only requests for this variant contain it.
     - `is_of_group`: it precedes the command's name, and all commands of the group have it.
-    - `is_rest`: it takes all words that are not options of the command; with `follows_dashes`, all words after `--`.
+    - `is_rest`: it takes all words that are not options of the command.
+    - `follows_dashes`: it takes all words after `--`.
     """
 
     help: str
@@ -114,7 +116,7 @@ class Option:
 
 
 def option(sentence: str, /, *names: str, **more: Any) -> Option:
-    """Return an option with these names; without names it is `--field-name`."""
+    """Return an option with these names, by default `--field-name`."""
     return Option(help=sentence, names=names, **more)
 
 
@@ -129,7 +131,7 @@ def input_file_option(sentence: str, /, *names: str, **more: Any) -> Option:
 
 
 def output_file_option(file: str, sentence: str, /, *names: str, **more: Any) -> Option:
-    """Return an option that names a file to write; `file` is its name among the files of a service's run."""
+    """Return an option that names a file to write. `file` is the file's name among the files of a service's run."""
     return Option(help=sentence, names=names, writes=file, **({"metavar": "FILE"} | more))
 
 
@@ -142,7 +144,7 @@ class Field:
     default: Any
     option: Option
     is_optional: bool
-    """None is a valid value."""
+    """Whether None is a valid value."""
 
     @property
     def has_several(self) -> bool:
@@ -151,24 +153,25 @@ class Field:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The names of the option on the command line."""
+        """Names of the option on the command line."""
         return self.option.names or (f"--{self.name.replace('_', '-')}",)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Command(ABC, Generic[D_co]):
-    """A command: the fields of a subclass are its options.
+    """A command. The fields of a subclass are its options.
 
-    - `details`: text that follows its sentence in its help.
-    - `needs`: whether LAB is an argument. It is the first one, or the last with `is_lab_last`; `lab_help` is its help.
-      A command that needs a switch has a field `address`, in place of which a request names a switch of its lab.
-    - `has_json`: false for a command that starts another program, whose output is not a document.
+    - `details`: text that follows the first sentence of its help.
+    - `needs`: whether LAB is an argument. A command that needs a switch has a field `address`, in place of which a
+      request names a switch of its lab.
+    - `lab_help`: help of LAB. `is_lab_last`: LAB is the last argument instead of the first.
+    - `has_json`: False for a command that starts another program, whose output is not a document.
     - `lane`: the queue of its runs in the service.
-    - `role`: lowest role that may request it, with a token of scope `needs_scope`; None if it runs only locally.
+    - `role`: lowest role that may request it, with a token of scope `needs_scope`. None if it runs only locally.
     - `readers`: lowest role that may read its result.
-    - `variants`: flags with their own kind of request, each with its lane.
+    - `variants`: flags that make another kind of request, each with its lane.
     - `has_own_route`: the service has a route for it instead of a run.
-    - `is_repeatable`: false for a command that a service must not start again after it was killed.
+    - `is_repeatable`: False if a service must not start it again after it was killed.
     """
 
     details: ClassVar[str] = ""
@@ -197,22 +200,22 @@ class Command(ABC, Generic[D_co]):
         """Raise an error of `testbed.errors` for options that exclude each other."""
 
     def files_to_write(self) -> dict[str, Path]:
-        """Return the paths of the files that the command writes, by their names among the files of a run."""
+        """Return the paths of the files that the command writes, by name among the files of a run."""
         fields = [each for each in fields_of(type(self)) if each.option.writes]
         return {each.option.writes: path for each in fields if (path := getattr(self, each.name))}
 
     def default_files(self) -> dict[str, Path]:
-        """Return the paths at which the caller keeps files that a service always writes for this command."""
+        """Return where the caller stores files that a service always writes for this command, by name."""
         return {}
 
     @classmethod
     def group_epilog(cls) -> str:
-        """Return the end of the help of its group, for commands that share options."""
+        """Return the text that ends the help of the command's group."""
         return ""
 
     @abstractmethod
     def run(self, place: Place) -> D_co:
-        """Execute the command, print lines for people through `place`, and return the document."""
+        """Execute the command, print its lines through `place`, and return the document."""
 
 
 def _has_control_characters(text: str) -> bool:
@@ -221,14 +224,14 @@ def _has_control_characters(text: str) -> bool:
 
 
 class StreamCommand(Command[D_co]):
-    """A command that yields a document per event: people read its `line()`, programs one line of JSON."""
+    """A command that yields a document per event, printed as its `line()` or as one line of JSON."""
 
     @abstractmethod
     def stream(self, place: Place) -> Generator[D_co, None, None]:
-        """Yield documents as things happen. Closing it ends the session with the device."""
+        """Yield a document for each event. Closing the generator ends the session with the device."""
 
     def run(self, place: Place) -> D_co:
-        """Raise `NotImplementedError`: a stream has more than one document."""
+        """Raise `NotImplementedError`, because a stream has more than one document."""
         raise NotImplementedError
 
 
@@ -236,8 +239,8 @@ class StreamCommand(Command[D_co]):
 def fields_of(command: type[Command[Any]]) -> tuple[Field, ...]:
     """Return the fields of a command in the order of their declaration.
 
-    Raises `TypeError` for a field without an option, and for a path that is neither read nor written nor local: through
-    it a request could name any file of the service's machine.
+    Raises `TypeError` for a field without an option, and for a path that is not declared as read, written or local. By
+    such a path, a request could name any file of the service's machine.
     """
     hints = get_type_hints(command, include_extras=True)
     fields = []
@@ -272,7 +275,7 @@ def documents_of(command: type[Command[Any]]) -> tuple[type[Document], ...]:
 def carry_out(command: Command[D_co], place: Place) -> D_co:
     """Run a command and return its document. Raises the command's errors.
 
-    If the command writes a file to standard output, lines for people go to standard error.
+    If the command writes a file to standard output, its lines for people go to standard error.
     """
     if STANDARD_OUTPUT in map(str, command.files_to_write().values()):
         place.stream = sys.stderr

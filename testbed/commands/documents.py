@@ -1,6 +1,6 @@
-"""Documents, the results of commands: frozen dataclasses with a JSON form and an exit code.
+"""Documents are the results of commands: frozen dataclasses with a JSON form and an exit code.
 
-Field names are the keys of the JSON. Metadata of a field can change its key, or omit it if it is None:
+Field names are the keys of the JSON. The metadata of a field can change its key, or omit the field if it is None:
 
     source: str = field(metadata=key("from"))
     notes: tuple[str, ...] | None = field(default=None, metadata=OMIT_NONE)
@@ -37,15 +37,15 @@ class Document:
 
     @property
     def exit_code(self) -> int:
-        """Exit code of the command. It depends only on the document, so that it is the same through a service."""
+        """Exit code of the command. It depends only on the document, so it is the same through a service."""
         return DONE
 
     def to_json(self) -> dict[str, Any]:
         """Return the document as a JSON object."""
-        return dict(_items(self))
+        return dict(_yield_items(self))
 
     def _repr_html_(self) -> str:
-        """Return the document as drawings and tables; notebooks call this."""
+        """Return the document as drawings and tables, for notebooks."""
         from testbed.measure.report.notebook import draw_document
 
         return draw_document(self, as_json)
@@ -68,12 +68,12 @@ class UnfinishedOperation:
     hint: str
 
     def line(self) -> str:
-        """Return the operation for people."""
+        """Return a line for people."""
         return f"unfinished: {self.operation}: {self.detail}; {self.hint}"
 
 
 def describe_unfinished(operations: Iterable[Unfinished]) -> tuple[UnfinishedOperation, ...]:
-    """Return unfinished operations for a document."""
+    """Convert unfinished operations for a document."""
     return tuple(UnfinishedOperation(**each.json()) for each in operations)
 
 
@@ -88,8 +88,8 @@ class Finding:
     parts: tuple[str, ...] = ()
 
 
-def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
-    """Yield findings as lines for people; the hint is left out if the detail contains it."""
+def yield_finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
+    """Yield findings as lines for people. A hint that the detail contains is left out."""
     for finding in findings:
         yield f"{finding.kind}: {finding.subject}: {finding.detail}"
         if finding.hint not in finding.detail:
@@ -97,9 +97,9 @@ def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
 
 
 def as_json(value: Any) -> Any:
-    """Return a value of a document in a form that `json.dumps` accepts."""
+    """Convert a value of a document so that `json.dumps` accepts it."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dict(_items(value))
+        return dict(_yield_items(value))
     if isinstance(value, Mapping):
         return {str(name): as_json(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -111,7 +111,7 @@ def as_json(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def _items(record: Any) -> Iterator[tuple[str, Any]]:
+def _yield_items(record: Any) -> Iterator[tuple[str, Any]]:
     for each in dataclasses.fields(record):
         value = getattr(record, each.name)
         if value is not None or not each.metadata.get("omit_none"):

@@ -1,4 +1,4 @@
-"""Options that several commands share, as bases of their declarations."""
+"""Options that several commands share, as base classes of the declarations."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ TAKE_OVER = option("Circuits of other hosts that connect to the plan's hosts may
 
 @dataclass(frozen=True, kw_only=True)
 class TopologyCommand(Command[Any]):
-    """Options that name a topology; without any of them it is the stored one."""
+    """Options that name a topology. The default is the stored topology."""
 
     simplex: Annotated[bool, SIMPLEX] = False
     method: Annotated[
@@ -99,7 +99,7 @@ class TableCommand(Command[Any]):
 
 @dataclass(frozen=True, kw_only=True)
 class MovingCommand(Command[Any]):
-    """Options of commands that change a lab: a real lab must be named, and a lease is needed."""
+    """Options of commands that change a lab. `--really-move` must name a real lab. A lease is needed."""
 
     lane: ClassVar[Lane] = "moving"
     really_move: Annotated[

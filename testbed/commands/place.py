@@ -1,7 +1,7 @@
 """Place of a command: the lab file, the directory of runs, and where lines for people go.
 
-A place belongs to one call. Lines for people are printed at once and recorded; with `--json` they are only recorded,
-and tables are left out.
+A place belongs to one call. It prints lines for people immediately and records them. With `--json` it only records
+them, and leaves out tables.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ DEFAULT_RUNS = Path("runs")
 
 @dataclass
 class Place:
-    """The surroundings of one command."""
+    """The surroundings of one call of a command."""
 
     lab_file: Path | None = None
     runs_dir: Path = DEFAULT_RUNS
     is_quiet: bool = False
-    """Print no lines: only the document is wanted."""
+    """Whether to print only the document, and no lines."""
     lines: list[str] = field(default_factory=list)
     """Lines for people so far."""
     stream: TextIO | None = None
-    """Where lines are printed; None: standard output."""
+    """Stream for the lines. None: standard output."""
     lab_files: tuple[Path, ...] = ()
     """Lab files of a command that takes several labs."""
 
     @cached_property
     def lab(self) -> Lab:
-        """The lab of the file. Raises `LabFileError`."""
+        """The lab that the lab file describes. Raises `LabFileError`."""
         from testbed.lab.inventory import load_lab
 
         assert self.lab_file is not None, "the command declares that it needs no lab"
@@ -62,7 +62,7 @@ class Place:
             print(line, file=self.stream or sys.stdout)
 
     def say_table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-        """Print a table, unless `is_quiet`. A column in which every cell is a number is aligned to the right."""
+        """Print a table, unless `is_quiet`. A column of numbers is aligned to the right."""
         if self.is_quiet:
             return
         from rich.console import Console
@@ -81,13 +81,13 @@ class Place:
         console.print(table)
 
     def tell(self, text: str) -> None:
-        """Print a line on standard error at once."""
+        """Print a line on standard error immediately."""
         print(text, file=sys.stderr, flush=True)
 
     def confirm(self, question: str) -> bool:
-        """Ask a question on standard error and return whether the answer is yes; an empty answer is no.
+        """Ask a question on standard error, and return whether the answer is yes. An empty answer is no.
 
-        Any answer but yes and no repeats the question. Raises `KeyboardInterrupt` at the end of input.
+        Any other answer repeats the question. Raises `KeyboardInterrupt` at the end of input.
         """
         while True:
             print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
@@ -101,7 +101,7 @@ class Place:
     def find_unfinished(self, lab: Lab | None = None) -> tuple[UnfinishedOperation, ...]:
         """Return the unfinished operations of a lab, or one entry with the error if the journal cannot be read.
 
-        Without `lab`, of the lab of this place.
+        The default is the lab of this place.
         """
         from testbed.operate.unfinished import find_unfinished_or_error
 
@@ -119,8 +119,8 @@ class Place:
     ) -> Iterator[LabSession]:
         """Open the switches of a lab and, unless `hosts` is None or they are modelled, its hosts.
 
-        With `writes` the session has a journal and may change the lab. With `partial`, devices that do not answer are
-        left out; without it they raise.
+        With `writes`, the session has a journal and may change the lab. With `partial`, devices that do not answer are
+        left out. Without it, they raise errors.
         """
         from testbed.lab.simulated.lifecycle import hosts_of
         from testbed.operate.session import open_lab

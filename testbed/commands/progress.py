@@ -1,4 +1,4 @@
-"""Progress of commands on standard error: plain lines for logs, a live bar for terminals."""
+"""Progress of commands on standard error: plain lines for logs, or a live bar for terminals."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 Progress = Callable[[int, int, str], None]
-"""A function that is called with the number of steps done, of all steps, or 0 if unknown, and a text."""
+"""A callback with the number of steps done, the number of all steps (0 if unknown), and a text."""
 _callback: ContextVar[Progress | None] = ContextVar("progress", default=None)
 
 
 def note_compilation(*parts: Part) -> None:
-    """Print on standard error that the simulator is compiled first, unless these parts are compiled already."""
+    """Print on standard error that the simulator must be compiled, unless these parts are already compiled."""
     from testbed.design.evaluation.compilation import is_compiled
 
     if not is_compiled(*parts):
@@ -32,7 +32,7 @@ def note_compilation(*parts: Part) -> None:
 
 @dataclass
 class PlainNarrator:
-    """Progress as plain lines, for logs and pipes. A step whose text repeats is printed only if it is the last."""
+    """Progress as plain lines, for logs and pipes. A step that repeats the text is printed only if it is the last."""
 
     _last_text: str = ""
 
@@ -75,7 +75,7 @@ class RichNarrator:
 
 @dataclass
 class CallbackNarrator:
-    """Progress as calls of a function; titles and events are calls with 0 of 0 steps."""
+    """Progress as calls of a function. Titles and events are calls with 0 of 0 steps."""
 
     call: Progress
 
@@ -97,7 +97,7 @@ Narrator = PlainNarrator | RichNarrator | CallbackNarrator
 
 @contextmanager
 def report_progress(call: Progress | None) -> Iterator[None]:
-    """Report the progress of commands in the block to a function; with None, as on the command line."""
+    """Report the progress of commands in the block to a function, or on standard error if it is None."""
     before = _callback.set(call)
     try:
         yield
@@ -107,7 +107,7 @@ def report_progress(call: Progress | None) -> Iterator[None]:
 
 @contextmanager
 def narrate() -> Iterator[Narrator]:
-    """Provide the narrator of `report_progress`, a live bar if standard error is a terminal, else plain lines."""
+    """Provide a narrator: the function of `report_progress`, else a live bar on a terminal, else plain lines."""
     call = _callback.get()
     if call is not None:
         yield CallbackNarrator(call)

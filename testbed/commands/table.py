@@ -1,7 +1,7 @@
 """The commands of `testbed`: where each is declared, and its line in `testbed --help`.
 
-`package.module:Class` names a declaration below `testbed.commands`; a module alone is a module of `testbed.cli`, which
-registers itself.
+`package.module:Class` names a declaration in `testbed.commands`. A name without class is a module of `testbed.cli`,
+which registers itself.
 """
 
 from __future__ import annotations
@@ -251,13 +251,13 @@ COMMANDS = {
 
 @cache
 def load_command(words: str) -> type[Command[Any]] | None:
-    """Return the declaration of a command; None for a group, a module of `testbed.cli`, and an unknown command."""
+    """Return the declaration of a command, or None for a group, a module of `testbed.cli` and an unknown command."""
     module, _, name = COMMANDS.get(words, ("", ""))[0].partition(":")
     return getattr(import_module(f"testbed.commands.{module}"), name) if name else None
 
 
 def list_declared_commands() -> Iterator[tuple[str, type[Command[Any]]]]:
-    """Yield the words of each command that is declared, and its declaration."""
+    """Yield (words, declaration) of each command that is declared here."""
     for words in COMMANDS:
         declared = load_command(words)
         if declared is not None:

@@ -36,7 +36,7 @@ _NUMBERS = {2: "two", 3: "three", 4: "four", 6: "six", 8: "eight"}
 
 @dataclass(frozen=True, slots=True)
 class NcclTestsResult:
-    """Timings of nccl-tests, and differences of NCCL's rings from the planned ones."""
+    """Timings of nccl-tests, and findings where NCCL's rings differ from the planned rings."""
 
     table: NcclTable
     rings: tuple[RingFinding, ...]
@@ -47,10 +47,10 @@ def all_rings_name(rings: Sequence[RingOrder]) -> str:
     return f"{_NUMBERS.get(len(rings), str(len(rings)))} rings"
 
 
-def node_configurations(
+def make_node_configurations(
     design: Design, sizes: tuple[int, ...], *, with_all_rings: bool = True
 ) -> tuple[Configuration, ...]:
-    """Return the AllReduces over all nodes: on one ring, and split over all rings of the topology if it has several."""
+    """Return the AllReduces over all nodes: on one ring, and on all rings of the topology if it has several."""
     rings = rings_of(design.topology)
     one = Configuration(ONE_RING, rings[:1], sizes)
     several = with_all_rings and len(rings) > 1
@@ -67,9 +67,9 @@ def collect(
     on_row: Callable[[Timing], None] = lambda _timing: None,
     ranks: Ranks | None = None,
 ) -> CollectiveResult:
-    """Measure on the hosts, or estimate with the flow model if hosts are modelled; `on_row` gets rows as they come.
+    """Measure on the hosts, or estimate with the flow model if hosts are modelled. Call `on_row` with each timing.
 
-    `ranks`, if given, are used for the measurement and kept for the next; they have their own deadline.
+    With `ranks`, use these, which stay alive and have their own deadline.
     """
     if session.fleet is None:
         result = model_collectives(session.lab, design.wiring, design.routes, spec, on_progress)
@@ -91,7 +91,7 @@ def collect(
 
 
 def record(run: Run, lab: Lab, spec: CollectiveSpec, result: CollectiveResult) -> None:
-    """Add byte counters, figures of ranks, versions, and one nccl-tests document per configuration to a run."""
+    """Add a result to a run: byte counters, what the ranks measured, versions, and a document per configuration."""
     run.add_nic_bytes(result.nic_bytes)
     run.add_rank_figures(result.ranks, result.flows, result.links)
     run.add_versions(result.versions)
@@ -103,10 +103,10 @@ def record(run: Run, lab: Lab, spec: CollectiveSpec, result: CollectiveResult) -
 
 
 def ring_proof(result: CollectiveResult) -> dict[str, int]:
-    """Return the numbers of NIC counters that agree with and contradict the plan, at sizes that can prove it."""
+    """Count the NIC counters that agree with the plan and those that contradict it, at sizes that can prove it."""
     wrong = find_misplaced(result.nic_bytes)
-    proving = [entry for entry in result.nic_bytes if entry.size_bytes >= PROVING_SIZE_BYTES]
-    return {"counters_as_planned": len(proving) - len(wrong), "counters_off_plan": len(wrong)}
+    large_enough = [entry for entry in result.nic_bytes if entry.size_bytes >= PROVING_SIZE_BYTES]
+    return {"counters_as_planned": len(large_enough) - len(wrong), "counters_off_plan": len(wrong)}
 
 
 def measure_current(
@@ -122,7 +122,7 @@ def measure_current(
 ) -> CollectiveResult:
     """Measure one ring, then all rings, on a topology. Raise `VerifyFailed` unless it is in force."""
     check_in_force(session, design)
-    configurations = node_configurations(design, sizes)
+    configurations = make_node_configurations(design, sizes)
     sets = design.sets if session.fleet is not None else None
     spec = CollectiveSpec(run.run_id, design.name, configurations, hosts=hosts, backend=backend, sets=sets)
     result = collect(

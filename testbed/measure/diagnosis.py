@@ -1,13 +1,13 @@
-"""Why a run on hosts was slow: the rank, host or link that held up the others, and the evidence.
+"""Diagnosis of slow runs on hosts: the rank, host or link that held up the others, and the evidence.
 
-In a collective every rank waits for the slowest, so that the durations of iterations accuse nobody. What tells ranks
-apart is what each of them did meanwhile. A slow rank ran, queued for a processor, wrote to its disk or stood still
-longer than the others. A slow link had data in flight all the time, at a low rate, while the others were idle in
-between. Ranks are compared with each other in the same iteration, and links with the other links: load that
-slows all of them alike accuses none. No clock is compared between hosts.
+In a collective every rank waits for the slowest, so the durations of iterations do not show which rank is slow. The
+activity of each rank does: a slow rank ran, queued for a processor, wrote to its disk or stood still longer than the
+others. A slow link had data in flight all the time, at a low rate, while other links were idle in between. Ranks are
+compared with each other in the same iteration, and links with other links, so load that slows all alike yields no
+finding. Clocks of different hosts are never compared.
 
-The idea is that of MegaScale (Jiang and others, NSDI 2024, section 5), which finds stragglers from such timers of
-each rank; the causes are those that kernels count.
+MegaScale (Jiang and others, NSDI 2024, section 5) also finds stragglers by timers of each rank. Our causes are
+quantities that kernels count.
 """
 
 from __future__ import annotations
@@ -29,44 +29,44 @@ Row: TypeAlias = tuple[str, str, int]
 """Topology, configuration and size."""
 
 MIN_SHARE: Mapping[Cause, float] = {"late": 0.05, "compute": 0.1, "processor": 0.15, "disk": 0.01}
-"""Part of the time that a rank must lose against the others: a healthy rank is never late, but all queue a little."""
+"""Share of the time that a rank must lose against the others. Healthy ranks are never late, but all queue a little."""
 MIN_LOSS_S = 0.005
 """Seconds that a rank must lose in an iteration: schedulers and timers differ by some milliseconds."""
 MIN_ROWS = 0.5
-"""Part of the rows, by number or by time, in which the same rank must lose: a real cause persists."""
+"""Share of the rows, by number or by time, in which the same rank must lose: a real cause persists."""
 QUEUE_RATIO = 3.0
-"""How much longer than the others a rank must queue for a processor: on a busy machine all ranks queue."""
+"""Ratio to the other ranks' queueing time that a rank must reach: on a busy machine all ranks queue."""
 DISK_RATIO, MIN_DISK_S = 4.0, 0.05
-"""How much longer than the others, as a ratio and in seconds, a write must take: a shared disk delays all of them."""
+"""Ratio to the other ranks' writes, and excess in seconds, that a write must reach: a shared disk delays all ranks."""
 OTHERS_SHARE, QUEUE_SHARE = 0.25, 0.008
-"""Processors that other processes on a host must use, more than on other hosts, and the part of the time that its rank
-must queue then. The SSH server and our guard use 0.01; where processors are free, others do no harm, and the wake-ups
-of a rank that owns its processor take less than that part."""
+"""Processors that other processes must use on a host in excess of the median host, and the share of the time that its
+rank must queue. The SSH server and our guard use 0.01 processors. Other processes do no harm while processors are free;
+a rank with its own processor queues for less than this share."""
 
-FULL_BYTES_S = 0.04
-"""Seconds at the link's rate that a connection must send in a row: bursts and latency hide the rate of less."""
-MIN_LEFT = 0.1
-"""Least part of the time that a cause is taken to leave: a run is said to be at most ten times as slow."""
+MIN_FLOW_S = 0.04
+"""Data that a connection must send in a row, in seconds at the link's rate. Latency hides the rate of less data."""
+MIN_TIME_LEFT = 0.1
+"""Smallest share of the time that remains without the cause, which limits the reported factor to 10."""
 SLOW_LINK = 0.8
-"""Rate, relative to the limit of a link and to the other links, below which it is slow: healthy ones reach 0.95."""
+"""Rate relative to the link's limit and to other links below which a link is slow. Healthy links reach 0.95."""
 BUSY_LINK = 0.5
-"""Part of the time in which data waits on a slow link: one that waits less holds up nobody."""
+"""Share of the time in which data must wait on a slow link: otherwise the link holds up nobody."""
 WAITS_RATIO = 1.2
-"""How many times longer data may wait on another link of a path: if longer, that link is the congested one."""
+"""Ratio by which data may wait longer on another link of a path. Above it, the other link is the congested one."""
 LOSS_SHARE, MIN_LOST_BYTES, LOSS_RATIO = 0.005, 50_000, 5.0
-"""Retransmitted part and bytes of a lossy link, and how many times that of the lower quartile of links: false timeouts
-repeat single packets, up to 0.002 of a row."""
-LOSSY_PART = 0.5
-"""Part of the bytes over a lossy link whose connections must lose: a full queue elsewhere hits some of them only."""
-USUAL_LOSS = 0.0005
-"""Part that a healthy link retransmits, in the comparison of links that could have lost the same packets."""
+"""Smallest share and number of retransmitted bytes of a lossy link, and ratio to the lower quartile of all links. False
+timeouts repeat single packets, up to 0.002 of a row."""
+MIN_LOSSY_SHARE = 0.5
+"""Share of a lossy link's bytes that lossy connections must carry: a full queue elsewhere hits only some of them."""
+HEALTHY_LOSS = 0.0005
+"""Retransmitted share assumed for a healthy link, to compare links that could have lost the same packets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A cause of slowness: its rank and host, or its link (`a/nic1 -> b/nic1`) with the sending rank and host.
+    """A cause of slowness in a rank, or in a link (`a/nic1 -> b/nic1`) with its sending rank.
 
-    `slower` is the estimated factor by which it lengthens the iterations that it affects.
+    `slower` is the estimated factor by which the cause lengthens the iterations that it affects.
     """
 
     cause: Cause
@@ -85,14 +85,14 @@ class Finding:
 def find_causes(
     ranks: Sequence[RankFigures], flows: Sequence[FlowFigures], links: Sequence[LinkFigures]
 ) -> tuple[Finding, ...]:
-    """Return what made a run slow, the worst first; nothing for a healthy run."""
+    """Return the causes that made a run slow, the worst first. A healthy run has none."""
     findings = [*_find_slow_ranks(ranks), *_find_slow_links(ranks, flows, links)]
     return tuple(sorted(findings, key=lambda one: -one.slower))
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The number of ranks of a run, what held it up, and why it cannot be explained ("" if it can)."""
+    """The number of ranks of a run, what held it up, and why it cannot be explained ("" if it can be)."""
 
     ranks: int
     findings: tuple[Finding, ...]
@@ -118,9 +118,10 @@ def explain_run(stored: StoredRun) -> Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Losses of one rank against the others in a row: seconds in all its iterations, of `whole_s` of the row.
+    """Seconds that one rank lost against the others in the iterations of a row, which lasts `whole_s`.
 
-    `active` is the number of iterations in which it had a value, for example a write to its disk.
+    `own_s` is the rank's sum of a quantity, `typical_s` the sum of the others' medians. `active` counts the iterations
+    in which the rank's quantity was not 0, for example because it wrote to its disk.
     """
 
     row: Row
@@ -133,42 +134,42 @@ class Loss:
 
 
 def group_by_row(ranks: Iterable[RankFigures]) -> dict[Row, dict[int, list[RankFigures]]]:
-    """Return the iterations of each rank by row, in order."""
+    """Return the iterations of each row, by rank and in order."""
     rows: dict[Row, dict[int, list[RankFigures]]] = defaultdict(lambda: defaultdict(list))
     for one in ranks:
         rows[one.topology, one.configuration, one.size_bytes][one.rank].append(one)
     return rows
 
 
-def idle_s(one: RankFigures) -> float:
-    """Return the seconds in which a rank neither ran nor waited for anything known: it was late by itself.
+def measure_idle_s(one: RankFigures) -> float:
+    """Return the seconds in which a rank neither ran nor waited for anything known.
 
-    A rank that is stopped from outside cannot time itself; its watch does.
+    A rank that is stopped from outside cannot time itself, so its watch thread does (`stopped_s`).
     """
     known_s = one.waiting_s + one.processor_s + one.queued_s + one.writes_s
     return max(one.stopped_s, one.seconds - known_s, 0.0)
 
 
-def computed_s(one: RankFigures) -> float:
-    """Return the seconds of computing: processor time, and what the computing of a job took beyond its plan."""
+def measure_computing_s(one: RankFigures) -> float:
+    """Return the seconds of computing: processor time, plus what the computing of a job took beyond its plan."""
     late_s = one.stopped_s + one.queued_s
     return one.processor_s + max(0.0, one.computing_s - one.planned_s - late_s)
 
 
 _QUANTITIES: Mapping[Cause, tuple[Callable[[RankFigures], float], str]] = {
-    "late": (idle_s, "stood still or started late for"),
-    "compute": (computed_s, "computed for"),
+    "late": (measure_idle_s, "stood still or started late for"),
+    "compute": (measure_computing_s, "computed for"),
     "processor": (lambda one: one.queued_s, "waited for a processor for"),
     "disk": (lambda one: one.disk_s, "wrote to its disk for"),
 }
-"""For each cause of a slow rank, its seconds in an iteration, and words."""
+"""For each cause of a slow rank: a function that returns its seconds in an iteration, and words for the evidence."""
 
 
 def find_losses(ranks: Iterable[RankFigures], quantity: Callable[[RankFigures], float]) -> Iterator[Loss]:
-    """Yield what each rank lost in each row: the excess over the median of the other ranks, iteration by iteration.
+    """Yield what each rank lost in each row: its excess over the median of the other ranks, summed over iterations.
 
-    The iteration with the largest excess does not count, so that one hiccup accuses nobody, unless at most two have a
-    value at all: the disk is measured once a row.
+    The iteration with the largest excess is left out, so that one hiccup yields no finding. It counts if at most two
+    iterations have a value, because the disk is measured once per row.
     """
     for row, of_rank in group_by_row(ranks).items():
         if len(of_rank) < 3:
@@ -176,29 +177,29 @@ def find_losses(ranks: Iterable[RankFigures], quantity: Callable[[RankFigures], 
         iterations = min(map(len, of_rank.values()))
         values = {rank: [quantity(one) for one in ones] for rank, ones in of_rank.items()}
         whole_s = sum(median(ones[place].seconds for ones in of_rank.values()) for place in range(iterations))
-        for rank, every in values.items():
-            own = every[:iterations]
+        for rank, all_values in values.items():
+            own = all_values[:iterations]
             others = [
                 median(values[other][place] for other in values if other != rank)
                 for place in range(iterations)
             ]
             excess = sorted(mine - usual for mine, usual in zip(own, others, strict=True))
             active = sum(one > 0 for one in own)
-            kept = excess[:-1] if active > 2 else excess
-            scale = len(excess) / len(kept)
-            yield Loss(row, rank, max(0.0, sum(kept)) * scale, sum(own), sum(others), whole_s, active)
+            kept_excess = excess[:-1] if active > 2 else excess
+            scale = len(excess) / len(kept_excess)
+            yield Loss(row, rank, max(0.0, sum(kept_excess)) * scale, sum(own), sum(others), whole_s, active)
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """The part of an iteration that a rank lost against the others, and the cause of most of it ("" for none)."""
+    """The share of an iteration that a rank lost against the others, and its main cause ("" if it lost nothing)."""
 
     share: float
     cause: Cause | Literal[""]
 
 
 def find_lags(ranks: Iterable[RankFigures]) -> dict[Row, list[list[Lag]]]:
-    """Return for each row what each rank lost in each iteration, by rank, then iteration."""
+    """Return the lags of each row, indexed by rank and iteration."""
     return {
         row: [_measure_lags(rank, of_rank) for rank in sorted(of_rank)]
         for row, of_rank in group_by_row(ranks).items()
@@ -237,7 +238,7 @@ def _find_slow_ranks(ranks: Sequence[RankFigures]) -> Iterator[Finding]:
 
 
 def _find_busy_hosts(own: Mapping[int, Sequence[RankFigures]]) -> Iterator[Finding]:
-    """Yield the ranks that queue for a processor while other processes of their host use it."""
+    """Yield a finding for each rank that queues for a processor while other processes of its host use it."""
     whole_s = {rank: sum(one.seconds for one in ones) for rank, ones in own.items()}
     used = {rank: sum(one.others_s for one in ones) / whole_s[rank] for rank, ones in own.items()}
     queued = {rank: sum(one.queued_s for one in ones) / whole_s[rank] for rank, ones in own.items()}
@@ -255,7 +256,7 @@ def _find_busy_hosts(own: Mapping[int, Sequence[RankFigures]]) -> Iterator[Findi
 def _judge_rank(
     cause: Cause, words: str, losses: Sequence[Loss], own: Sequence[RankFigures]
 ) -> Finding | None:
-    """Return the finding of one cause on one rank, if it persists over the rows."""
+    """Return the finding of a cause on a rank, or None if it does not persist over the rows."""
     hits = [
         one
         for one in losses
@@ -271,7 +272,7 @@ def _judge_rank(
         return None
     mine_s, usual_s = sum(one.own_s for one in hits), sum(one.typical_s for one in hits)
     evidence = f"it {words} {mine_s:.2f} s of {whole_s:.2f} s, the others for {usual_s:.2f} s (median)"
-    # A disk that is measured between iterations lengthens the run by its time; all else is part of iterations.
+    # Writes between iterations add their time to the run. Every other loss is part of an iteration.
     inside_s = min(lost_s, 0.9 * whole_s)
     is_inside = cause != "disk" or any(one.writes_s for one in own)
     slower = whole_s / (whole_s - inside_s) if is_inside else 1 + lost_s / whole_s
@@ -289,12 +290,12 @@ def _is_clear(cause: Cause, loss: Loss) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LinkUse:
-    """A link in the rows whose connections fill links; all rates are relative to what the link can carry.
+    """Use of a link in the rows whose connections send enough to fill it. Rates are relative to the link's limit.
 
-    `rate` is that of its connections together while one of them had data in flight, `peak` the largest that its NIC
-    reached. `busy` is the part of the time of its busiest connection, `waits` the sum of these parts over connections,
-    and `waits_elsewhere` the largest such sum of another link on the path of that connection. `lossy_bytes` are those
-    of connections that lose packets.
+    `rate` is the sum over its connections, while one of them had data in flight. `peak` is the largest rate of its NIC.
+    `busy` is the share of the time in which its busiest connection had data waiting, and `waits` the sum of these
+    shares over all connections. `waits_elsewhere` is the largest `waits` of another link on the busiest connection's
+    path. `lossy_bytes` were sent by connections that lose packets.
     """
 
     link: str
@@ -313,26 +314,26 @@ class LinkUse:
 
     @property
     def loss(self) -> float:
-        """Part of the bytes of its connections that TCP sent again."""
+        """Share of the bytes of its connections that TCP retransmitted."""
         return self.lost_bytes / max(1, self.sent_bytes)
 
     @property
     def likelihood_of_loss(self) -> float:
-        """Logarithm of how much more likely the losses of its connections are if this link causes all of them.
+        """Logarithm of the likelihood ratio of the losses: this link causes all of them, against no link causes any.
 
-        Losses are a Poisson process, of rate `loss` on a lossy link and `USUAL_LOSS` on others. A link that misses some
-        of the connections that lose, or has others that lose nothing, is less likely.
+        Losses are a Poisson process, of rate `loss` on a lossy link and `HEALTHY_LOSS` on others. A link scores lower
+        if lossy connections avoid it, or if connections over it lose nothing.
         """
-        return self.lost_bytes * (log(max(self.loss, USUAL_LOSS) / USUAL_LOSS) - 1)
+        return self.lost_bytes * (log(max(self.loss, HEALTHY_LOSS) / HEALTHY_LOSS) - 1)
 
 
 def _find_slow_links(
     ranks: Sequence[RankFigures], flows: Sequence[FlowFigures], links: Sequence[LinkFigures]
 ) -> Iterator[Finding]:
-    """Yield the link that loses packets, and the one that is slow for another reason, if there are such.
+    """Yield at most two findings: the link that loses packets, and the link that is slow for another reason.
 
-    Several links look slow if one is: connections over it take other links, too, and acknowledgements for the opposite
-    direction wait on it. It is the one for which the most data waited.
+    One slow link makes others look slow: its connections use other links too, and acknowledgements for the opposite
+    direction wait on it. The slow link is the one on which data waited longest.
     """
     uses = measure_links(ranks, flows, links)
     usual_loss = sorted(one.loss for one in uses)[len(uses) // 4] if uses else 0.0
@@ -342,14 +343,14 @@ def _find_slow_links(
             for one in uses
             if one.loss >= max(LOSS_SHARE, LOSS_RATIO * usual_loss)
             and one.lost_bytes >= MIN_LOST_BYTES
-            and one.lossy_bytes >= LOSSY_PART * one.sent_bytes
+            and one.lossy_bytes >= MIN_LOSSY_SHARE * one.sent_bytes
         ),
         key=lambda one: one.likelihood_of_loss,
         default=None,
     )
     if lossy:
         evidence = f"TCP sent {lossy.loss * 100:.1f} % of the bytes again ({lossy.lost_bytes} bytes)"
-        slower = 1 / max(MIN_LEFT, 1 - lossy.busy * max(0.0, 1 - lossy.rate))
+        slower = 1 / max(MIN_TIME_LEFT, 1 - lossy.busy * max(0.0, 1 - lossy.rate))
         yield Finding("retransmission", lossy.rank, lossy.host, lossy.link, evidence, slower)
     usual_rate, usual_peak = (
         min(1.0, median(values)) if values else 1.0
@@ -373,14 +374,14 @@ def _find_slow_links(
             f"data waited on it {slow.busy * 100:.0f} % of the time, although it carried only "
             f"{rate * slow.limit_mbps:.1f} of its {slow.limit_mbps:g} Mbit/s"
         )
-        slower = 1 / max(MIN_LEFT, 1 - slow.busy * (1 - rate))
+        slower = 1 / max(MIN_TIME_LEFT, 1 - slow.busy * (1 - rate))
         yield Finding("link", slow.rank, slow.host, slow.link, evidence, slower)
 
 
 def measure_links(
     ranks: Iterable[RankFigures], flows: Iterable[FlowFigures], links: Iterable[LinkFigures]
 ) -> tuple[LinkUse, ...]:
-    """Return how each link was used in the rows whose connections send enough over it to fill it."""
+    """Return the use of each link in the rows whose connections send enough over it to fill it."""
     whole_s = {
         row: median(sum(one.seconds for one in ones) for ones in of_rank.values())
         for row, of_rank in group_by_row(ranks).items()
@@ -388,7 +389,7 @@ def measure_links(
     hosts = {one.rank: one.host for one in ranks}
     over: dict[tuple[str, Row], list[FlowFigures]] = defaultdict(list)
     for flow in flows:
-        if flow.acked_bytes * 8e-6 >= FULL_BYTES_S * flow.limit_mbps:
+        if flow.acked_bytes * 8e-6 >= MIN_FLOW_S * flow.limit_mbps:
             for name in flow.path.split(", "):
                 over[name, (flow.topology, flow.configuration, flow.size_bytes)].append(flow)
     waits = {
@@ -430,11 +431,11 @@ def measure_links(
                 ),
             )
         )
-    return tuple(_pool(of_link) for of_link in uses.values())
+    return tuple(_merge_rows(of_link) for of_link in uses.values())
 
 
-def _pool(uses: Sequence[LinkUse]) -> LinkUse:
-    """Return the use of a link over its rows: medians, sums of bytes, and the peak of the longest."""
+def _merge_rows(uses: Sequence[LinkUse]) -> LinkUse:
+    """Return the use of a link over all its rows: medians, sums of bytes, and the peak of the row with most windows."""
     return replace(
         uses[0],
         rate=median(one.rate for one in uses),

@@ -1,4 +1,4 @@
-"""Gains computed from timings: of many rings over one ring, and of a second topology over the first."""
+"""Gains computed from timings: several rings over one ring, and a second topology over the first."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from testbed.measure.units import size_text
 
 @dataclass(frozen=True, slots=True)
 class RingGain:
-    """The bus bandwidth of many rings over that of one ring, at the same size."""
+    """Two timings at the same size, with many rings and with one ring, to compare their bus bandwidths."""
 
     many_rings: Timing
     one_ring: Timing
 
     @property
     def ratio(self) -> float:
-        """The ratio of the medians."""
+        """Ratio of the bus bandwidths at the median times."""
         return self.many_rings.busbw_mbps / self.one_ring.busbw_mbps
 
     @property
     def spread(self) -> tuple[float, float]:
-        """The smallest and the largest ratio that the quartiles allow; zeros for an older run without quartiles."""
+        """Smallest and largest ratio that the quartiles allow, or zeros for an older run without quartiles."""
         if not (self.many_rings.low_us and self.one_ring.low_us):
             return (0.0, 0.0)
         return self.one_ring.low_us / self.many_rings.high_us, self.one_ring.high_us / self.many_rings.low_us
@@ -39,20 +39,20 @@ class RingGain:
 def find_ring_gain(timings: Sequence[Timing]) -> RingGain | None:
     """Return the gain of the timing with most rings over the one-ring timing of the same collective, ranks and size.
 
-    None if there is no such pair.
+    Return None if these timings do not exist.
     """
-    most = max(timings, key=lambda timing: timing.rings, default=None)
-    if most is None or most.rings == 1:
+    most_rings = max(timings, key=lambda timing: timing.rings, default=None)
+    if most_rings is None or most_rings.rings == 1:
         return None
-    same = (most.collective, most.ranks, most.size_bytes, 1)
+    one_ring_key = (most_rings.collective, most_rings.ranks, most_rings.size_bytes, 1)
     for one in timings:
-        if (one.collective, one.ranks, one.size_bytes, one.rings) == same and one.busbw_mbps:
-            return RingGain(most, one)
+        if (one.collective, one.ranks, one.size_bytes, one.rings) == one_ring_key and one.busbw_mbps:
+            return RingGain(most_rings, one)
     return None
 
 
 def select_largest(timings: Sequence[Timing]) -> tuple[Timing, ...]:
-    """Return the timing at the largest size of each configuration of the first topology, in the order measured."""
+    """Return each configuration's timing at its largest size, for the first topology, in the order measured."""
     first = [timing for timing in timings if timing.topology == timings[0].topology]
     names = dict.fromkeys(timing.configuration for timing in first)
     return tuple(_find_largest(first, first[0].topology, name) for name in names)
@@ -71,8 +71,8 @@ def compare_topologies(
     `timings` must hold, for both, rows of the groups and of an AllReduce over all nodes.
     """
     groups = [demand.group for demand in demands if demand.group < nodes]
-    rows = [_rows_of_demands(timings, topology, demands, nodes) for topology in (before, after)]
-    # All AllReduces of the job, each extrapolated from its row.
+    rows = [_select_rows(timings, topology, demands, nodes) for topology in (before, after)]
+    # Each AllReduce of the job is extrapolated from its row in proportion to the size.
     seconds = [
         sum(
             row.time_us / 1e6 * demand.size_bytes / row.size_bytes
@@ -104,12 +104,12 @@ def _compare_bandwidth(timings: Sequence[Timing], before: str, after: str, group
     )
 
 
-def _rows_of_demands(
+def _select_rows(
     timings: Sequence[Timing], topology: str, demands: Sequence[AllReduceDemand], nodes: int
 ) -> list[Timing]:
     """Return a timing at the largest size for each AllReduce of the job.
 
-    For an AllReduce in groups it is that of the group size, otherwise the fastest over all nodes.
+    An AllReduce in groups takes the timing of its group size. An AllReduce over all nodes takes the fastest.
     """
     return [
         _find_fastest_over_all(timings, topology, nodes)

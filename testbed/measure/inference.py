@@ -1,6 +1,6 @@
-"""Inference requests from a host to a board of the lab: attach, send, compare with the exact answers.
+"""Inference requests from a host to a board: attach the host, send the requests, compare with the exact answers.
 
-Processes of `lightning` make the requests and the picture, so that the testbed knows no models.
+Commands of `lightning` make the requests and the picture, so the testbed needs no code for models.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from testbed.measure.results.run import Run
     from testbed.operate.session import LabSession
 
-TIMEOUT_S = 2.0
-"""Time for an answer: the simulated board may wait for a processor of this machine."""
-TRIES = 5
+ANSWER_TIMEOUT_S = 2.0
+"""Time limit for an answer. It is long because a simulated board may wait for a processor of this machine."""
+MAX_TRIES = 5
 PICTURE = "request.png"
 RESULT = "inference.json"
 
 
 @dataclass(frozen=True, slots=True)
 class ModelTrial:
-    """A model, its requests as lines of JSON, and the picture of one as PNG; made before the lab starts."""
+    """A model, its requests as lines of JSON, and a PNG picture of one request. It is made before the lab starts."""
 
     model: Path
     requests: str
@@ -47,10 +47,10 @@ class ModelTrial:
 
 
 def set_program(lab: Lab, model: Path) -> Lab:
-    """Return the lab whose first board has the model as its program, if it is simulated.
+    """Return a simulated lab with the model as the program of its first board. A real lab is returned unchanged.
 
-    A real board keeps its own. Raises `InferenceError` for a lab without boards, for a file that is not a compiled
-    model, and for a model that is not in the program of a real board.
+    Raises `InferenceError` for a lab without boards, for a file that is not a compiled model, and for a model that is
+    not in the program of a real board.
     """
     if model.suffix != ".lng":  # each command of `lightning` would choose options of its own for other files
         raise InferenceError(
@@ -68,9 +68,9 @@ def set_program(lab: Lab, model: Path) -> Lab:
 
 
 def find_number(board: LabBoard, model: Path) -> int:
-    """Return the number of a model on a board. Raises `InferenceError` if the board's program is without it.
+    """Return the number of a model on a board. Raises `InferenceError` if the board's program lacks the model.
 
-    A board without `program` in the lab file has the model as number 0.
+    Without `program` in the lab file, the model is taken to be number 0.
     """
     if not board.program:
         return 0
@@ -85,15 +85,15 @@ def find_number(board: LabBoard, model: Path) -> int:
 def prepare_trial(
     lab: Lab, model: Path, count: int, note: Callable[[str], None], *, seed: int = 0
 ) -> ModelTrial:
-    """Make the requests with their expected answers, and the picture of a request.
+    """Make the requests with their expected answers, and the picture of one request.
 
-    The picture needs the tools of the smartNIC's simulator; a real lab does without them. Raises `InferenceError` with
-    the text of `lightning` if the model cannot be read, or if the smartNIC cannot hold it.
+    The picture needs the tools of the smartNIC's simulator. For a real lab it is optional: a failure is only noted.
+    Raises `InferenceError` with the text of `lightning` if the model cannot be read, or if the smartNIC cannot hold it.
     """
     number = find_number(lab.boards[0], model)
     with tempfile.TemporaryDirectory(prefix="lightbed-") as folder:
         file = Path(folder) / PICTURE
-        try:  # first, because it knows what the smartNIC can hold
+        try:  # first, because `trace` also checks that the smartNIC can hold the model
             _run_lightning("trace", str(model), "--png", str(file), "--seed", str(seed))
         except InferenceError as error:
             if lab.simulated:
@@ -107,7 +107,7 @@ def prepare_trial(
 
 
 def _run_lightning(*arguments: str) -> str:
-    """Return the output of a command of `lightning`. Raises `InferenceError` with its text if it fails."""
+    """Return the output of a `lightning` command. Raises `InferenceError` with its message if it fails."""
     done = subprocess.run(
         module_command("lightning.cli", *arguments),
         capture_output=True,
@@ -124,10 +124,10 @@ def _run_lightning(*arguments: str) -> str:
 def measure_inference(
     session: LabSession, run: Run, trial: ModelTrial, note: Callable[[str], None], deadline_s: float
 ) -> Inference:
-    """Attach the last NIC of the first host to the first board, send it the requests, and record the result.
+    """Attach the first host to the first board (`choose_attachment`), send the requests, and record the result.
 
-    The run gets the files `inference.json`, with every latency, and `request.png`. Raises `HostError`, and what
-    `attach` raises.
+    Writes `inference.json` with every latency, and `request.png`, into the run's folder. Raises `HostError` and the
+    errors of `attach`.
     """
     lab = session.lab
     if session.fleet is None:
@@ -147,7 +147,10 @@ def measure_inference(
 
 
 def choose_attachment(lab: Lab) -> Attachment:
-    """Return the first port of the first board, and the first host's last NIC that ends at the same switch."""
+    """Return the first port of the first board, with the first host's last NIC on the same switch.
+
+    Without such a NIC, take the first host's last NIC.
+    """
     board, host = lab.boards[0], lab.hosts[0]
     port = board.ports[0]
     near = [nic for nic in host.nics if nic.transmit.switch == port.receive.switch]
@@ -157,11 +160,18 @@ def choose_attachment(lab: Lab) -> Attachment:
 def send_requests(
     fleet: Fleet, host: LabHost, port: LabBoardPort, requests: str, deadline_s: float
 ) -> dict[str, Any]:
-    """Run the client on a host and return its document, see `testbed.node.inference`. Raises `HostError`."""
+    """Run the client on a host and return its document (see `testbed.node.inference`). Raises `HostError`."""
     program = resources.files("testbed.node").joinpath("inference.py").read_bytes()
     path = f"{fleet.put({'inference.py': program}, hosts=[host.name])}/inference.py"
     words = [host.python, "-IS", path, "--to", f"{port.address}:{port.port}"]
-    words += ["--timeout", f"{TIMEOUT_S:g}", "--tries", str(TRIES), "--deadline", f"{deadline_s:g}"]
+    words += [
+        "--timeout",
+        f"{ANSWER_TIMEOUT_S:g}",
+        "--tries",
+        str(MAX_TRIES),
+        "--deadline",
+        f"{deadline_s:g}",
+    ]
     command = {host.name: shlex.join(words)}
     done = fleet.run(command, stdin={host.name: requests}, timeout_s=deadline_s + 30)[host.name]
     if done.exit_status:
@@ -191,7 +201,7 @@ def _summarise(trial: ModelTrial, attachment: Attachment, counts: dict[str, Any]
 
 
 def summarise_latencies(latencies_us: Sequence[float]) -> Latency | None:
-    """Return the quantiles of latencies, None if there are none.
+    """Return the quantiles of latencies, or None for no latencies.
 
     >>> summarise_latencies([30.0, 10.0, 20.0])
     Latency(min=10.0, median=20.0, p99=30.0, max=30.0)

@@ -1,7 +1,6 @@
 """The main job: patch a topology, verify it, measure collectives, re-patch for a workload, measure again, report.
 
-With a model, a host then sends inference requests to a board. Every result is added to the run's record as soon as it
-is known.
+With a model, a host then sends inference requests to a board. Each result enters the run's record immediately.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from testbed.lab.model import Lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.lab.simulated.link_rate import LinkRate
 from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Ranks
-from testbed.measure.current_topology import collect, node_configurations, record, ring_proof
+from testbed.measure.current_topology import collect, make_node_configurations, record, ring_proof
 from testbed.measure.gain import RingGain, compare_topologies, find_ring_gain, group_name, select_largest
 from testbed.measure.inference import ModelTrial, measure_inference
 from testbed.measure.model import Timing
@@ -31,13 +30,13 @@ from testbed.measure.results.records import LINK_RATE, Inference, Repatch, Store
 from testbed.measure.results.run import Run
 from testbed.measure.results.store import RunStore
 from testbed.measure.second_topology import SecondTopology, plan_second
-from testbed.measure.stall import Stall, tcp_stream
+from testbed.measure.stall import Stall, run_tcp_stream
 from testbed.operate.apply import check_permission
 from testbed.operate.design import Design, design_for, lay_out
 from testbed.operate.journal import journal_in
 from testbed.operate.session import BringUpReport, LabSession, open_lab
 
-# The groups of a job move large tensors: small messages would tell nothing about them.
+# Groups reduce large tensors, so small messages are not measured.
 GROUP_SIZES = (65536, 262144, 1 << 20, 4 << 20, 8 << 20)
 
 
@@ -51,12 +50,12 @@ class Narrator(Protocol):
         """Report a notable event."""
 
     def tick(self, done: int, total: int, text: str) -> None:
-        """Report that one of many similar steps is done."""
+        """Report that `done` of `total` similar steps are done."""
 
 
 @dataclass(frozen=True, slots=True)
 class MainJobOutcome:
-    """Result of the main job: first design, True if both were verified, all timings, and the re-patch to the second."""
+    """Result of the main job. `verified` is True if all topologies were verified and all byte counters are on plan."""
 
     design: Design
     verified: bool
@@ -65,7 +64,7 @@ class MainJobOutcome:
 
 
 class MainJob:
-    """The steps of the main job on one open lab, and their common state."""
+    """The steps of the main job on an open lab, and their shared state."""
 
     def __init__(
         self,
@@ -93,7 +92,7 @@ class MainJob:
         first = design_for(self.lab, name="all-nodes rings")
         self.narrator.phase("Planning a topology for a second job")
         planned = plan_second(first.topology, first.routes, self.lab.link.represents_gbps)
-        groups = self.groups_of(planned)
+        groups = self.list_group_sizes(planned)
         first_report = self.bring_up(
             first, "Serves AllReduce over all nodes: every stride is a ring of its own."
         )
@@ -112,13 +111,13 @@ class MainJob:
         verified = first_report.verified.ok and second_report.verified.ok and not self.off_plan
         return MainJobOutcome(first, verified, tuple(self.timings), repatch)
 
-    def groups_of(self, planned: SecondTopology | None) -> tuple[int, ...]:
-        """Return the sizes of the groups in which the second job reduces, except that of all hosts."""
+    def list_group_sizes(self, planned: SecondTopology | None) -> tuple[int, ...]:
+        """Return the group sizes in which the second job reduces, without the group of all hosts."""
         demands = planned.demands if planned else ()
         return tuple(demand.group for demand in demands if demand.group < len(self.lab.hosts))
 
     def bring_up(self, design: Design, reason: str) -> BringUpReport:
-        """Bring a design into force and record it. Raise `VerifyFailed` if its verification has findings."""
+        """Apply a design, verify it and record it. Raise `VerifyFailed` if the verification has findings."""
         self.narrator.phase(f"Patching topology '{design.name}'")
         topology = as_json(design.topology)
         self.narrator.note(
@@ -154,7 +153,7 @@ class MainJob:
         return report
 
     def check_routes(self, brought: BringUpReport) -> None:
-        """Raise `VerifyFailed` unless every host reaches every other; do nothing if hosts are modelled."""
+        """Raise `VerifyFailed` unless every host reaches every other. Do nothing if hosts are modelled."""
         if self.session.fleet is None:
             self.narrator.note("hosts are modelled: routes are computed, not installed")
             return
@@ -168,7 +167,7 @@ class MainJob:
         self.narrator.note(f"all {hosts * (hosts - 1)} pairs of hosts reach each other")
 
     def measure(self, design: Design, groups: Sequence[int], *, with_all_rings: bool) -> None:
-        """Measure the configurations of a topology, all sizes, in one launch; record each row as it is measured."""
+        """Measure all configurations and sizes of a topology in one launch, and record each row immediately."""
         self.narrator.phase(f"Measuring AllReduce on '{design.name}'")
         spec = CollectiveSpec(
             run_id=self.run_record.run_id,
@@ -195,23 +194,22 @@ class MainJob:
             )
 
     def _record_timing(self, timing: Timing) -> None:
-        """Record a row as soon as it is measured."""
         self.timings.append(timing)
         self.run_record.add_timings([timing])
 
     def configurations(
         self, design: Design, groups: Sequence[int], *, with_all_rings: bool
     ) -> Iterator[Configuration]:
-        """Yield the configurations: one ring, all rings of the topology, and the groups of the second job."""
-        yield from node_configurations(design, self.sizes, with_all_rings=with_all_rings)
+        """Yield the configurations to measure: one ring, all rings of the topology, the groups of the second job."""
+        yield from make_node_configurations(design, self.sizes, with_all_rings=with_all_rings)
         sizes = tuple(size for size in GROUP_SIZES if size in self.sizes) or self.sizes[-1:]
         for group in groups:
             yield Configuration(group_name(group), rings_of(design.topology, group), sizes)
 
     def repatch(self, second: Design, planned: SecondTopology) -> tuple[BringUpReport, Stall | None]:
-        """Bring the second design into force during a TCP stream between two hosts that stay neighbours."""
+        """Apply the second design while a TCP stream runs between two hosts that stay neighbours."""
         fleet = self.session.fleet
-        streaming = tcp_stream(fleet, *self.lab.hosts[:2]) if fleet else nullcontext()
+        streaming = run_tcp_stream(fleet, *self.lab.hosts[:2]) if fleet else nullcontext()
         with streaming as stream:
             report = self.bring_up(second, planned.why)
             stall = stream.finish() if stream else None
@@ -245,7 +243,7 @@ class MainJob:
 
 @dataclass(frozen=True, slots=True)
 class JobResult:
-    """The results of the main job; `link_rate` is the rate that a simulated lab chose, None if it is fixed."""
+    """The results of the main job. `link_rate` is the rate that a simulated lab chose, or None for a fixed rate."""
 
     run_id: str
     directory: Path
@@ -266,7 +264,7 @@ class JobResult:
 
     @property
     def ring_gain(self) -> RingGain | None:
-        """The gain of all rings over one at the largest size; None if the topology has one."""
+        """The gain of all rings over one at the largest size, or None if the topology has only one ring."""
         return find_ring_gain(self.largest)
 
 
@@ -274,9 +272,9 @@ class JobResult:
 def provide_lab(
     lab: Lab, hosts: Literal["auto", "kernel", "model"], narrator: Narrator
 ) -> Iterator[tuple[Lab, str, LinkRate | None]]:
-    """Yield the lab to open, the kind of its hosts (`real`, `kernel`, `model`), and the link rate if it was chosen.
+    """Yield the lab, the kind of its hosts (`real`, `kernel` or `model`), and the link rate if the lab chose one.
 
-    A simulated lab is started (on the next free subnet if its own is in use) and torn down on leaving.
+    A simulated lab is started (on the next free subnet if its own is in use) and torn down afterwards.
     """
     if not lab.simulated:
         yield lab, "real", None
@@ -302,34 +300,36 @@ def run_job(
     really_move: str | None = None,
     trial: ModelTrial | None = None,
 ) -> JobResult:
-    """Run the main job on a lab, then the trial of a board if there is one, and store the record in `runs_dir`.
+    """Run the main job on a lab, then `trial` on a board if given, and store the record in `runs_dir`.
 
-    Raises `RefusedToMove` for a real lab unless `really_move` names it, and the errors of every step; then a simulated
-    lab is torn down and the run is recorded as failed or interrupted.
+    Raises `RefusedToMove` for a real lab unless `really_move` names it, and the errors of every step. On an error, a
+    simulated lab is torn down and the run is recorded as failed or interrupted.
     """
     check_permission(lab, really_move)
     narrator.phase("Starting the lab")
-    with provide_lab(lab, hosts, narrator) as (here, mode, link_rate):
+    with provide_lab(lab, hosts, narrator) as (opened_lab, mode, link_rate):
         if trial and mode == "model":
             raise HostError(
-                f"the hosts of lab '{here.name}' are only modelled and send no packets to a board: run as root, with "
-                "--hosts kernel"
+                f"the hosts of lab '{opened_lab.name}' are only modelled and send no packets to a board: run as root, "
+                "with --hosts kernel"
             )
         store = RunStore(runs_dir)
-        with store.begin(here, lab.simulated, mode, seeds={}) as run, journal_in(runs_dir) as journal:
-            (run.directory / "lab.yaml").write_text(render_lab(here), encoding="utf-8")
+        with store.begin(opened_lab, lab.simulated, mode, seeds={}) as run, journal_in(runs_dir) as journal:
+            (run.directory / "lab.yaml").write_text(render_lab(opened_lab), encoding="utf-8")
             if link_rate:
                 run.add_phase(LINK_RATE, asdict(link_rate) | {"text": link_rate.describe()})
             # A simulated lab ends with the job, so it keeps no intent.
-            opened = open_lab(here, journal, model_hosts=mode == "model", keep_intent=not here.simulated)
+            opened = open_lab(
+                opened_lab, journal, model_hosts=mode == "model", keep_intent=not opened_lab.simulated
+            )
             with opened as session, ExitStack() as stack:
                 ranks = None
                 if session.fleet:
-                    ranks = stack.enter_context(Ranks(session.fleet, here, deadline_s))
+                    ranks = stack.enter_context(Ranks(session.fleet, opened_lab, deadline_s))
                 outcome = MainJob(session, run, mode, tuple(sizes), narrator, deadline_s, ranks).run()
                 inference = None
                 if trial:
-                    narrator.phase(f"Inference on board {here.boards[0].name}")
+                    narrator.phase(f"Inference on board {opened_lab.boards[0].name}")
                     inference = measure_inference(session, run, trial, narrator.note, deadline_s)
     report = run.directory / "report.html"
     write_report(store.load(run.run_id), report)
@@ -337,7 +337,7 @@ def run_job(
         run_id=run.run_id,
         directory=run.directory,
         report=report,
-        lab=here,
+        lab=opened_lab,
         hosts=mode,
         links=len(outcome.design.topology.links),
         verified=outcome.verified,

@@ -1,4 +1,4 @@
-"""Measurements: timings of collectives, per size and configuration, and NIC byte counts. Frozen."""
+"""Records of measurements: timings of collectives, byte counts of NICs, and observations of ranks."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from dataclasses import dataclass
 class Timing:
     """One row of `timings.parquet`: one message size of one configuration of one run.
 
-    `time_us` is the median over `iterations` of the slowest rank, `low_us` and `high_us` are its quartiles (0 in a run
-    of an earlier version); `busbw_mbps` is for AllReduce size_bytes * 8 / time_us * 2(n-1)/n (nccl-tests' bus
-    bandwidth, in Mbit/s), `limit_mbps` the link limit. `cpu_limited` is True if the hosts' processors, not the links,
-    limited this size; `processor_s` is the processor time of all ranks for one iteration.
+    The time of an iteration is the time of its slowest rank. `time_us` is the median over `iterations`; `low_us` and
+    `high_us` are the quartiles (0 in runs of an earlier version). `busbw_mbps` is nccl-tests' bus bandwidth in Mbit/s,
+    for AllReduce size_bytes * 8 / time_us * 2(n-1)/n. `limit_mbps` is its limit by the links. `cpu_limited` is True if
+    the hosts' processors, not the links, limited this size. `processor_s` is the processor time of all ranks for one
+    iteration.
     """
 
     run_id: str
@@ -39,7 +40,7 @@ class Timing:
 
     @property
     def busbw_spread_mbps(self) -> tuple[float, float]:
-        """The bus bandwidths at the upper and the lower quartile of the times; zeros without quartiles."""
+        """Bus bandwidths at the upper and the lower quartile of the times, or zeros without quartiles."""
         if not self.low_us:
             return (0.0, 0.0)
         return self.busbw_mbps * self.time_us / self.high_us, self.busbw_mbps * self.time_us / self.low_us
@@ -47,9 +48,9 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class NicBytes:
-    """Bytes that a NIC sent during the timed iterations of one row, and the bytes expected from the ring arithmetic.
+    """Bytes that a NIC sent in the timed iterations of one row, and the bytes that the plan puts on its link.
 
-    `retransmitted_bytes` are those of TCP connections over its link.
+    `retransmitted_bytes` were sent again by TCP connections over its link.
     """
 
     topology: str
@@ -64,13 +65,18 @@ class NicBytes:
 
 @dataclass(frozen=True, slots=True)
 class RankFigures:
-    """Observations of a rank about itself in one iteration of one row, in seconds.
+    """Measurements of a rank about itself in one iteration of one row, in seconds.
 
-    `seconds` lasts from the end of the rank's previous iteration; in `waiting_s` of it the rank waited for others, for
-    the network or for its device. `processor_s` is the processor time of all its threads, `queued_s` the wait for a
-    processor of the thread that waited longest, `stopped_s` the time in which the rank stood still. `computing_s` and
-    `planned_s` are the computing of a job, measured and planned. `disk_s` are writes to the disk; those of `writes_s`
-    are part of the iteration. `others_s` is the processor time of other processes on the host.
+    | field | seconds |
+    |---|---|
+    | `seconds` | since the end of the rank's previous iteration |
+    | `waiting_s` | wait for other ranks, for the network or for the rank's device |
+    | `processor_s` | processor time of all threads of the rank |
+    | `queued_s` | wait for a processor, of the thread that waited longest |
+    | `stopped_s` | the rank stood still |
+    | `computing_s`, `planned_s` | computing of a job, measured and planned |
+    | `disk_s` | writes to the disk, of which `writes_s` are part of the iteration |
+    | `others_s` | processor time of other processes on the host |
     """
 
     topology: str
@@ -93,12 +99,12 @@ class RankFigures:
 
 @dataclass(frozen=True, slots=True)
 class FlowFigures:
-    """Observations of a sender about its connections to one rank, on one set of routes, in the iterations of a row.
+    """Measurements of a sender about its connections to one rank, on one set of routes, in the iterations of a row.
 
-    Data waited for acknowledgement during `busy_s`; in `limited_s` of it, the receiver did not read. In each of
-    `windows` of 0.1 s only the network was the limit: `rate_mbps` is the median rate of these, `peak_mbps` the 90th
-    percentile, `rtt_s` the median round-trip time. `path` lists the links from source to target, separated by commas;
-    each can carry `limit_mbps`.
+    Data waited for acknowledgement during `busy_s`, and during `limited_s` of these the receiver did not read. The
+    sender counted `windows` of 0.1 s in which only the network was the limit. Over these windows, `rate_mbps` is the
+    median rate, `peak_mbps` the 90th percentile, and `rtt_s` the median round-trip time. `path` lists the links from
+    source to target, separated by commas. Each link can carry `limit_mbps`.
     """
 
     topology: str
@@ -122,9 +128,9 @@ class FlowFigures:
 
 @dataclass(frozen=True, slots=True)
 class LinkFigures:
-    """Observations of a sender about a link in the iterations of a row, in `windows` of 0.1 s.
+    """Measurements of a sender about a link in the iterations of a row, in `windows` of 0.1 s.
 
-    `peak_mbps` is the 95th percentile of the rates in these, `limit_mbps` what the link can carry.
+    `peak_mbps` is the 95th percentile of the rates in these windows. The link can carry `limit_mbps`.
     """
 
     topology: str
@@ -139,7 +145,7 @@ class LinkFigures:
 
 @dataclass(frozen=True, slots=True)
 class CollectiveResult:
-    """Result of one launch: rows in the order measured, byte counts that prove the rings, versions of the software.
+    """Result of one launch: timings in the order measured, byte counts that prove the routes, software versions.
 
     `processor_s` is the processor time of all ranks, including their start and the checks of results.
     """

@@ -1,4 +1,4 @@
-"""A plan run as a job on the hosts, and the bytes on its links: during the job, and from its start until now."""
+"""A plan run as a job on the hosts, with the bytes on its links during the job and since its start."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from testbed.lab.hosts.forwarding import set_addresses
 from testbed.lab.model import Lab
 from testbed.measure.collectives.rank_reports import Diagnosis, RankReports
 from testbed.measure.collectives.rows import (
-    links_in_order,
     make_flow_figures,
     make_link_figures,
     make_rank_figures,
+    sort_links,
 )
 from testbed.measure.current_topology import check_in_force
 from testbed.measure.model import FlowFigures, LinkFigures, RankFigures
@@ -48,17 +48,17 @@ HEADER_BYTES = 66
 """Headers of a packet: Ethernet 14 bytes, IPv4 20, TCP 20 and its time stamps 12."""
 _GRACE_S = 2.0
 PHASE = "plan job"
-_ROW = ("", PHASE, 0)
-"""Topology, configuration and size of the figures: a job has one row."""
+_ROW_KEY = ("", PHASE, 0)
+"""Topology, configuration and size of a job's only row."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkCount:
     """Bytes of one link over all iterations: planned, simulated, and counted by the sending NIC.
 
-    Planned and simulated bytes count the tensors and the headers of the job's messages. `counted_bytes` is what the NIC
-    sent, without packet headers. `retransmitted_bytes` is what TCP connections over the link sent again; it counts on
-    each link of a connection's path.
+    Planned and simulated bytes include the tensors and the headers of the job's messages. `counted_bytes` is what the
+    NIC sent, without packet headers. `retransmitted_bytes` is what TCP connections over the link sent again. It counts
+    on each link of a connection's path.
     """
 
     link: str
@@ -69,10 +69,10 @@ class LinkCount:
 
     @property
     def relative_deviation(self) -> float | None:
-        """Relative deviation of the link's bytes from the plan; None if none were counted or planned.
+        """Relative deviation of the link's bytes from the plan, or None if none were counted or planned.
 
-        Retransmitted bytes passed the link twice only if the first copy was lost after this link, which is unknown. So
-        any number of them may be among the counted bytes.
+        Retransmitted bytes passed the link twice only if the first copy was lost behind it, which is unknown. So the
+        counted bytes may include any number of them, and the deviation assumes the number that fits the plan best.
 
         >>> LinkCount("a/nic1 -> b/nic1", 1000, 1000, 1030, 50).relative_deviation
         0.0
@@ -88,10 +88,7 @@ class LinkCount:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint that every host writes to its disk at the end of each `every`-th iteration.
-
-    Its file is in `folder`, by default `/var/tmp`.
-    """
+    """A checkpoint that every host writes to its disk after each `every`-th iteration, in `folder` or `/var/tmp`."""
 
     size_bytes: int
     every: int = 1
@@ -100,9 +97,9 @@ class Checkpoint:
 
 @dataclass(frozen=True, slots=True)
 class PlanRun:
-    """Iterations of a plan on the hosts: seconds of each, bytes by link, load of the processors.
+    """Result of the iterations of a plan on the hosts: their times, bytes by link, load of the processors.
 
-    `counters_before` are bytes and packets of each NIC when the iterations began, by `host/nic`.
+    `counters_before` maps each NIC (`host/nic`) to its (bytes, packets) when the iterations began.
     """
 
     times_s: tuple[float, ...]
@@ -117,7 +114,7 @@ class PlanRun:
 
     @property
     def measured_s(self) -> float:
-        """Median of the iterations."""
+        """Median time of the iterations."""
         return statistics.median(self.times_s)
 
     @property
@@ -137,10 +134,11 @@ def run_plan(
     deadline_s: float,
     checkpoint: Checkpoint | None = None,
 ) -> PlanRun:
-    """Run the plan in force as a job on the hosts, scaled by `factor` or so that an iteration takes about `lasts_s`.
+    """Run the plan in force as a job on the hosts.
 
-    Raises `CollectiveError` without a plan or if the hosts are only modelled, `VerifyFailed` if the plan is not in
-    force, and `HostError`.
+    The job is scaled by `factor`, or, if that is None, so that an iteration takes about `lasts_s`. Raises
+    `CollectiveError` without a plan or if the hosts are only modelled, `VerifyFailed` if the plan is not in force, and
+    `HostError`.
     """
     if plan is None or design.sets is None:
         raise CollectiveError(
@@ -182,18 +180,20 @@ def run_on_hosts(
     deadline_s: float = 60.0,
     checkpoint: Checkpoint | None = None,
 ) -> PlanRun:
-    """Run a job on the hosts, after one warm-up iteration, and return its times and bytes.
+    """Run a job on the hosts after one warm-up iteration, and return its times and bytes.
 
     Raises `CollectiveError` and `HostError`.
     """
     names = ("guard.py", "iteration.py", "messages.py", "watch.py")
     folder = fleet.put({name: resources.files("testbed.node").joinpath(name).read_bytes() for name in names})
-    commands = {host.name: _command(lab, folder, node, deadline_s) for node, host in enumerate(lab.hosts)}
+    commands = {
+        host.name: _make_command(lab, folder, node, deadline_s) for node, host in enumerate(lab.hosts)
+    }
     reports = RankReports()
     with fleet.start(commands) as launch:
         _read_until(launch, reports, until="ready", hosts=len(lab.hosts), deadline_s=deadline_s)
         if len(reports.ready) == len(lab.hosts):
-            for host, part in _parts(lab, job, reports, iterations, deadline_s, checkpoint).items():
+            for host, part in _make_scripts(lab, job, reports, iterations, deadline_s, checkpoint).items():
                 launch.send(json.dumps(part) + "\n", host)
             _read_until(launch, reports, until="done", hosts=len(lab.hosts), deadline_s=deadline_s + _GRACE_S)
         if len(reports.done) < len(lab.hosts):
@@ -201,10 +201,10 @@ def run_on_hosts(
             diagnosis = Diagnosis(lab, wiring, reports, {}, deadline_s)
             raise diagnosis.make_failure_error() if reports.ready else diagnosis.make_not_ready_error()
     rows = sorted(reports.rows, key=lambda row: row["rank"])
-    return _result(lab, wiring, job, rows, iterations)
+    return _make_result(lab, wiring, job, rows, iterations)
 
 
-def _command(lab: Lab, folder: str, node: int, deadline_s: float) -> str:
+def _make_command(lab: Lab, folder: str, node: int, deadline_s: float) -> str:
     host = lab.hosts[node]
     nics = [word for nic in host.nics for word in ("--nic", nic.name)]
     guard = [
@@ -221,7 +221,7 @@ def _command(lab: Lab, folder: str, node: int, deadline_s: float) -> str:
 
 
 def _read_until(launch: Launch, reports: RankReports, *, until: str, hosts: int, deadline_s: float) -> None:
-    """Read lines until all hosts have sent the event `until`, one has failed, or the time has passed."""
+    """Read lines until all hosts have sent the event `until`, a host has failed, or the time is up."""
     ends_at = time.monotonic() + deadline_s
     while (left_s := ends_at - time.monotonic()) > 0 and launch.running and not reports.failed:
         if len(getattr(reports, until)) == hosts:
@@ -232,7 +232,7 @@ def _read_until(launch: Launch, reports: RankReports, *, until: str, hosts: int,
                 break
 
 
-def _parts(
+def _make_scripts(
     lab: Lab,
     job: HostJob,
     reports: RankReports,
@@ -255,14 +255,14 @@ def _parts(
         "checkpoint_every": checkpoint.every if checkpoint else 1,
         "checkpoint_folder": checkpoint.folder if checkpoint else "",
     }
-    own = scripts(job)
+    own_scripts = scripts(job)
     return {
-        host.name: {**shared, **own[node], "nics": [nic.name for nic in host.nics]}
+        host.name: {**shared, **own_scripts[node], "nics": [nic.name for nic in host.nics]}
         for node, host in enumerate(lab.hosts)
     }
 
 
-def _result(
+def _make_result(
     lab: Lab, wiring: Wiring, job: HostJob, rows: Sequence[Mapping[str, Any]], iterations: int
 ) -> PlanRun:
     before, after = (
@@ -289,12 +289,12 @@ def _result(
             link=lab.link_label(link),
             planned_bytes=round(float(planned[place])),
             simulated_bytes=int(simulated[place]),
-            counted_bytes=payload_between(
+            counted_bytes=compute_payload(
                 before[lab.nic_label(link.source)], after[lab.nic_label(link.source)]
             ),
             retransmitted_bytes=int(retransmitted[place]),
         )
-        for place, link in enumerate(links_in_order(wiring))
+        for place, link in enumerate(sort_links(wiring))
     )
     return PlanRun(
         times_s=tuple(max(times) for times in zip(*(row["times"] for row in rows), strict=True)),
@@ -306,32 +306,32 @@ def _result(
         ranks=tuple(
             one
             for rank, row in enumerate(rows)
-            for one in make_rank_figures(_ROW, rank, lab.hosts[rank].name, row["seen"])
+            for one in make_rank_figures(_ROW_KEY, rank, lab.hosts[rank].name, row["seen"])
         ),
-        flows=tuple(_flows(lab, wiring, job, rows)),
+        flows=tuple(_yield_flows(lab, wiring, job, rows)),
         rates=tuple(
             one
             for rank, row in enumerate(rows)
-            for one in make_link_figures(_ROW, lab, wiring, rank, row["seen"])
+            for one in make_link_figures(_ROW_KEY, lab, wiring, rank, row["seen"])
         ),
     )
 
 
-def _flows(
+def _yield_flows(
     lab: Lab, wiring: Wiring, job: HostJob, rows: Sequence[Mapping[str, Any]]
 ) -> Iterator[FlowFigures]:
-    """Yield what each host observed of its connections."""
-    links = links_in_order(wiring)
+    """Yield what each host measured about its connections."""
+    links = sort_links(wiring)
     for source, row in enumerate(rows):
         for target, number, one in row["seen"]["flows"]:
             path = [links[edge] for edge in job.routes.path(source, target, number)]
-            yield make_flow_figures(_ROW, lab, (source, target, number), path, one)
+            yield make_flow_figures(_ROW_KEY, lab, (source, target, number), path, one)
 
 
-def payload_between(before: Sequence[int], after: Sequence[int]) -> int | None:
-    """Return the payload bytes between two readings (bytes, packets) of a NIC, or None if its counters were reset.
+def compute_payload(before: Sequence[int], after: Sequence[int]) -> int | None:
+    """Return the payload bytes between two readings (bytes, packets) of a NIC, or None after a reset of its counters.
 
-    >>> payload_between([1000, 10], [10066, 11]), payload_between([1000, 10], [66, 1])
+    >>> compute_payload([1000, 10], [10066, 11]), compute_payload([1000, 10], [66, 1])
     (9000, None)
     """
     sent, packets = (late - early for early, late in zip(before, after, strict=True))
@@ -347,7 +347,7 @@ class RecordedJob:
 
 
 def to_json(plan_run: PlanRun, epoch: int | None) -> dict[str, Json]:
-    """Return the data of a phase named `PHASE`."""
+    """Return the data of the run's phase `PHASE`."""
     return {
         "epoch": epoch,
         "factor": plan_run.factor,
@@ -360,7 +360,7 @@ def to_json(plan_run: PlanRun, epoch: int | None) -> dict[str, Json]:
 
 
 def find_last_job(store: RunStore, lab: str, epoch: int | None) -> RecordedJob | None:
-    """Return the last run of an epoch of a lab, or None."""
+    """Return the last recorded job of an epoch of a lab, or None."""
     for phase in store.list_phases(lab, PHASE):
         data = cast("Mapping[str, Any]", phase.data)
         if epoch is not None and data["epoch"] == epoch:
@@ -369,28 +369,28 @@ def find_last_job(store: RunStore, lab: str, epoch: int | None) -> RecordedJob |
 
 
 def count_links_since(job: RecordedJob, fleet: Fleet, lab: Lab) -> tuple[LinkCount, ...]:
-    """Return the links of a run with the bytes that their NICs have counted from its start until now.
+    """Return the links of a job with the bytes that their NICs have counted since its start.
 
     `counted_bytes` is None for NICs that cannot be read, or whose counters were reset.
     """
     now = read_counters(fleet, lab)
-    return tuple(_since(link, job.counters_before, now) for link in job.links)
+    return tuple(_count_since(link, job.counters_before, now) for link in job.links)
 
 
 def count_links_since_last_job(
     session: LabSession, choice: DesignChoice, runs_dir: Path
 ) -> tuple[LinkCount, ...]:
-    """Return the bytes of the links since the plan last ran as a job; empty if it never did."""
+    """Return the bytes of the links since the plan last ran as a job, or () if it never did."""
     if choice.intent is None or choice.stated.plan_text is None or session.fleet is None:
         return ()
-    from testbed.measure.results.store import RunStore  # SQLAlchemy: only where a plan ran
+    from testbed.measure.results.store import RunStore  # imports SQLAlchemy: only if needed
 
     job = find_last_job(RunStore(runs_dir), choice.lab.name, choice.intent.epoch)
     return count_links_since(job, session.fleet, choice.lab) if job else ()
 
 
 def summarise_links(links: Sequence[LinkCount]) -> list[str]:
-    """Return one line on the deviation of the links from the plan; empty if no link was counted."""
+    """Return one line on the deviation of the links from the plan, or no line if no link was counted."""
     worst = find_largest_deviation(links)
     if worst is None:
         return []
@@ -404,16 +404,16 @@ def summarise_links(links: Sequence[LinkCount]) -> list[str]:
     ]
 
 
-def _since(
+def _count_since(
     link: LinkCount, before: Mapping[str, Sequence[int]], now: Mapping[str, Sequence[int]]
 ) -> LinkCount:
     nic = link.link.partition(" -> ")[0]
-    counted = payload_between(before[nic], now[nic]) if nic in before and nic in now else None
+    counted = compute_payload(before[nic], now[nic]) if nic in before and nic in now else None
     return LinkCount(link.link, link.planned_bytes, link.simulated_bytes, counted, link.retransmitted_bytes)
 
 
 def read_counters(fleet: Fleet, lab: Lab) -> dict[str, tuple[int, int]]:
-    """Return (bytes, packets) sent by each NIC, by `host/nic`, of the fleet's hosts; empty if they cannot be read."""
+    """Return the (bytes, packets) that each NIC (`host/nic`) has sent, or {} if a host of the fleet is unreachable."""
     reached = {host.name for host in fleet.hosts}
     hosts = [host for host in lab.hosts if host.name in reached]
     folder = "/sys/class/net/{}/statistics/tx_{}"

@@ -1,9 +1,9 @@
 """The second topology of the demo: a job that the first topology serves badly, and a plan for it.
 
-The job is fine-tuning with adapters of a model that no single server can hold. Its frozen layers are split over as
-many servers as their memory requires (an AllReduce of activations in each such group, forward and backward); the
-adapters are trained data parallel (one AllReduce of their gradients over all servers). If the servers of a group are
-far apart in the graph, each byte of the group crosses several links.
+The job fine-tunes adapters on a model that no single server can hold. The frozen layers are split over groups of as
+many servers as their memory requires: each group reduces activations, forward and backward. The adapters are trained
+data parallel: one AllReduce of their gradients spans all servers. If the servers of a group are far apart in the graph,
+each byte of the group crosses several links.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from testbed.design.workloads.roofline import Cluster
 
 _SEED, _STEPS, _FINALISTS = 0, 200, 4
 _ALPHA = 0.02
-"""Jobs of a quarter of a second differ by tens of milliseconds: chains must be able to accept such a loss."""
-_FULL = 0.95
-"""Share of the memory of a group's servers that the layers fill, so that no smaller group suffices."""
+"""Annealing parameter of the search: chains must accept losses of tens of milliseconds, by which such jobs differ."""
+_FILL = 0.95
+"""Share of a group's memory that the layers fill. It is so high that no smaller group suffices."""
 _SAMPLES = 16
 _ACTIVATION_BYTES = 4 << 20
 _ADAPTER_BYTES = 1 << 26
@@ -33,7 +33,7 @@ _ADAPTER_BYTES = 1 << 26
 
 @dataclass(frozen=True, slots=True)
 class SecondTopology:
-    """The plan: `topology`, why it was chosen, and the AllReduces of an iteration, groups before all servers."""
+    """A planned topology, the AllReduces of an iteration (smallest groups first), and why it was chosen."""
 
     topology: Topology
     demands: tuple[AllReduceDemand, ...]
@@ -41,16 +41,16 @@ class SecondTopology:
 
 
 def plan_second(first: Topology, routes: Routes, rate_gbps: float) -> SecondTopology | None:
-    """Return the topology for fine-tuning in the groups that `first` serves worst, planned with links of `rate_gbps`.
+    """Plan a topology for fine-tuning in the groups that `first` serves worst, with links of `rate_gbps`.
 
-    None if no groups of three or more divide the servers, if `first` links all of them directly, or if the planner
-    keeps `first`.
+    Return None if no groups of three or more divide the servers, if `first` links the servers of all groups directly,
+    or if the planner keeps `first`.
     """
-    group = farthest_group(first.nodes, routes)
+    group = find_farthest_group(first.nodes, routes)
     if group is None:
         return None
     cluster = Cluster(first.nodes)
-    job = fine_tuning(first.nodes, group, cluster)
+    job = make_fine_tuning(first.nodes, group, cluster)
     plan = optimise(
         job,
         cluster,
@@ -82,24 +82,24 @@ def plan_second(first: Topology, routes: Routes, rate_gbps: float) -> SecondTopo
     return SecondTopology(plan.finding.topology, tuple(demands), " ".join(why))
 
 
-def farthest_group(nodes: int, routes: Routes) -> int | None:
-    """Return the size of evenly spaced groups whose neighbours are farthest apart.
+def find_farthest_group(nodes: int, routes: Routes) -> int | None:
+    """Return the size of the evenly spaced groups whose neighbours are farthest apart.
 
-    None if there are no such groups, or all neighbours are linked directly.
+    Return None if no groups of three or more divide the servers, or if all neighbours are linked directly.
     """
     sizes = [size for size in range(3, nodes) if nodes % size == 0]
     farthest = max(sizes, key=lambda size: (routes.hops(0, nodes // size), size), default=None)
     return farthest if farthest and routes.hops(0, nodes // farthest) > 1 else None
 
 
-def fine_tuning(nodes: int, group: int, cluster: Cluster) -> Workload:
-    """Return the workload of adapters on frozen layers that fill the memory of `group` servers."""
+def make_fine_tuning(nodes: int, group: int, cluster: Cluster) -> Workload:
+    """Return the workload: adapters on frozen layers that fill the memory of `group` servers."""
     layers = Operator(
         name="layers",
         kind="transformer",
         forward_flops=2e10,
         backward_flops=2e10,
-        parameter_bytes=int(_FULL * group * cluster.memory_bytes),
+        parameter_bytes=int(_FILL * group * cluster.memory_bytes),
         output_bytes=1 << 16,
         forward_reduce_bytes=_ACTIVATION_BYTES,
         backward_reduce_bytes=_ACTIVATION_BYTES,

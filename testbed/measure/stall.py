@@ -15,7 +15,7 @@ from testbed.lab.hosts.fleet import Fleet, Launch
 from testbed.lab.model import LabHost
 
 STREAM_PORT = 29600
-WAIT_S = 10.0
+EVENT_TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Stall:
 
 
 class Stream:
-    """A running stream; `finish` ends it and returns its stall."""
+    """A running TCP stream."""
 
     def __init__(self, receiver: Launch, name: str) -> None:
         self._receiver = receiver
@@ -42,10 +42,10 @@ class Stream:
 
 
 @contextmanager
-def tcp_stream(fleet: Fleet, source: LabHost, target: LabHost) -> Iterator[Stream]:
-    """Run a steady stream from `source` to `target`, between their node addresses; it flows when the body starts.
+def run_tcp_stream(fleet: Fleet, source: LabHost, target: LabHost) -> Iterator[Stream]:
+    """Run a steady stream between the node addresses of two hosts. Data is flowing when the block starts.
 
-    Raises `HostError` if it does not start.
+    Raises `HostError` if the stream does not start.
     """
     program = resources.files("testbed.node").joinpath("stream.py").read_bytes()
     path = f"{fleet.put({'stream.py': program})}/stream.py"
@@ -62,11 +62,11 @@ def tcp_stream(fleet: Fleet, source: LabHost, target: LabHost) -> Iterator[Strea
 
 
 def await_event(launch: Launch, event: str, name: str) -> dict[str, Any]:
-    """Return the first message of this event. Raise `HostError` if it does not arrive within `WAIT_S`."""
-    for _host, line in launch.lines(WAIT_S):
+    """Return the first message of this event. Raise `HostError` if none arrives within `EVENT_TIMEOUT_S`."""
+    for _host, line in launch.lines(EVENT_TIMEOUT_S):
         message: dict[str, Any] = json.loads(line)
         if message.get("event") == event:
             return message
     raise HostError(
-        f"{name} is not {event} within {WAIT_S:g} s: are the routes installed? Run `testbed apply`"
+        f"{name} is not {event} within {EVENT_TIMEOUT_S:g} s: are the routes installed? Run `testbed apply`"
     )

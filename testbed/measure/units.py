@@ -1,4 +1,4 @@
-"""Numbers for people: sizes in powers of two, rates, times."""
+"""Numbers as text for people: sizes in powers of two, durations, other numbers, and ticks of axes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
 def size_text(size_bytes: float) -> str:
-    """Return a message size.
+    """Return a size in bytes as text.
 
     >>> [size_text(n) for n in (512, 1024, 1536, 8 << 20)]
     ['512 B', '1 KiB', '1.5 KiB', '8 MiB']
@@ -21,7 +21,7 @@ def size_text(size_bytes: float) -> str:
 
 
 def seconds_text(seconds: float | None) -> str:
-    """Return a duration with three digits, in a suitable unit; `not measured` for None.
+    """Return a duration as text with three digits and a suitable unit, or `not measured` for None.
 
     >>> [seconds_text(s) for s in (None, 0, 0.0000123, 0.0213, 1.5, 75.0)]
     ['not measured', '0 s', '12.3 µs', '21.3 ms', '1.5 s', '1 min 15 s']
@@ -36,7 +36,7 @@ def seconds_text(seconds: float | None) -> str:
 
 
 def number_text(value: float) -> str:
-    r"""Return a number with three digits, or as a whole number from 100 on; never with an exponent.
+    r"""Return a number as text with three digits, or as a whole number from 100 on.
 
     >>> [number_text(v) for v in (0, 0.01234, 3.14159, 94.06, 395.4, 12345.6)]
     ['0', '0.0123', '3.14', '94.1', '395', '12\xa0346']
@@ -47,7 +47,9 @@ def number_text(value: float) -> str:
 
 
 def round_ticks(largest: float, at_most: int = 6) -> Sequence[float]:
-    """Return axis ticks from 0 in steps of 1, 2, 2.5 or 5 times a power of ten, the last at or above `largest`.
+    """Return axis ticks from 0 to at least `largest`, in steps of 1, 2, 2.5 or 5 times a power of ten.
+
+    Raises `ValueError` if `at_most` is too small.
 
     >>> round_ticks(400)
     [0.0, 100.0, 200.0, 300.0, 400.0]

@@ -1,6 +1,7 @@
-"""Offloading of preprocessing: part of a trainer's input pipeline runs on idle processors of other hosts.
+"""Offloading of preprocessing: idle processors of other hosts run part of a trainer's input pipeline.
 
-`decide` is the smart offloading of FastFlow; `OffloadedLoader` (extra `offload`: Dask and torch) runs its decision.
+`decide` is the smart offloading of FastFlow. `OffloadedLoader` runs its decision; it needs the extra `offload` (Dask
+and torch).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ __all__ = ["Candidate", "Decision", "Metrics", "OffloadedLoader", "decide"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the loader at its first use: it needs torch, which the policy does not."""
+    """Import the loader at its first use, because it needs torch and the policy does not."""
     if name == "OffloadedLoader":
         from testbed.offload.loader import OffloadedLoader
 

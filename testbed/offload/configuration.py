@@ -1,4 +1,4 @@
-"""Settings of a YAML file with strict keys, and the source of the workers."""
+"""Settings from a YAML file with strict keys, and the choice of where the workers run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Settings of a configuration file; the fields are its keys, with their defaults."""
+    """Settings of a configuration file. The fields are its keys, with their defaults."""
 
     batches: int = 60
     rounds: int = 3
@@ -46,7 +46,7 @@ class Configuration:
         return Rule(ordered=self.ordered, look_ahead=self.look_ahead, patience_s=self.patience_s)
 
     def certificates(self) -> Tls | None:
-        """Return the files under the key `tls`, or None. Raises `OffloadError` for missing or unknown keys in it."""
+        """Return the files under the key `tls`, or None. Raises `OffloadError` for missing or unknown keys there."""
         if self.tls is None:
             return None
         names = {each.name for each in fields(Tls)}
@@ -58,7 +58,7 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Source of the workers: a scheduler, the hosts of a lab, this process, or by default new processes here."""
+    """Where the workers run: behind a scheduler, on a lab's hosts, in this process, or by default in new processes."""
 
     scheduler: str | None = None
     lab: Path | None = None
@@ -67,7 +67,7 @@ class Choice:
     runs: Path = RUNS
 
     def __post_init__(self) -> None:
-        """Raise `OffloadError` for several sources, and for a number of workers with a scheduler."""
+        """Raise `OffloadError` if more than one place is chosen, or a number of workers together with a scheduler."""
         sources = [self.scheduler is not None, self.lab is not None, self.in_process]
         if sum(sources) > 1:
             raise OffloadError(
@@ -80,7 +80,7 @@ class Choice:
 
 
 def read_configuration(path: Path | None) -> Configuration:
-    """Read the settings of a file; without a file, return the defaults.
+    """Read the settings from a file, or return the defaults without a file.
 
     Raises `OffloadError` for an unreadable file, an unknown key, or a value of the wrong type.
     """
@@ -113,7 +113,7 @@ def _check_kind(path: Path, name: str, value: Any, default: Any) -> None:
         kinds = (int, float)
     elif default is None or isinstance(default, dict):
         kinds = (dict,) if name in {"tls", "weights"} else (str,)
-    # bool is a subclass of int, so it needs a check of its own.
+    # bool is a subclass of int, so it needs a separate check.
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         raise OffloadError(
             f"{path}: {name} is {value!r}: give {' or '.join(kind.__name__ for kind in kinds)}"

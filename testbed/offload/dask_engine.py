@@ -21,31 +21,31 @@ from lightbed.wording import install_extra
 from testbed.errors import OffloadError
 from testbed.offload.configuration import Tls
 from testbed.offload.engine import WorkerLost
-from testbed.offload.stages import Pipeline, Runner, set_allocator, set_aside_thread, to_wire
-from testbed.offload.travel import Sources, pack, sources_of
+from testbed.offload.stages import Pipeline, Runner, set_allocator, to_wire, use_spare_generator
+from testbed.offload.travel import Sources, collect_sources, pack
 
-BROKEN = "error of a sample, of the user's code"
-"""Tag of an error that a stage returns. If it raised the error, Dask would retry, or take it for a lost worker."""
+BROKEN_TAG = "error of a sample, of the user's code"
+"""Tag of an error that a stage returns. Dask would retry a stage that raises, or treat its worker as lost."""
 
 CLIENT = "offload"
-"""Part of the id of each of our clients; the clients of a scheduler are the jobs that share its workers."""
+"""Part of the id of each of our clients. Each client of a scheduler is a job that shares its workers."""
 
 ENTRY_MODULE = "lightbed_offload_entry"
 RETRIES = 5
 _CONNECT_S = 15.0
 _FETCH_S = 3.0
-"""Time to connect to a worker for a result. Dask retries for this time even if the connection is refused; then it asks
-the scheduler, and the stage runs again elsewhere."""
+"""Time to connect to a worker for a result. Dask retries for this long, even if the connection is refused. Then the
+scheduler runs the stage again elsewhere."""
 _RESULT_S = 20.0
-"""Time to fetch a finished result. A host that dies while it sends would block one of the few concurrent fetches; after
-this time its unit is taken back instead."""
+"""Time to fetch a finished result. A host that dies while it sends would block one of the few concurrent fetches. After
+this time its result counts as lost."""
 _FETCHES = 4
 """Number of concurrent fetches."""
 _LOST = {"KilledWorker", "CancelledError", "FutureCancelledError", "CommClosedError", "LostWorkerError"}
 
 
 class StageWorker:
-    """The pipeline on a worker: a Dask plugin, which is set up on every worker, also on later ones."""
+    """The pipeline on a worker: a Dask plugin, which Dask sets up on all present and future workers."""
 
     def __init__(self, name: str, parts: bytes, sources: Sources) -> None:
         self.name = name
@@ -55,7 +55,7 @@ class StageWorker:
     def setup(self, worker: Any) -> None:
         """Create the runner in the worker's process, with the allocator settings of the trainer."""
         set_allocator()
-        set_aside_thread()  # setup runs in the thread of the event loop
+        use_spare_generator()  # setup runs in the thread of the event loop
         self.sources.install()
         self.runner = Runner(Pipeline(**pickle.loads(self.parts)))  # noqa: S301 - Dask itself pickles everything
         register_entry_point()
@@ -65,22 +65,22 @@ class StageWorker:
 
 
 def run_stage(name: str, stage: str, payload: Any, epoch: int) -> Any:
-    """Run a stage on a worker; return its result, or its error with the tag `BROKEN`."""
+    """Run a stage on a worker. Return its result, or (`BROKEN_TAG`, error)."""
     from distributed import get_worker
 
     plugin = get_worker().plugins[name]
     try:
         return to_wire(plugin.runner.run(stage, payload, epoch))
-    except Exception as error:  # noqa: BLE001 - for the trainer; Dask would retry
-        return BROKEN, make_portable(error)
+    except Exception as error:  # noqa: BLE001 - the trainer raises it; Dask would retry
+        return BROKEN_TAG, make_portable(error)
 
 
 def make_portable(error: Exception) -> Exception:
-    """Return the error, or a `RuntimeError` if it cannot be pickled, with the worker's traceback as a note."""
+    """Return the error with the worker's traceback as a note, or a `RuntimeError` if it cannot be pickled."""
     text = "".join(traceback.format_exception(error))
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - pickled on this line
-    except Exception:  # noqa: BLE001 - of the class or its arguments
+    except Exception:  # noqa: BLE001 - pickling runs the user's code, which may raise anything
         notes = getattr(error, "__notes__", [])
         error = RuntimeError(f"{type(error).__name__}: {error}")
         error.__notes__ = notes
@@ -89,9 +89,9 @@ def make_portable(error: Exception) -> Exception:
 
 
 def register_entry_point() -> Any:
-    """Return `run_stage` as a function of a module that trainer and workers create, so that tasks refer to it by name.
+    """Return `run_stage` as a function of a module that both trainer and workers create, so that tasks name it.
 
-    Sending a function by value with every task takes milliseconds of the trainer's processor time.
+    Sending the function by value with every task would take milliseconds of the trainer's processor time.
     """
     module = sys.modules.setdefault(ENTRY_MODULE, ModuleType(ENTRY_MODULE))
     if not hasattr(module, "run_stage"):
@@ -102,7 +102,7 @@ def register_entry_point() -> Any:
 
 
 class Shares:
-    """Weighted round robin: the worker that is furthest behind its share is next.
+    """Weighted round robin. The worker that is furthest behind its share is next.
 
     >>> shares = Shares({"a": 2, "b": 1})
     >>> shares.use({"a": "a", "b": "b"})
@@ -121,7 +121,7 @@ class Shares:
         self._by_address: dict[str, float] = {}
 
     def use(self, addresses: Mapping[str, str]) -> None:
-        """Set the addresses of the workers by name. Raises `OffloadError` for a weight without a worker."""
+        """Set the addresses of the workers, by name. Raises `OffloadError` for a weight without a worker."""
         for name, weight in self._weights.items():
             if name not in addresses:
                 raise OffloadError(f"no worker is named {name}; workers: {', '.join(addresses)}")
@@ -140,11 +140,11 @@ class Shares:
 
 
 class DaskEngine:
-    """Engine with the workers of a running scheduler. Results are fetched from the workers directly.
+    """Engine with the workers of a running scheduler. It fetches results directly from the workers.
 
-    `weights` maps addresses or names of workers to their share of the work; by default Dask distributes it. `others`
-    returns jobs that use the hosts without being clients, such as the leases of a lab. Raises `OffloadError` if no
-    scheduler answers, and `open` raises it if there are no workers.
+    `weights` maps addresses or names of workers to their share of the work; by default Dask distributes the work.
+    `others` returns jobs that use the hosts but are not clients, such as the leases of a lab. Raises `OffloadError` if
+    no scheduler answers. `open` raises `OffloadError` without workers.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class DaskEngine:
                 address,
                 timeout=_CONNECT_S,
                 name=f"{CLIENT}-{job or uuid.uuid4().hex[:8]}",
-                security=_security(tls),
+                security=_make_security(tls),
                 direct_to_workers=True,
                 set_as_default=False,
             )
@@ -195,7 +195,7 @@ class DaskEngine:
         return max(1, len(self.workers()))
 
     def open(self, runner: Runner) -> None:
-        """Send the pipeline to all workers, also to those that join later."""
+        """Send the pipeline to all present and future workers."""
         try:
             self._client.wait_for_workers(1, timeout=_CONNECT_S)
         except TimeoutError as error:
@@ -206,10 +206,10 @@ class DaskEngine:
         try:
             pipeline_parts = {each.name: getattr(pipeline, each.name) for each in fields(pipeline)}
             parts = pack(pipeline_parts)
-            self._client.sync(_set_aside_loop)
+            self._client.sync(_use_spare_generator_in_loop)
             self._run = register_entry_point()
             self._client.run_on_scheduler(register_entry_point)  # the scheduler unpickles tasks
-            self._set_up(_plugin(self._name, parts, sources_of(pipeline_parts.values())))
+            self._register_plugin(_make_plugin(self._name, parts, collect_sources(pipeline_parts.values())))
             workers = self._client.scheduler_info(n_workers=-1)["workers"]
             self._shares.use(
                 {
@@ -222,7 +222,7 @@ class DaskEngine:
             self.close()
             raise
 
-    def _set_up(self, plugin: Any) -> None:
+    def _register_plugin(self, plugin: Any) -> None:
         """Register the plugin on all workers. Raises `OffloadError` if a worker cannot set it up."""
         try:
             self._client.register_plugin(plugin, name=self._name)
@@ -235,7 +235,7 @@ class DaskEngine:
             ) from error
 
     def submit(self, stage: str, payload: Any, epoch: int) -> Future[Any]:
-        """Submit a stage, and return the future of its result. If its worker is lost, Dask runs the stage elsewhere."""
+        """Submit a stage, and return the future of its result. If its worker is lost, Dask runs it elsewhere."""
         target = self._shares.next()
         placement = {} if target is None else {"workers": [target], "allow_other_workers": True}
         remote = self._ask(
@@ -256,15 +256,15 @@ class DaskEngine:
     def _fetch(self, remote: Any, future: Future[Any]) -> None:
         """Start to fetch the result of a finished Dask future into `future`.
 
-        It must not block: it runs in the one thread that all clients of this process share for callbacks, where waiting
-        for an event loop that has just stopped would block every other engine.
+        This must not block, because all clients of this process share one thread for callbacks. Waiting there for an
+        event loop that has just stopped would block every other engine.
         """
         if not future.set_running_or_notify_cancel():
             return
         fetch = None
         with self._fetching:
             if not self._is_closed and not remote.cancelled():
-                result = self._result_of(remote)
+                result = self._await_result(remote)
                 try:
                     fetch = asyncio.run_coroutine_threadsafe(result, self._client.loop.asyncio_loop)
                     self._fetches.add(fetch)
@@ -275,8 +275,8 @@ class DaskEngine:
             return
         fetch.add_done_callback(lambda fetch: self._set_result(fetch, remote, future))
 
-    async def _result_of(self, remote: Any) -> Any:
-        """Fetch a result in the event loop of the client. The time limit starts when its turn comes."""
+    async def _await_result(self, remote: Any) -> Any:
+        """Fetch a result in the client's event loop. The time limit starts when the fetch gets its turn."""
         async with self._turns, asyncio.timeout(_RESULT_S):
             return await remote
 
@@ -285,15 +285,20 @@ class DaskEngine:
         self._fetches.discard(fetch)
         try:
             value = fetch.result()
-            if type(value) is tuple and len(value) == 2 and isinstance(value[0], str) and value[0] == BROKEN:
+            if (
+                type(value) is tuple
+                and len(value) == 2
+                and isinstance(value[0], str)
+                and value[0] == BROKEN_TAG
+            ):
                 future.set_exception(value[1])
             else:
                 future.set_result(value)
-        except BaseException as error:  # noqa: BLE001 - for the caller that waits
+        except BaseException as error:  # noqa: BLE001 - the waiting caller raises it
             is_lost = type(error).__name__ in _LOST or isinstance(error, OSError)
             future.set_exception(WorkerLost(f"{type(error).__name__}: {error}") if is_lost else error)
         finally:
-            # A fetch that `close` cancelled is released by the client; Dask prints an error for an earlier release.
+            # The client releases fetches that `close` cancelled: an earlier release makes Dask print an error.
             if not fetch.cancelled():
                 remote.release()
 
@@ -302,7 +307,7 @@ class DaskEngine:
         return 0
 
     def jobs(self) -> frozenset[str]:
-        """Return the ids of our clients that are connected to the scheduler, and the other jobs on the hosts."""
+        """Return the ids of all clients of this kind on the scheduler, and the other jobs on the hosts."""
         clients = self._ask(
             lambda: self._client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.clients)), []
         )
@@ -312,11 +317,11 @@ class DaskEngine:
         """Return the host of each worker thread, sorted."""
         threads: dict[str, int] = self._ask(self._client.nthreads, {})
         return tuple(
-            sorted(host for address, count in threads.items() for host in [_host_of(address)] * count)
+            sorted(host for address, count in threads.items() for host in [_parse_host(address)] * count)
         )
 
     def close(self) -> None:
-        """Disconnect; the workers keep running. Pending fetches count as lost."""
+        """Disconnect. The workers keep running, and pending fetches count as lost."""
         with self._fetching:
             self._is_closed = True
             fetches = list(self._fetches)
@@ -330,7 +335,7 @@ class DaskEngine:
             self._client.close()
 
     def _ask(self, request: Callable[[], Any], default: Any, *, is_open: bool = True) -> Any:
-        """Return the answer of Dask, or `default` if the scheduler is gone: the training continues without workers."""
+        """Return Dask's answer, or `default` if the scheduler is gone, so that the training goes on without workers."""
         try:
             return request() if is_open else default
         except Exception as error:
@@ -339,22 +344,22 @@ class DaskEngine:
             return default
 
 
-def _host_of(address: str) -> str:
+def _parse_host(address: str) -> str:
     """Return the host of an address.
 
-    >>> _host_of("tcp://10.0.0.1:4000")
+    >>> _parse_host("tcp://10.0.0.1:4000")
     '10.0.0.1'
     """
     return address.rpartition("://")[2].rpartition(":")[0]
 
 
-async def _set_aside_loop() -> None:
-    """Make Dask's event loop in this process draw from a separate random generator."""
-    set_aside_thread()
+async def _use_spare_generator_in_loop() -> None:
+    """Make the event loop of Dask in this process draw from the spare random generator."""
+    use_spare_generator()
 
 
-def _plugin(name: str, parts: bytes, sources: Sources) -> Any:
-    """Return the plugin as an instance of Dask's class, which is imported here because Dask is an extra."""
+def _make_plugin(name: str, parts: bytes, sources: Sources) -> Any:
+    """Return the plugin as an instance of Dask's plugin class, which is imported late because Dask is an extra."""
     from distributed import WorkerPlugin
 
     class Offload(StageWorker, WorkerPlugin):  # type: ignore[misc]  # Dask is Any here
@@ -363,7 +368,7 @@ def _plugin(name: str, parts: bytes, sources: Sources) -> Any:
     return Offload(name, parts, sources)
 
 
-def _security(tls: Tls | None) -> Any:
+def _make_security(tls: Tls | None) -> Any:
     if tls is None:
         return None
     from distributed import Security

@@ -1,4 +1,4 @@
-"""Engines, which run stages of a pipeline on workers; `InProcess` uses threads, for tests."""
+"""Engines, which run stages of a pipeline on workers. `InProcess` uses threads, for tests."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from testbed.offload.stages import Runner
 
 
 class WorkerLost(Exception):
-    """A worker was lost before its result arrived; its stage may be submitted again."""
+    """A worker was lost before its result arrived. Its stage may be submitted again."""
 
 
 class Engine(Protocol):
-    """A pool of workers. `submit` does not block; a stage whose future raises `WorkerLost` may be submitted again."""
+    """A pool of workers. `submit` does not block. A stage whose future raises `WorkerLost` may be submitted again."""
 
     @property
     def slots(self) -> int:
@@ -28,11 +28,11 @@ class Engine(Protocol):
         ...
 
     def submit(self, stage: str, payload: Any, epoch: int) -> Future[Any]:
-        """Submit a stage, and return the future of its result; see `Runner.run`."""
+        """Submit a stage (see `Runner.run`), and return the future of its result."""
         ...
 
     def cpu_ns(self) -> int:
-        """Return the processor time that workers spent in the trainer's process, in ns; it is not the trainer's own."""
+        """Return the processor time in ns that workers used inside the trainer's process, to subtract from its own."""
         ...
 
     def jobs(self) -> frozenset[str]:
@@ -86,7 +86,7 @@ class InProcess:
         return self._cpu_ns
 
     def jobs(self) -> frozenset[str]:
-        """Return the only job, that of this process."""
+        """Return the only job, which is this process."""
         return frozenset({"this"})
 
     def workers(self) -> tuple[str, ...]:
@@ -94,5 +94,5 @@ class InProcess:
         return ("this",) * self.slots
 
     def close(self) -> None:
-        """Stop the threads; stages that have not started are cancelled."""
+        """Stop the threads, and cancel stages that have not started."""
         self._threads.shutdown(wait=True, cancel_futures=True)

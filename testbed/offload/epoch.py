@@ -1,7 +1,7 @@
-"""The order of an epoch: the indices of each unit, and the side that prepares it.
+"""The order of an epoch: the indices of each unit, and the side (trainer or workers) that prepares it.
 
-A unit is an element or a batch that one side prepares. The side follows from the number of the unit alone, not from
-which side is ready, because that would change the ratio of the decision.
+A unit is an element or a batch. Its number alone determines its side: assigning units to the side that is ready would
+change the ratio of the decision.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def is_remote(unit: int, ratio: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """The indices of an epoch in order. `bounds` holds the start of each batch and the end; empty for equal batches.
+    """The indices of an epoch in order. `bounds` holds the start of each batch and the end, or () for equal batches.
 
     >>> Order([5, 6, 7], 2, bounds=(0, 1, 3)).batch(1)
     (6, 7)
@@ -36,7 +36,7 @@ class Order:
 
     @property
     def batches(self) -> int:
-        """Number of batches; the last may be smaller than `batch_size`."""
+        """Number of batches. The last may be smaller than `batch_size`."""
         return len(self.bounds) - 1 if self.bounds else -(-len(self.indices) // self.batch_size)
 
     def batch(self, number: int) -> tuple[int, ...]:
@@ -54,20 +54,20 @@ class Order:
             yield min(self.batch_size, len(self.indices) - first)
 
     def share(self, first: int, count: int) -> Order:
-        """Return every `count`-th batch from the `first` on: the share of one of `count` processes."""
+        """Return the share of one of `count` processes: every `count`-th batch, starting with `first`."""
         batches = [self.batch(number) for number in range(first, self.batches, count)]
-        return order_of_batches(batches, self.batch_size)
+        return make_order_of_batches(batches, self.batch_size)
 
 
-def order_of_batches(batches: Iterable[Sequence[int]], batch_size: int) -> Order:
-    """Return the order with these batches, which may differ in size."""
+def make_order_of_batches(batches: Iterable[Sequence[int]], batch_size: int) -> Order:
+    """Return the order of these batches, which may differ in size."""
     lists = [list(batch) for batch in batches]
     indices = [index for batch in lists for index in batch]
     return Order(indices, batch_size, tuple(accumulate((len(batch) for batch in lists), initial=0)))
 
 
-def order_of(count: int, batch_size: int, *, shuffle_by: str | None, drop_last: bool = False) -> Order:
-    """Return the order of an epoch: that of the dataset, or shuffled with a seed."""
+def make_order(count: int, batch_size: int, *, shuffle_by: str | None, drop_last: bool = False) -> Order:
+    """Return the order of an epoch: the order of the dataset, or shuffled with the seed `shuffle_by`."""
     indices: Sequence[int] = range(count)
     if shuffle_by is not None:
         shuffled = list(indices)
@@ -79,7 +79,7 @@ def order_of(count: int, batch_size: int, *, shuffle_by: str | None, drop_last: 
 
 
 def to_ranges(numbers: Iterable[int]) -> list[list[int]]:
-    """Return numbers as sorted half-open ranges, for a saved state.
+    """Return numbers as sorted half-open ranges, to store them in a saved state.
 
     >>> to_ranges({0, 1, 2, 7})
     [[0, 3], [7, 8]]

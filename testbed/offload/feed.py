@@ -1,8 +1,8 @@
-"""The conditional operator: a feed of batches, each prepared by the trainer or by workers, at a given ratio.
+"""The feed of batches, which trainer and workers prepare at a given ratio (FastFlow's conditional operator).
 
-Both sides work ahead of the model, by `look_ahead` batches for the trainer and for each worker, so that neither side
-waits for the other. A unit whose worker is lost is submitted again, up to `ATTEMPTS` times in all; then the trainer
-prepares it. If all workers are lost, the trainer prepares all units until the next epoch.
+The trainer and each worker prepare `look_ahead` batches in advance, so that neither side waits for the other. If a
+worker is lost, its unit is submitted again, with up to `ATTEMPTS` attempts in all. Then the trainer prepares it. If all
+workers are lost, the trainer prepares all units until the next epoch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOOK_AHEAD = 2
 ATTEMPTS = 3
 PATIENCE_S = 60.0
 POLL_S = 1.0
-"""Interval at which a waiting trainer checks that there are still workers."""
+"""Interval at which a waiting trainer checks that workers still exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,13 +32,13 @@ class Rule:
     """Division of the work between trainer and workers."""
 
     candidate: str | None = None
-    """Candidate to run; None: no offload."""
+    """Candidate to run, or None for no offload."""
     ratio: float = 0.0
-    """Share of the units that workers prepare, 0 .. 1."""
+    """Fraction of the units that workers prepare, 0 to 1."""
     ordered: bool = True
-    """Whether units from workers are used in order; else the first one that is ready."""
+    """Whether to use units from workers in order, or whichever is ready first."""
     look_ahead: int = LOOK_AHEAD
-    """Batches that each side, and each worker, prepares ahead."""
+    """Number of batches that the trainer and each worker prepare in advance."""
     patience_s: float = PATIENCE_S
     """Time to wait for a worker before the trainer prepares its unit."""
 
@@ -58,7 +58,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The trainer's threads (None: it prepares in the thread that iterates) and the workers (None: no workers)."""
+    """The two sides: the trainer's threads (None: the iterating thread prepares) and the workers (None: no workers)."""
 
     runner: Runner
     local: Executor | None = None
@@ -67,7 +67,7 @@ class Sides:
 
 @dataclass
 class Counts:
-    """Numbers of units: prepared by the trainer and by workers, lost with a worker, and taken back by the trainer."""
+    """Numbers of units: prepared by the trainer, prepared by workers, lost with a worker, taken back by the trainer."""
 
     local: int = 0
     remote: int = 0
@@ -86,12 +86,12 @@ class _Work:
     is_remote: bool = False
 
 
-class _NoAnswer(Exception):
+class _Unanswered(Exception):
     """No worker answered in time."""
 
 
 class Feed:
-    """An iterator over (numbers of the units in a batch, batch). `close` cancels pending units."""
+    """An iterator over (numbers of the units in a batch, batch)."""
 
     def __init__(
         self, sides: Sides, order: Order, rule: Rule, epoch: int = 0, done: Iterable[int] = ()
@@ -107,7 +107,8 @@ class Feed:
         slots = sides.remote.slots if sides.remote else 1
         self._ahead = {False: rule.look_ahead * size, True: rule.look_ahead * size * slots}
         self._remaining = {
-            side: deque(unit for unit in units if self._side(unit) == side) for side in (False, True)
+            side: deque(unit for unit in units if self._is_remote_side(unit) == side)
+            for side in (False, True)
         }
         self._pending: dict[bool, deque[_Work]] = {False: deque(), True: deque()}
         self._is_alone = sides.remote is None or not sides.remote.workers()
@@ -124,9 +125,9 @@ class Feed:
         if self._is_batchwise:
             work, value = self._take_next()
             return [work.unit], value
-        return self._batch_of([self._take_next() for _ in range(self._sizes.popleft())])
+        return self._make_batch([self._take_next() for _ in range(self._sizes.popleft())])
 
-    def _batch_of(self, units: list[tuple[_Work, Any]]) -> tuple[list[int], Any]:
+    def _make_batch(self, units: list[tuple[_Work, Any]]) -> tuple[list[int], Any]:
         return [work.unit for work, _ in units], self._sides.runner.collate([value for _, value in units])
 
     def close(self) -> None:
@@ -138,17 +139,17 @@ class Feed:
                     work.future.cancel()
             pending.clear()
 
-    def _side(self, unit: int) -> bool:
+    def _is_remote_side(self, unit: int) -> bool:
         return self._sides.remote is not None and self._rule.is_remote(unit)
 
     def _fill(self) -> None:
         for side in (True, False):
             while self._remaining[side] and len(self._pending[side]) < self._ahead[side]:
-                work = self._work(self._remaining[side].popleft())
+                work = self._make_work(self._remaining[side].popleft())
                 self._start(work, side=side)
                 self._pending[side].append(work)
 
-    def _work(self, unit: int) -> _Work:
+    def _make_work(self, unit: int) -> _Work:
         if self._is_batchwise:
             return _Work(unit, self._order.batch(unit))
         return _Work(unit, (self._order.indices[unit],))
@@ -183,27 +184,27 @@ class Feed:
 
     def _take_next(self) -> tuple[_Work, Any]:
         self._fill()
-        side = self._side(self._queue.popleft())
+        side = self._is_remote_side(self._queue.popleft())
         if not side:
             work = self._pending[side].popleft()
-            value = self._value_of(work)
+            value = self._get_local_value(work)
             self.counts.local += 1
         else:
             work, value = self._take_remote()
         self._fill()
         return work, value
 
-    def _value_of(self, work: _Work) -> Any:
-        """Return the value of a unit of this process: prepare it now, or wait for its thread."""
+    def _get_local_value(self, work: _Work) -> Any:
+        """Return the value of a local unit: prepare it now, or wait for its thread."""
         return self._prepare(work.indices) if work.future is None else work.future.result()
 
     def _take_remote(self) -> tuple[_Work, Any]:
-        """Return the next unit of the workers; the trainer prepares it after too many losses or without an answer."""
+        """Return the next unit of the workers. After too many losses or no answer, the trainer prepares it."""
         pending = self._pending[True]
         while True:
             work = pending[0] if self._rule.ordered else self._first_ready(pending)
             if not work.is_remote:
-                value = self._value_of(work)
+                value = self._get_local_value(work)
                 self.counts.taken_back += 1
                 break
             try:
@@ -217,14 +218,14 @@ class Feed:
                 if self._has_workers() and work.attempts <= ATTEMPTS:
                     work.future = self._submit(work)
                     continue
-            except _NoAnswer:
+            except _Unanswered:
                 is_unanswered = True
             self._take_back(work, is_unanswered=is_unanswered)
         pending.remove(work)
         return work, value
 
     def _await(self, work: _Work) -> Any:
-        """Wait for the result of a unit. Raises `_NoAnswer` after `patience_s`, or if no worker is left."""
+        """Wait for the result of a unit. Raises `_Unanswered` after `patience_s` or if no worker is left."""
         assert work.future is not None
         remaining_s = self._rule.patience_s
         while True:
@@ -232,16 +233,18 @@ class Feed:
                 return work.future.result(min(remaining_s, POLL_S))
             except TimeoutError as error:
                 if work.future.done():
-                    return work.future.result()  # it ended just now, or the transform raised TimeoutError
+                    return (
+                        work.future.result()
+                    )  # the unit ended just now, or the transform raised TimeoutError
                 remaining_s -= POLL_S
                 if remaining_s <= 0 or not self._has_workers():
-                    raise _NoAnswer from error
+                    raise _Unanswered from error
 
     def _has_workers(self) -> bool:
         return self._sides.remote is not None and bool(self._sides.remote.workers())
 
     def _take_back(self, work: _Work, *, is_unanswered: bool) -> None:
-        """Give a unit to the trainer; all pending units, if no worker is left or none has answered meanwhile."""
+        """Give a unit to the trainer, or all pending units if no worker is left or none of these has been answered."""
         waiting = [each for each in self._pending[True] if not _is_answered(each)]
         self._is_alone = not self._has_workers() or (
             is_unanswered and len(waiting) == len(self._pending[True])
@@ -253,7 +256,7 @@ class Feed:
                 self._start(each, side=False)
 
     def _first_ready(self, pending: deque[_Work]) -> _Work:
-        """Return the first unit that is ready or that the trainer prepares; the oldest after `patience_s`."""
+        """Return a unit that is ready or that the trainer prepares. After `patience_s`, return the oldest unit."""
         remaining_s = self._rule.patience_s
         while True:
             own = next((work for work in pending if not work.is_remote), None)
@@ -269,9 +272,10 @@ class Feed:
 
 
 class StreamFeed(Feed):
-    """A feed of the elements of a stream, which the thread that iterates reads and workers transform (`p1`).
+    """A feed of the elements of a stream. The iterating thread reads the elements and workers transform them (`p1`).
 
-    `numbers` yields the index of each element, which seeds its draws. Raises `OffloadError` for another candidate.
+    `numbers` yields the index of each element, which seeds its random draws. Raises `OffloadError` for any candidate
+    but `p1`.
     """
 
     def __init__(
@@ -313,10 +317,10 @@ class StreamFeed(Feed):
             units.append((work, value))
         if not units or (self._drop_last and len(units) < self._order.batch_size):
             raise StopIteration
-        return self._batch_of(units)
+        return self._make_batch(units)
 
     def close(self) -> None:
-        """Cancel all pending elements, and read no more."""
+        """Cancel all pending elements, and stop reading."""
         self._elements = None
         super().close()
 
@@ -332,7 +336,7 @@ class StreamFeed(Feed):
             if unit not in self._done:
                 self._raw[index], self._index[unit] = raw, index
                 self._queue.append(unit)
-                self._remaining[self._side(unit)].append(unit)
+                self._remaining[self._is_remote_side(unit)].append(unit)
         super()._fill()
 
     def _lacks_any(self) -> bool:
@@ -347,7 +351,7 @@ class StreamFeed(Feed):
             len(self._remaining[side]) + len(self._pending[side]) < self._ahead[side] for side in sides
         )
 
-    def _work(self, unit: int) -> _Work:
+    def _make_work(self, unit: int) -> _Work:
         return _Work(unit, (self._index.pop(unit),))
 
     def _read(self, index: int) -> Any:
@@ -359,7 +363,7 @@ class StreamFeed(Feed):
 
 
 def _is_answered(work: _Work) -> bool:
-    """Return whether a worker has answered for a unit; an error of the transform is also an answer."""
+    """Return whether a worker has answered for a unit. An error of the transform is also an answer."""
     future = work.future
     if future is None or not work.is_remote or not future.done() or future.cancelled():
         return False

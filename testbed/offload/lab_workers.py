@@ -20,15 +20,16 @@ from testbed.storage.address import address_in
 from testbed.storage.looking import is_database_error
 
 PORT = 8786
-CHECK_S = 60.0
-START_S = 60.0
+CHECK_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 60.0
 _FILES = {"ca_file": "ca.pem", "certificate": "certificate.pem", "key": "key.pem"}
 
 
-def jobs_of(lab: str, runs: Path) -> Callable[[], frozenset[str]]:
-    """Return a function that returns the leases on a lab as names of jobs, which may share the workers' hosts.
+def make_lease_lister(lab: str, runs: Path) -> Callable[[], frozenset[str]]:
+    """Return a function that returns the current leases on a lab, as names of jobs that may share the workers' hosts.
 
-    Implicit leases of single operations are excluded. While the database cannot be read, it returns the last result.
+    The function excludes implicit leases of single operations. While the database cannot be read, it returns its last
+    result.
     """
     address, last = address_in(runs), frozenset[str]()
 
@@ -48,7 +49,7 @@ def jobs_of(lab: str, runs: Path) -> Callable[[], frozenset[str]]:
 
 
 @contextmanager
-def engine_on_lab(
+def open_lab_engine(
     path: Path,
     runs: Path = RUNS,
     workers: int | None = None,
@@ -56,24 +57,25 @@ def engine_on_lab(
     tls: Tls | None = None,
     weights: Mapping[str, float] | None = None,
 ) -> Iterator[DaskEngine]:
-    """Yield an engine with workers on the first `workers` hosts of a lab file, or on all; see `workers_on`.
+    """Start workers on the first `workers` hosts of a lab file (default: all), and yield an engine with them.
 
-    The leases of the lab in the database of `runs` count as jobs that share the hosts.
+    Leases of the lab in the database of `runs` count as jobs that share the hosts. Raises the errors of
+    `start_lab_workers`.
     """
     lab = load_lab(path)
     hosts = lab.hosts if workers is None else lab.hosts[:workers]
-    with workers_on(lab, hosts, tls) as address:
-        yield DaskEngine(address, tls=tls, weights=weights, others=jobs_of(lab.name, runs))
+    with start_lab_workers(lab, hosts, tls) as address:
+        yield DaskEngine(address, tls=tls, weights=weights, others=make_lease_lister(lab.name, runs))
 
 
 @contextmanager
-def workers_on(
+def start_lab_workers(
     lab: Lab, hosts: tuple[LabHost, ...], tls: Tls | None = None, python: Mapping[str, str] | None = None
 ) -> Iterator[str]:
-    """Start a scheduler on the first of these hosts and a worker on each; yield the address of the scheduler.
+    """Start a scheduler on the first of these hosts and a worker on each, and yield the scheduler's address.
 
-    All of them bind their management address, so that preprocessing never uses an optical link. They end with their SSH
-    session. `python` maps hosts to interpreters that replace those of the lab file. Raises `OffloadError` if an
+    All bind the management address of their host, so that preprocessing never uses an optical link. They end with their
+    SSH session. `python` maps host names to interpreters, in place of the lab file's. Raises `OffloadError` if an
     interpreter has no `distributed`.
     """
     if not hosts:
@@ -89,11 +91,11 @@ def workers_on(
         protocol = "tls" if tls else "tcp"
         address = f"{protocol}://{head.management}:{PORT}"
         arguments = scheduler_command(str(head.management), PORT, protocol)
-        scheduler = _command(interpreters[head.name], arguments, options)
+        scheduler = _make_command(interpreters[head.name], arguments, options)
         with fleet.start({head.name: scheduler}):
             _await_listening(fleet, head)
             workers = {
-                host.name: _command(
+                host.name: _make_command(
                     interpreters[host.name], worker_command(address, str(host.management), host.name), options
                 )
                 for host in hosts
@@ -102,18 +104,20 @@ def workers_on(
                 yield address
 
 
-def _command(python: str, arguments: list[str], options: list[str]) -> str:
-    """Return a shell command without output whose processes use one core each."""
+def _make_command(python: str, arguments: list[str], options: list[str]) -> str:
+    """Return a shell command that discards its output and uses one thread for arithmetic."""
     return f"OMP_NUM_THREADS=1 exec {shlex.join([python, *arguments, *options])} >/dev/null 2>&1"
 
 
 def _check_dask(fleet: SshFleet, interpreters: dict[str, str]) -> None:
-    """Raise `OffloadError` with the hosts whose interpreter cannot import `distributed`."""
+    """Raise `OffloadError`, which names the hosts, if an interpreter cannot import `distributed`."""
     commands = {
         name: f"{shlex.join([python, '-c', 'import distributed'])} 2>&1"
         for name, python in interpreters.items()
     }
-    failed = [name for name, result in fleet.run(commands, timeout_s=CHECK_S).items() if result.exit_status]
+    failed = [
+        name for name, result in fleet.run(commands, timeout_s=CHECK_TIMEOUT_S).items() if result.exit_status
+    ]
     if failed:
         raise OffloadError(
             f"{interpreters[failed[0]]} on {', '.join(failed)} cannot import `distributed`: install it there, with"
@@ -122,10 +126,10 @@ def _check_dask(fleet: SshFleet, interpreters: dict[str, str]) -> None:
 
 
 def _await_listening(fleet: SshFleet, head: LabHost) -> None:
-    """Wait until the scheduler listens. Raises `OffloadError` after `START_S`."""
+    """Wait until the scheduler listens. Raises `OffloadError` after `START_TIMEOUT_S`."""
     listens = f"ss -ltnH 'src {head.management} and sport = :{PORT}' | grep -q ."
-    wait = f"for i in $(seq {int(START_S / 0.2)}); do {listens} && exit 0; sleep 0.2; done; exit 1"
-    if fleet.run({head.name: wait}, timeout_s=START_S + 10)[head.name].exit_status:
+    wait = f"for i in $(seq {int(START_TIMEOUT_S / 0.2)}); do {listens} && exit 0; sleep 0.2; done; exit 1"
+    if fleet.run({head.name: wait}, timeout_s=START_TIMEOUT_S + 10)[head.name].exit_status:
         raise OffloadError(
             f"the scheduler on {head.name} does not listen at {head.management}:{PORT}: is the port in use?"
         )

@@ -1,4 +1,4 @@
-"""Data loader of a training: an `IterableDataset` of torch whose batches the trainer and workers prepare."""
+"""Data loader of a training: a torch `IterableDataset` whose batches trainer and workers prepare."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from testbed.errors import OffloadError
 from testbed.offload.engine import Engine
-from testbed.offload.epoch import Order, from_ranges, order_of, order_of_batches, to_ranges
+from testbed.offload.epoch import Order, from_ranges, make_order, make_order_of_batches, to_ranges
 from testbed.offload.feed import Counts, Feed, Rule, Sides, StreamFeed
 from testbed.offload.policy import Decision
 from testbed.offload.stages import Pipeline, Runner, seed_generators
@@ -37,14 +37,13 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         for batch in loader: step(batch)
 
     Each index occurs exactly once per epoch, at any ratio and even if workers are lost. With a `seed`, the order and
-    the draws of the transform are the same in every run, and the trainer prepares in the thread that iterates, because
-    the generators of Python, numpy and torch belong to the whole process. Without a seed it prepares in `threads`
-    threads.
+    the transform's random draws are the same in every run. The trainer then prepares in the iterating thread, because
+    the generators of Python, numpy and torch belong to the whole process. Without a seed it uses `threads` threads.
 
     `engine` replaces `scheduler` in tests and for the workers of a lab. `DataLoader(loader, batch_size=None)` can
-    iterate the loader; with `num_workers`, each process opens its own connection and takes its share of the batches.
-    `sampler` and `batch_sampler` are those of torch, also for several trainers (`set_epoch` of a `DistributedSampler`
-    is called). An `IterableDataset`, which has no indices, is read by the trainer and transformed by workers (`p1`).
+    iterate the loader. With `num_workers`, each of its processes opens its own connection and takes its share of the
+    batches. `sampler` and `batch_sampler` are torch's; `set_epoch` of a `DistributedSampler` is called. An
+    `IterableDataset` has no indices, so the trainer reads it and workers only transform elements (`p1`).
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         self._threads = threads
         self._retune = retune
         self._tuned: tuple[Callable[[Any], Any], Settings | None, bool, Any] | None = None
-        self._source = engine if scheduler is None else _scheduler_engine(scheduler)
+        self._source = engine if scheduler is None else _make_engine_factory(scheduler)
         self._order_seed = random.getrandbits(63) if seed is None else seed
         self._epoch = 0
         self._done: set[int] = set()
@@ -106,7 +105,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         if self._retune and share is None and not self._resumed:
             self.retune_if_shared()
         self._running, self._done, self._resumed = self.rule, self._resumed, set()
-        feed = self._feed(share)
+        feed = self._make_feed(share)
         self.counts = feed.counts
         try:
             for units, batch in feed:
@@ -116,7 +115,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
             feed.close()
         self._epoch, self._done, self._running, self._drawn = self._epoch + 1, set(), None, None
 
-    def _feed(self, share: Any) -> Feed:
+    def _make_feed(self, share: Any) -> Feed:
         """Return the feed of the remaining batches of the epoch."""
         sides = self.sides(is_child=share is not None)
         if self.is_stream:
@@ -130,12 +129,12 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
                 drop_last=self.drop_last,
                 numbers=count(share.id, share.num_workers) if share is not None else None,
             )
-        order = self._drawn if self._drawn is not None and self._done else self._order(share)
+        order = self._drawn if self._drawn is not None and self._done else self._make_order(share)
         self._drawn = order if self.sampler is not None or self.batch_sampler is not None else None
         return Feed(sides, order, self.rule, self._epoch, self._done)
 
     def set_epoch(self, epoch: int) -> None:
-        """Start this epoch next, for a `DataLoader` with processes, which do not count epochs."""
+        """Set the next epoch. Use it with the processes of a `DataLoader`, which do not count epochs."""
         self._epoch, self._done, self._resumed, self._drawn = epoch, set(), set(), None
 
     def apply(self, decision: Decision) -> None:
@@ -148,12 +147,12 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         """Measure the pipeline with the model's step, decide, apply the decision, and return the profile.
 
         The measurement runs a copy of the step, with copies of model and optimiser, and restores the random generators.
-        `copy=False` runs the step itself, which must then be made for measuring. Raises `OffloadError` for a step that
-        cannot be copied.
+        `copy=False` runs the step itself; pass a step that may be run for measurements. Raises `OffloadError` for a
+        step that cannot be copied.
         """
         from testbed.offload.profile import profile_loader
 
-        shared = self._find_shared()
+        shared = self._read_sharing()
         self.profile = profile_loader(self, step, settings, copy=copy)
         self._tuned = (step, settings, copy, shared)
         self.apply(self.profile.decision)
@@ -162,20 +161,20 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
     def retune_if_shared(
         self, step: Callable[[Any], Any] | None = None, settings: Settings | None = None
     ) -> bool:
-        """Measure again if jobs or workers have changed since `tune`, and return whether they have.
+        """Measure again if jobs or workers have changed since `tune`, and return whether they have changed.
 
-        With `retune=True` the loader calls it at the start of every epoch. As in `tune`, a copy of the step runs.
+        With `retune=True` the loader calls this method at the start of every epoch.
         """
         if self._tuned is None:
             return False
         last_step, last_settings, copy, shared = self._tuned
-        if self._find_shared() == shared:
+        if self._read_sharing() == shared:
             return False
         self.tune(step or last_step, settings or last_settings, copy=copy)
         return True
 
-    def _find_shared(self) -> tuple[frozenset[str], tuple[str, ...]]:
-        """Return the jobs that share the workers, and the hosts of the workers."""
+    def _read_sharing(self) -> tuple[frozenset[str], tuple[str, ...]]:
+        """Return the jobs that share the workers, and the hosts of the worker threads."""
         engine = self.sides().remote
         return (engine.jobs(), engine.workers()) if engine else (frozenset(), ())
 
@@ -209,14 +208,16 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
             self._drawn = Order(state["indices"], self.batch_size, tuple(state["bounds"]))
 
     def sides(self, *, is_child: bool = False) -> Sides:
-        """Return the trainer's and the workers' side; create them at the first call in a process."""
+        """Return the trainer's and the workers' side. The first call in a process creates them."""
         if self._sides is None or self._pid != os.getpid():
             runner = Runner(self.pipeline)
             engine = self._source() if callable(self._source) else self._source
             if engine is not None:
                 engine.open(Runner(replace(self.pipeline, dataset=None)) if self.is_stream else runner)
-            own = not is_child and self.pipeline.seed is None
-            threads = ThreadPoolExecutor(self._threads, thread_name_prefix="offload-local") if own else None
+            has_threads = not is_child and self.pipeline.seed is None
+            threads = (
+                ThreadPoolExecutor(self._threads, thread_name_prefix="offload-local") if has_threads else None
+            )
             self._sides, self._pid = Sides(runner, threads, engine), os.getpid()
         return self._sides
 
@@ -230,10 +231,10 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         self._sides = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state for pickling, without threads, connections and the step."""
+        """Return the state to pickle, without threads, connections and the step."""
         return self.__dict__ | {"_sides": None, "_pid": 0, "_tuned": None}
 
-    def _order(self, share: Any = None) -> Order:
+    def _make_order(self, share: Any = None) -> Order:
         seed: Any = self._order_seed
         if share is not None and self.pipeline.seed is None:
             seed = share.seed - share.id  # torch's base seed: new for every epoch, equal in all processes
@@ -244,16 +245,16 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
                 if share is not None or self.pipeline.seed is not None
                 else nullcontext()
             ):
-                order = self._order_of_sampler()
+                order = self._draw_sampler_order()
         else:
             shuffle_by = seed if self.shuffle else None
             number = len(self.pipeline.dataset)
-            order = order_of(number, self.batch_size, shuffle_by=shuffle_by, drop_last=self.drop_last)
+            order = make_order(number, self.batch_size, shuffle_by=shuffle_by, drop_last=self.drop_last)
         if share is None or share.num_workers == 1:
             return order
         return order.share(share.id, share.num_workers)
 
-    def _order_of_sampler(self) -> Order:
+    def _draw_sampler_order(self) -> Order:
         """Draw the order of the epoch from the sampler, after `set_epoch` if it has that method."""
         samplers: tuple[Any, ...] = (
             self.sampler,
@@ -264,7 +265,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
             if hasattr(each, "set_epoch"):
                 each.set_epoch(self._epoch)
         if self.batch_sampler is not None:
-            return order_of_batches(self.batch_sampler, self.batch_size)
+            return make_order_of_batches(self.batch_sampler, self.batch_size)
         assert self.sampler is not None
         indices = list(self.sampler)
         if self.drop_last:
@@ -280,7 +281,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
         shuffle: bool | None,
         drop_last: bool,
     ) -> None:
-        """Raise `OffloadError` for options that exclude each other, as those of torch's `DataLoader` do."""
+        """Raise `OffloadError` for options that exclude each other, as in torch's `DataLoader`."""
         if batch_sampler is not None and (
             batch_size is not None or sampler is not None or shuffle or drop_last
         ):
@@ -295,7 +296,7 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
             raise OffloadError("a stream has its own order: leave out shuffle, sampler and batch_sampler")
 
 
-def _scheduler_engine(address: str) -> Callable[[], Engine]:
+def _make_engine_factory(address: str) -> Callable[[], Engine]:
     def connect() -> Engine:
         from testbed.offload.dask_engine import DaskEngine
 

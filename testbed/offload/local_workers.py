@@ -1,7 +1,7 @@
 """A scheduler and workers as processes on this machine, bound to the loopback address.
 
-Each process has its own session, which distinguishes its processor time from that of the trainer's children. It ends
-when its standard input closes, and therefore with the trainer, even if the trainer is killed.
+Each process has its own session, so that its processor time is not counted with the trainer's children. It ends when
+its standard input closes, and therefore with the trainer, even if the trainer is killed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from testbed.errors import OffloadError
 from testbed.offload.configuration import Tls
 
-START_S = 60.0
+START_TIMEOUT_S = 60.0
 LOOPBACK = "127.0.0.1"
 UNTIL_INPUT_ENDS = """
 import os, runpy, signal, sys, threading, time
@@ -33,17 +33,17 @@ threading.Thread(target=watch, daemon=True).start()
 del sys.argv[0]
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
-"""A program that runs a Python module until its standard input closes. The input is a pipe or an SSH session of the
-trainer, which the system closes however the trainer ends."""
+"""A program that runs a Python module until its standard input closes. The input is the trainer's pipe or SSH session,
+which closes whenever the trainer ends."""
 
 
 @contextmanager
-def workers_here(
+def start_local_workers(
     count: int, tls: Tls | None = None, *, prefix: Sequence[str] = (), python: str = sys.executable
 ) -> Iterator[str]:
-    """Start a scheduler and `count` workers with one thread each; yield the address of the scheduler.
+    """Start a scheduler and `count` workers with one thread each, and yield the address of the scheduler.
 
-    `prefix` is put before their commands. Raises `OffloadError` if the scheduler does not start.
+    `prefix` precedes their commands. Raises `OffloadError` if the scheduler does not start.
     """
     with tempfile.TemporaryDirectory(prefix="offload-") as folder, ExitStack() as stack:
         file = Path(folder) / "scheduler.json"
@@ -51,7 +51,7 @@ def workers_here(
         protocol = "tls" if tls else "tcp"
         scheduler = [*scheduler_command(LOOPBACK, 0, protocol), "--scheduler-file", str(file), *options]
         process = stack.enter_context(_start([*prefix, python, *scheduler], folder))
-        address = _address_in(file, process)
+        address = _await_address(file, process)
         for number in range(count):
             worker = [*prefix, python, *worker_command(address, LOOPBACK, f"worker-{number}"), *options]
             stack.enter_context(_start(worker, folder))
@@ -59,13 +59,13 @@ def workers_here(
 
 
 def scheduler_command(host: str, port: int, protocol: str) -> list[str]:
-    """Return the Python arguments of a scheduler that binds one address of its host."""
+    """Return the arguments of Python that start a scheduler on one address of its host."""
     options = ["--host", host, "--port", str(port), "--protocol", protocol, "--no-dashboard"]
     return ["-c", UNTIL_INPUT_ENDS, "distributed.cli.dask_scheduler", *options]
 
 
 def worker_command(address: str, host: str, name: str) -> list[str]:
-    """Return the Python arguments of a worker with one thread that binds one address of its host."""
+    """Return the arguments of Python that start a worker with one thread on one address of its host."""
     options = ["--host", host, "--name", name, "--nthreads", "1", "--no-nanny", "--no-dashboard"]
     return ["-c", UNTIL_INPUT_ENDS, "distributed.cli.dask_worker", address, *options]
 
@@ -79,7 +79,7 @@ def tls_options(tls: Tls | None) -> list[str]:
 
 @contextmanager
 def _start(command: list[str], folder: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process that ends with the block; its output goes to a log file, for error messages."""
+    """Start a process that ends with the block. Its output goes to a log file, for error messages."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     log = Path(folder) / "log"
     with log.open("ab") as output:
@@ -104,12 +104,12 @@ def _start(command: list[str], folder: str) -> Iterator[subprocess.Popen[bytes]]
             process.wait()
 
 
-def _address_in(file: Path, process: subprocess.Popen[bytes]) -> str:
-    """Return the address from the scheduler file.
+def _await_address(file: Path, process: subprocess.Popen[bytes]) -> str:
+    """Wait for the scheduler file, and return the address in it.
 
-    Raises `OffloadError` if the scheduler ends, or does not write the file within `START_S`.
+    Raises `OffloadError` if the scheduler ends, or does not write the file within `START_TIMEOUT_S`.
     """
-    deadline = time.monotonic() + START_S
+    deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline and process.poll() is None:
         # Without a final brace, the scheduler is still writing the file.
         if file.exists() and (text := file.read_text(encoding="utf-8")).rstrip().endswith("}"):

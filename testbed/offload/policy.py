@@ -1,7 +1,6 @@
 """Algorithm 1 of FastFlow (PVLDB 16(5), 2023, section 4): which part of an input pipeline to offload, and how much.
 
-The functions are pure. All rates share one unit (samples or bytes per second), and all processor times another; only
-ratios matter.
+All rates have one unit (samples or bytes per second), and all processor times another. Only ratios matter.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ CANDIDATES: Mapping[str, str] = {
     "p2": "read and transform elsewhere, batch here",
     "p3": "read, transform and batch elsewhere",
 }
-"""The candidate pipelines, with the part of the work that runs on workers."""
+"""The candidate pipelines: "here" is the trainer, "elsewhere" a worker."""
 
 THRESHOLD = 1.1
 """Smallest speed-up for which to offload (the paper ignores gains below 10 %)."""
@@ -29,7 +28,7 @@ THRESHOLD = 1.1
 class Candidate:
     """Measurement of a candidate with all data offloaded.
 
-    `rthp` is the remote throughput, that of the workers; `ocycle` is the trainer's processor time meanwhile.
+    `rthp` is the throughput of the workers (remote throughput). `ocycle` is the trainer's processor time meanwhile.
     """
 
     rthp: float
@@ -43,11 +42,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """The five metrics of a pipeline and a model, with the names of the paper; two of them are in `candidates`.
+    """The five metrics of a pipeline and a model, with the names of the paper. Two of them are in `candidates`.
 
-    `gthp` is the throughput of the model alone, `lthp` the local throughput, that of pipeline and model on the trainer,
-    and `pcycle` the trainer's processor time without offloading. `workers` is the number of workers with which the
-    candidates were measured.
+    `gthp` is the throughput of the model alone. `lthp` is the local throughput, of pipeline and model on the trainer.
+    `pcycle` is the trainer's processor time without offloading. The candidates were measured with `workers` workers.
     """
 
     gthp: float
@@ -57,7 +55,7 @@ class Metrics:
     workers: int = 1
 
     def __post_init__(self) -> None:
-        """Raise `OffloadError` for invalid values, unknown candidates, and less than one worker."""
+        """Raise `OffloadError` for invalid values, for unknown candidates, and for fewer workers than one."""
         _check_measured("gthp", self.gthp)
         _check_measured("lthp", self.lthp)
         _check_measured("pcycle", self.pcycle)
@@ -70,7 +68,7 @@ class Metrics:
             raise OffloadError(f"{self.workers} workers: candidates need 1 or more")
 
     def estimate(self, name: str) -> float:
-        """Return the estimated rate of a candidate: the remaining rate of the trainer plus that of the workers.
+        """Return the estimated rate of a candidate: the trainer's remaining rate plus the rate of the workers.
 
         >>> Metrics(100, 50, 1.0, {"p2": Candidate(70, 0.2)}).estimate("p2")
         110.0
@@ -78,13 +76,13 @@ class Metrics:
         return self.lthp * (1 - self.overhead(name)) + self.candidates[name].rthp
 
     def overhead(self, name: str) -> float:
-        """Return Ocycle / Pcycle, the trainer's processor time with a candidate relative to that without offloading."""
+        """Return the trainer's processor time with a candidate, divided by its time without offloading."""
         return self.candidates[name].ocycle / self.pcycle
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The candidate to run (None: no offload), the share of the data for workers, and the number of workers."""
+    """The candidate to run (None: no offload), the fraction of the data for workers, and the number of workers."""
 
     candidate: str | None
     ratio: float
@@ -102,9 +100,9 @@ class Decision:
 
 
 def decide(metrics: Metrics, threshold: float = THRESHOLD) -> Decision:
-    """Decide which candidate to run and the share of the data that it takes, with the reasons in words.
+    """Decide which candidate to run, on which fraction of the data, and give the reasons in words.
 
-    Raises `OffloadError` for a threshold below 1. The paper's five numerical examples are tests; this is the second:
+    Raises `OffloadError` for a threshold below 1. The second of the paper's five numerical examples:
 
     >>> decision = decide(
     ...     Metrics(
@@ -121,18 +119,22 @@ def decide(metrics: Metrics, threshold: float = THRESHOLD) -> Decision:
         raise OffloadError(f"threshold {threshold:g}: give a speed-up of 1 or more")
     gthp, lthp = metrics.gthp, metrics.lthp
     if gthp <= lthp:
-        return _decline(f"the trainer's own pipeline is fast enough: it delivers {lthp:.4g} of {gthp:.4g}")
+        return _make_no_offload(
+            f"the trainer's own pipeline is fast enough: it delivers {lthp:.4g} of {gthp:.4g}"
+        )
     if lthp > 0 and gthp / lthp < threshold:
-        return _decline(
+        return _make_no_offload(
             f"the model alone is {gthp / lthp:.3g} times as fast as with its pipeline, below {threshold:g}"
         )
     if not metrics.candidates:
-        return _decline(f"the pipeline delivers {lthp:.4g} of {gthp:.4g}, but no candidate was measured")
+        return _make_no_offload(
+            f"the pipeline delivers {lthp:.4g} of {gthp:.4g}, but no candidate was measured"
+        )
     name = max(sorted(metrics.candidates), key=metrics.estimate)
     upper = metrics.candidates[name].rthp
     lower = (gthp - lthp) * (1 + metrics.overhead(name))
     is_enough = lower < upper
-    # If the workers are too slow for all data, they get the share with which both sides finish at the same time.
+    # Workers that are too slow for the missing rate get the share with which both sides finish at the same time.
     share = upper / (lthp + upper) if upper > 0 else 0.0
     ratio = upper / gthp if is_enough else share
     return Decision(
@@ -144,12 +146,12 @@ def decide(metrics: Metrics, threshold: float = THRESHOLD) -> Decision:
     )
 
 
-def _decline(reason: str) -> Decision:
+def _make_no_offload(reason: str) -> Decision:
     return Decision(None, 0.0, 0, (f"no offload: {reason}",))
 
 
 def _count_workers(lower: float, rthp_of_one: float) -> int:
-    """Return how many workers supply the missing rate; 1 if their rate is 0, so that it can be measured again."""
+    """Return how many workers supply the missing rate. It is 1 for a rate of 0, so that it can be measured again."""
     needed = lower / rthp_of_one if rthp_of_one > 0 else math.inf
     return max(1, math.ceil(needed)) if math.isfinite(needed) else 1
 

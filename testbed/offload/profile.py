@@ -1,4 +1,4 @@
-"""Measurement of the five metrics of a loader and a model's step, and the decision that follows from them."""
+"""Measurement of the five metrics of a loader and a model's step, and the resulting decision."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from testbed.offload.engine import Engine
 from testbed.offload.epoch import Order
 from testbed.offload.feed import Feed, Rule, Sides, StreamFeed
 from testbed.offload.policy import CANDIDATES, THRESHOLD, Candidate, Decision, Metrics, decide
-from testbed.offload.stages import Pipeline, count_of, keep_generators, set_allocator
-from testbed.offload.store import Profile, key_of, load_profile, save_profile
+from testbed.offload.stages import Pipeline, count_elements, keep_generators, set_allocator
+from testbed.offload.store import Profile, load_profile, make_key, save_profile
 from testbed.offload.travel import copy_step
 
 MODEL, LOCAL = "model", "local"
@@ -30,7 +30,7 @@ class Narrator(Protocol):
     """Display of progress."""
 
     def tick(self, done: int, total: int, text: str) -> None:
-        """Report that `done` of `total` steps are done; `text` describes the last one."""
+        """Report that `done` of `total` steps are done. `text` describes the last one."""
         ...
 
 
@@ -46,11 +46,11 @@ class Settings:
     threshold: float = THRESHOLD
     """Smallest speed-up for which to offload."""
     epochs: int = 10
-    """Epochs of the training, to which the profiling time is compared."""
+    """Epochs of the training, to relate the profiling time to its length."""
     store: Path | None = None
     """Folder of stored profiles."""
     model: str = ""
-    """Name of the model in the key of a stored profile; by default the code of the step identifies it."""
+    """Name of the model in the key of a stored profile. By default, the code of the step identifies the model."""
     narrator: Narrator | None = None
 
     def __post_init__(self) -> None:
@@ -64,7 +64,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One measurement: samples per second, share of the time that the model waited, processor time per sample."""
+    """One measurement: samples per second, share of the time in which the model waited, processor time per sample."""
 
     rate: float
     stall: float
@@ -99,16 +99,16 @@ def profile_loader(
     sides = loader.sides()
     jobs = sides.remote.jobs() if sides.remote else frozenset()
     slots = sides.remote.slots if sides.remote else 0
-    key = key_of(loader.pipeline, settings.model or step, loader.batch_size, slots, len(jobs))
+    key = make_key(loader.pipeline, settings.model or step, loader.batch_size, slots, len(jobs))
     if settings.store is not None:
         stored = load_profile(settings.store, key)
         if stored is not None:
             return replace(stored, profiling_s=0.0, profiling_share=0.0, jobs=jobs)
     start = time.perf_counter()
     measured = copy_step(step) if copy else step
-    count = count_of(loader.pipeline.dataset)
+    count = count_elements(loader.pipeline.dataset)
     bench = Bench(sides, loader.batch_size, count, measured, settings, loader.rule, loader.is_stream)
-    with keep_generators(), _keep_devices():
+    with keep_generators(), _keep_gpu_generators():
         profile = bench.profile()
     spent = time.perf_counter() - start
     training_s = settings.epochs * count / profile.rate_after
@@ -120,7 +120,7 @@ def profile_loader(
 
 
 @contextmanager
-def _keep_devices() -> Iterator[None]:
+def _keep_gpu_generators() -> Iterator[None]:
     """Restore the states of the GPU generators after the block."""
     torch: Any = sys.modules.get("torch")
     is_used = torch is not None and torch.cuda.is_initialized()
@@ -134,7 +134,7 @@ def _keep_devices() -> Iterator[None]:
 
 @dataclass
 class Bench:
-    """Measurement of variants of one pipeline in turns, so that other load on the machine affects all of them."""
+    """Measurement of variants of a pipeline in turns, so that other load on the machine affects all variants."""
 
     sides: Sides
     batch_size: int
@@ -147,7 +147,7 @@ class Bench:
     _ticks: int = 0
 
     def profile(self) -> Profile:
-        """Measure the variants, decide, and measure the decision, which is dropped if it is slower."""
+        """Measure the variants, decide, and measure the decision. Drop the decision if it is slower."""
         names = list(CANDIDATES) if self.sides.remote and self.sides.remote.workers() else []
         if self.is_stream:
             names = names[:1]
@@ -184,12 +184,12 @@ class Bench:
         return Profile(metrics, decision, before.stall, after.stall, after.rate, 0.0, 0.0)
 
     def measure(self, variants: dict[str, Rule | None]) -> dict[str, Trial]:
-        """Measure each variant in every round, and return the medians. A rule of None is the model with one batch."""
+        """Measure each variant in every round, and return the medians. The rule None runs the model on one batch."""
         trials: dict[str, list[Trial]] = {name: [] for name in variants}
         for _ in range(self.settings.rounds):
             for name, rule in variants.items():
                 trials[name].append(self.run_trial(rule))
-                self._tick(len(variants), name)
+                self._report_tick(len(variants), name)
         return {
             name: Trial(
                 *(median(getattr(trial, part) for trial in variant_trials) for part in Trial.__slots__)
@@ -201,8 +201,8 @@ class Bench:
         """Measure a variant once, after the warm-up."""
         batches = -(-self.settings.batches // self.settings.rounds)
         if rule is None:
-            return self._run(self._cache(batches + self.settings.warm_up))
-        feed = self._feed(self.sides, batches + self.settings.warm_up, rule)
+            return self._run(self._repeat_one_batch(batches + self.settings.warm_up))
+        feed = self._make_feed(self.sides, batches + self.settings.warm_up, rule)
         try:
             return self._run(batch for _, batch in feed)
         finally:
@@ -224,24 +224,24 @@ class Bench:
         cpu_s = (trainer_cpu_ns(self.sides.remote) - cpu) / 1e9
         return Trial(samples / seconds, min(1.0, waiting_s / seconds), cpu_s / samples)
 
-    def _cache(self, count: int) -> Iterator[Any]:
-        _, batch = next(self._feed(Sides(self.sides.runner), 1, Rule()))
+    def _repeat_one_batch(self, count: int) -> Iterator[Any]:
+        _, batch = next(self._make_feed(Sides(self.sides.runner), 1, Rule()))
         for _ in range(count):
             yield batch
 
-    def _feed(self, sides: Sides, batches: int, rule: Rule) -> Feed:
+    def _make_feed(self, sides: Sides, batches: int, rule: Rule) -> Feed:
         if not self.is_stream:
-            return Feed(sides, self._order(batches), rule)
+            return Feed(sides, self._make_order(batches), rule)
         elements = islice(_repeat(sides.runner.pipeline.dataset), batches * self.batch_size)
         return StreamFeed(sides, elements, self.batch_size, rule)
 
-    def _order(self, batches: int) -> Order:
-        """Return the next indices of the dataset, cyclically, because recently read elements may be cached."""
+    def _make_order(self, batches: int) -> Order:
+        """Return the next indices of the dataset, cyclically. Recently read elements may be cached, so avoid them."""
         first, samples = self._cursor, batches * self.batch_size
         self._cursor = (first + samples) % self.count
         return Order([number % self.count for number in range(first, first + samples)], self.batch_size)
 
-    def _tick(self, variants: int, text: str) -> None:
+    def _report_tick(self, variants: int, text: str) -> None:
         self._ticks += 1
         if self.settings.narrator:
             total = max(self._ticks, variants * self.settings.rounds)
@@ -249,7 +249,7 @@ class Bench:
 
 
 def _repeat(stream: Iterable[Any]) -> Iterator[Any]:
-    """Yield the elements of a stream repeatedly. Raises `OffloadError` if it has none, also on a second pass."""
+    """Yield the elements of a stream repeatedly. Raises `OffloadError` if a pass over it yields no element."""
     while True:
         is_empty = True
         for element in stream:
@@ -260,16 +260,16 @@ def _repeat(stream: Iterable[Any]) -> Iterator[Any]:
 
 
 def trainer_cpu_ns(engine: Engine | None = None) -> int:
-    """Return the processor time of this process and its children in ns, without the workers of an engine in it."""
+    """Return the processor time of this process and its children in ns, without the workers of the engine."""
     own = time.process_time_ns() - (engine.cpu_ns() if engine else 0)
     ended = os.times()
-    return own + int((ended.children_user + ended.children_system) * 1e9) + _children_ns()
+    return own + int((ended.children_user + ended.children_system) * 1e9) + _read_children_ns()
 
 
-def _children_ns() -> int:
-    """Return the processor time of running children, such as those of a `DataLoader`, in ns; 0 if this is not Linux.
+def _read_children_ns() -> int:
+    """Return the processor time of running children (such as a `DataLoader`'s) in ns, or 0 if this is not Linux.
 
-    Workers that were started here are also children, but in another session; they do not count.
+    Workers that were started here are children too, but they have other sessions and do not count.
     """
     total = 0
     for task in Path("/proc/self/task").glob("*/children"):

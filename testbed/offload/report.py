@@ -1,4 +1,4 @@
-"""HTML report on a profile: the stall before and after offloading, the reasons, and a plot of the rates."""
+"""HTML report on a profile: stalls before and after offloading, reasons, and a plot of the rates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profiling of a user's script with workers that exist or are started for it.
+"""Profiling of a user's script, with running workers or with workers that are started for it.
 
 A script is a Python file that defines `dataset` and `step`, and optionally `transform`, `collate`, `batch_size` and
 `seed`.
@@ -30,7 +30,7 @@ DEFAULT_BATCH = 32
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """The pipeline of a script and its model's step; `is_simulated` if the step is a timed wait."""
+    """The pipeline of a script and its model's step. `is_simulated` is True if the step is a timed wait."""
 
     name: str
     dataset: Any
@@ -43,9 +43,9 @@ class Script:
 
 
 def load_script(name: str) -> Script:
-    """Load a script from a file or an included workload. Raises `OffloadError` if it is neither or is incomplete."""
+    """Load a script from a file, or an included workload. Raises `OffloadError` if it is missing or incomplete."""
     if name in WORKLOADS:
-        return _script_of(name, load_workload(name))
+        return _make_script(name, load_workload(name))
     path = Path(name)
     if not path.is_file():
         raise OffloadError(
@@ -58,10 +58,10 @@ def load_script(name: str) -> Script:
     module = importlib.util.module_from_spec(spec)
     sys.modules[MODULE] = module
     spec.loader.exec_module(module)
-    return _script_of(name, module)
+    return _make_script(name, module)
 
 
-def _script_of(name: str, module: ModuleType) -> Script:
+def _make_script(name: str, module: ModuleType) -> Script:
     values = {each: getattr(module, each) for each in NAMES if hasattr(module, each)}
     missing = [each for each in ("dataset", "step") if each not in values]
     if missing:
@@ -80,7 +80,7 @@ def _script_of(name: str, module: ModuleType) -> Script:
 def profile_script(
     name: str, configuration: Configuration, choice: Choice, narrator: Narrator | None = None
 ) -> tuple[Profile, bool]:
-    """Profile a script; return the profile, and whether the step is simulated. Raises `OffloadError`."""
+    """Profile a script. Return the profile, and whether the step is simulated. Raises `OffloadError`."""
     try:
         from testbed.offload.loader import OffloadedLoader
     except ImportError as error:
@@ -115,7 +115,7 @@ def profile_script(
 
 @contextmanager
 def open_workers(choice: Choice, configuration: Configuration) -> Iterator[Engine]:
-    """Yield the engine of a choice; by default start workers on this machine, which end with the block."""
+    """Yield the engine of a choice. By default, start workers on this machine, which end with the block."""
     if choice.in_process:
         yield InProcess(choice.workers or 1)
         return
@@ -126,14 +126,14 @@ def open_workers(choice: Choice, configuration: Configuration) -> Iterator[Engin
         yield DaskEngine(choice.scheduler, tls=certificates, weights=configuration.weights)
         return
     if choice.lab is not None:
-        from testbed.offload.lab_workers import engine_on_lab
+        from testbed.offload.lab_workers import open_lab_engine
 
-        with engine_on_lab(
+        with open_lab_engine(
             choice.lab, choice.runs, choice.workers, tls=certificates, weights=configuration.weights
         ) as engine:
             yield engine
         return
-    from testbed.offload.local_workers import workers_here
+    from testbed.offload.local_workers import start_local_workers
 
-    with workers_here(choice.workers or 1, certificates) as address:
+    with start_local_workers(choice.workers or 1, certificates) as address:
         yield DaskEngine(address, tls=certificates, weights=configuration.weights)

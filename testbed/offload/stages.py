@@ -1,6 +1,6 @@
-"""An input pipeline and its stages, which run on the trainer and on workers without lightbed.
+"""An input pipeline and its stages, which run on the trainer and on workers that have no lightbed.
 
-This module is sent to the workers by value, with the pipeline. At module level it therefore imports only the standard
+The trainer sends this module by value, with the pipeline. Therefore its top-level imports are only the standard
 library.
 """
 
@@ -19,17 +19,17 @@ from typing import Any
 DRAWS_MODULE = "lightbed_offload_draws"
 MMAP_THRESHOLD_BYTES = 32 << 20
 TENSOR = "tensor of torch, as an array of numpy"
-"""Tag of an array that was a tensor; a class of this module would be sent by value with every result."""
+"""Tag of an array that was a tensor. It is a string, because a class would be sent by value with every result."""
 
 TRIM_THRESHOLD_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """An input pipeline: a dataset with an index, a transform of one element, and a function that batches elements.
+    """An input pipeline: a dataset, a transform of one element, and a function that makes a batch of elements.
 
     Without a `transform`, reading includes the transformation and there is no candidate `p1`. `collate` defaults to
-    torch's `default_collate`. With a `seed` the transform draws the same random numbers wherever it runs.
+    torch's `default_collate`. With a `seed`, the transform draws the same random numbers wherever it runs.
     """
 
     dataset: Any
@@ -38,20 +38,20 @@ class Pipeline:
     seed: int | None = None
 
 
-def count_of(dataset: Any) -> int:
-    """Return the number of elements; 0 for a stream of unknown length."""
+def count_elements(dataset: Any) -> int:
+    """Return the number of elements, or 0 for a stream of unknown length."""
     return len(dataset) if hasattr(type(dataset), "__len__") else 0
 
 
 class Runner:
-    """The stages of a pipeline. With a seed, a process transforms one element at a time."""
+    """The stages of a pipeline. With a seed, only one thread of a process transforms at a time."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
 
     def read(self, index: int) -> Any:
-        """Return the raw element, which `p1` sends to workers."""
-        with note_of(index):
+        """Return the raw element at an index, which `p1` sends to workers."""
+        with add_index_note(index):
             return self.pipeline.dataset[index]
 
     def finish(self, index: int, raw: Any, epoch: int) -> Any:
@@ -59,7 +59,7 @@ class Runner:
         transform = self.pipeline.transform
         if transform is None:
             return raw
-        with note_of(index):
+        with add_index_note(index):
             if self.pipeline.seed is None:
                 return transform(raw)
             with seed_generators(f"{self.pipeline.seed}/{epoch}/{index}"):
@@ -81,11 +81,11 @@ class Runner:
         return default_collate(elements)
 
     def batch(self, indices: Sequence[int], epoch: int) -> Any:
-        """Return a batch, read, transformed and collated."""
+        """Read, transform and collate the elements of a batch."""
         return self.collate([self.element(index, epoch) for index in indices])
 
     def run(self, stage: str, payload: Any, epoch: int) -> Any:
-        """Return the result of a stage. The payload is (index, raw) for `p1`, an index for `p2`, indices for `p3`."""
+        """Run a stage. The payload is (index, raw element) for `p1`, an index for `p2`, indices for `p3`."""
         if stage == "p1":
             index, raw = payload
             return self.finish(index, raw, epoch)
@@ -93,8 +93,8 @@ class Runner:
 
 
 @contextmanager
-def note_of(index: int) -> Iterator[None]:
-    """Add the index of a sample to any error of its reading or transform; the error keeps its type."""
+def add_index_note(index: int) -> Iterator[None]:
+    """Add the index of a sample to any error of its reading or transform. The error keeps its type."""
     try:
         yield
     except Exception as error:
@@ -104,13 +104,13 @@ def note_of(index: int) -> Iterator[None]:
 
 @contextmanager
 def seed_generators(seed: str) -> Iterator[None]:
-    """Seed the generators of Python, numpy and torch inside the block; restore their states afterwards.
+    """Seed the generators of Python, numpy and torch for the block, then restore their states.
 
-    A lock admits one thread at a time. Other threads that draw from Python's generator meanwhile, such as the event
-    loop of Dask, get numbers from another generator.
+    A lock admits one thread at a time. Meanwhile other threads that draw from Python's generator, such as Dask's event
+    loop, get numbers from a spare generator.
     """
     number = random.Random(seed).getrandbits(32)
-    draws = _divide_draws()
+    draws = _divert_draws()
     with draws.lock, keep_generators():
         random.seed(number)
         if "numpy" in sys.modules:
@@ -141,29 +141,29 @@ def keep_generators() -> Iterator[None]:
             torch.set_rng_state(torch_state)
 
 
-def set_aside_thread() -> None:
-    """Make the current thread draw from the spare generator, because it belongs to a library and not to the user."""
-    _divide_draws().aside.add(threading.get_ident())
+def use_spare_generator() -> None:
+    """Make the current thread always draw from the spare generator. Call it in threads of libraries."""
+    _divert_draws().spare_threads.add(threading.get_ident())
 
 
-def _divide_draws() -> Any:
-    """Return the record of the thread that owns Python's generator; divert the draws of other threads first.
+def _divert_draws() -> Any:
+    """Divert draws of threads that do not own Python's generator, and return the record of its owner.
 
-    `random` and `getrandbits`, on which all other functions of `random` rely, are patched once per process: threads
-    that do not own the generator draw from a spare one. The record is a module in `sys.modules`, so that copies of
-    this module that were sent to a worker share it.
+    The first call in a process patches `random` and `getrandbits`, on which all other functions of `random` rely. Then
+    threads that do not own the generator draw from a spare one. The record is a module in `sys.modules`, which all
+    copies of this module on a worker share.
     """
     draws: Any = sys.modules.setdefault(DRAWS_MODULE, ModuleType(DRAWS_MODULE))
     if hasattr(draws, "lock"):
         return draws
-    draws.owner, draws.aside = None, set()
+    draws.owner, draws.spare_threads = None, set()
     generator, spare = random.seed.__self__, random.Random()  # type: ignore[attr-defined]
 
     def is_other() -> bool:
         thread = threading.get_ident()
-        return thread in draws.aside or draws.owner not in {None, thread}
+        return thread in draws.spare_threads or draws.owner not in {None, thread}
 
-    def divide(name: str) -> None:
+    def divert_draws(name: str) -> None:
         own, other = getattr(generator, name), getattr(spare, name)
 
         def draw(*arguments: Any) -> Any:
@@ -174,13 +174,13 @@ def _divide_draws() -> Any:
         setattr(random, name, draw)
 
     for name in ("random", "getrandbits"):
-        divide(name)
+        divert_draws(name)
     draws.lock = threading.RLock()  # set last, because its presence marks the record as complete
     return draws
 
 
 def to_wire(value: Any) -> Any:
-    """Replace the tensors in a value by numpy arrays, whose buffers are sent without a copy."""
+    """Replace the tensors in a value by numpy arrays, because Dask sends their buffers without a copy."""
     torch = sys.modules.get("torch")
     if torch and isinstance(value, torch.Tensor) and value.dtype is not torch.bfloat16:
         return TENSOR, value.detach().cpu().numpy()
@@ -188,7 +188,7 @@ def to_wire(value: Any) -> Any:
 
 
 def from_wire(value: Any) -> Any:
-    """Return the value from the result of `to_wire`."""
+    """Invert `to_wire`."""
     if type(value) is tuple and len(value) == 2 and isinstance(value[0], str) and value[0] == TENSOR:
         import torch
 
@@ -206,10 +206,10 @@ def _map_items(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def set_allocator() -> bool:
-    """Fix the thresholds of glibc's allocator, and return whether that was possible.
+    """Fix the thresholds of glibc's allocator, and return whether that succeeded.
 
     glibc adapts its thresholds while a program runs: the same transform takes 2.7 or 7 ms of processor time, depending
-    on the libraries imported before. Profiles compare trainer and workers, so all get the same fixed thresholds.
+    on earlier imports. Profiles compare trainer and workers, so both get the same fixed thresholds.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -1,4 +1,4 @@
-"""Profiles, and their files, named by a hash of the measured pipeline, model, batch size, workers and jobs."""
+"""Profiles and their files. A hash of pipeline, model, batch size, workers and jobs names the file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from lightbed.output_file import replace_file
 from testbed.errors import OffloadError
 from testbed.offload.policy import Candidate, Decision, Metrics
-from testbed.offload.stages import Pipeline, count_of
+from testbed.offload.stages import Pipeline, count_elements
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
@@ -22,7 +22,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 class Profile:
     """Metrics, the decision, and the cost of measuring.
 
-    Stalls are shares of the time, before and after offloading; `rate_after` is in samples per second.
+    Stalls are fractions of the time, before and after offloading. `rate_after` is in samples per second.
     """
 
     metrics: Metrics
@@ -58,11 +58,11 @@ class Profile:
         }
 
 
-def key_of(pipeline: Pipeline, model: Any, batch_size: int, workers: int, jobs: int) -> str:
-    """Return the key of a measurement. `model` is a name that the caller chose, or the step."""
+def make_key(pipeline: Pipeline, model: Any, batch_size: int, workers: int, jobs: int) -> str:
+    """Return the key of a measurement. `model` is a name, or the step itself."""
     parts = [
         fingerprint(type(pipeline.dataset)),
-        count_of(pipeline.dataset),
+        count_elements(pipeline.dataset),
         *(fingerprint(part) for part in (pipeline.transform, pipeline.collate, model)),
         *(batch_size, workers, jobs),
     ]
@@ -70,7 +70,7 @@ def key_of(pipeline: Pipeline, model: Any, batch_size: int, workers: int, jobs: 
 
 
 def fingerprint(thing: Any) -> str:
-    """Return a text that changes with the code of a function or class, or with the `repr` of an object."""
+    """Return a text that changes with the code of a function or class, or with the `repr` of another object."""
     function = getattr(thing, "__func__", thing)
     code = getattr(function, "__code__", None)
     if isinstance(code, CodeType):
@@ -101,7 +101,7 @@ def save_profile(folder: Path, document: dict[str, Any], key: str) -> Path:
 
 
 def load_profile(folder: Path, key: str) -> Profile | None:
-    """Return the stored profile of a key, or None."""
+    """Return the stored profile with this key, or None."""
     path = folder / f"{key}.json"
     return read_profile(path) if path.exists() else None
 

@@ -1,4 +1,4 @@
-"""Serialisation by value: objects that are sent to workers, and copies of a step for measurements."""
+"""Serialisation by value, of objects for workers and of steps that are copied for measurements."""
 
 from __future__ import annotations
 
@@ -24,19 +24,21 @@ from lightbed.wording import install_extra
 from testbed.errors import OffloadError
 
 NO_EXTRA = f"sending or copying a pipeline needs cloudpickle: {install_extra('offload')}"
-OURS = "testbed"
-_DEPTH = 12
+OWN_PACKAGE = "testbed"
+_MAX_DEPTH = 12
 _MAX_PARTS = 10_000
-"""Number of parts of a value that are searched for a model."""
+"""Largest number of parts of a value that are searched for a model."""
 
 
 def pack(parts: Mapping[str, Any]) -> bytes:
-    """Serialise named objects by value. Raises `OffloadError` that names the part that cannot be pickled."""
+    """Serialise named objects by value. Raises `OffloadError`, which names the part, if a part cannot be pickled."""
     register_modules()
     try:
         return _pack(dict(parts))
     except Exception as error:
-        culprit = next((_culprit(part, name) for name, part in parts.items() if not _is_packable(part)), "")
+        culprit = next(
+            (_find_culprit(part, name) for name, part in parts.items() if not _is_packable(part)), ""
+        )
         raise OffloadError(
             f"the pipeline cannot be sent to workers: {culprit}, which cannot be pickled ({error}): "
             "create it where it is used, or exclude it from pickling (`__getstate__`)"
@@ -44,7 +46,7 @@ def pack(parts: Mapping[str, Any]) -> bytes:
 
 
 class Sources:
-    """Import finder on a worker for the user's modules, which are sent as source, by name."""
+    """Import finder on a worker for the user's modules, which the trainer sends as source code."""
 
     is_of_trainer = True
 
@@ -52,7 +54,7 @@ class Sources:
         self._texts = texts
 
     def install(self) -> None:
-        """Install this finder instead of that of an earlier job, whose modules may have changed since."""
+        """Install this finder, and remove the finder and modules of an earlier job, which may be outdated."""
         sys.meta_path[:] = [each for each in sys.meta_path if not hasattr(each, "is_of_trainer")]
         for name, module in list(sys.modules.items()):
             if hasattr(getattr(module, "__loader__", None), "is_of_trainer"):
@@ -60,7 +62,7 @@ class Sources:
         sys.meta_path.append(self)  # last, so that packages installed on the worker take precedence
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return the spec of a module that was sent, or None."""
+        """Return the spec of a module that the trainer sent, or None for other modules."""
         if name not in self._texts:
             return None
         return ModuleSpec(name, self, is_package=self._texts[name][1])  # type: ignore[arg-type]
@@ -74,20 +76,22 @@ class Sources:
         exec(code, module.__dict__)  # noqa: S102 - the user's own
 
 
-def sources_of(parts: Iterable[Any]) -> Sources:
-    """Return the source of the user's modules that the code of these objects imports, directly or indirectly.
+def collect_sources(parts: Iterable[Any]) -> Sources:
+    """Return the sources of the user's modules that the code of these objects imports, directly or indirectly.
 
-    Installed packages, packages with compiled modules, and the standard library are excluded.
+    Installed packages, packages with compiled modules, and the standard library are left out.
     """
     names = {getattr(each, "__module__", None) for part in parts for each in (part, type(part))}
     modules = [sys.modules[name] for name in names if name in sys.modules]
-    pending = [Path(_file(each)) for each in modules if each.__name__ == "__main__" or not is_installed(each)]
+    pending = [
+        Path(_get_file(each)) for each in modules if each.__name__ == "__main__" or not is_installed(each)
+    ]
     texts: dict[str, tuple[str, bool]] = {}
-    visited = {OURS, *sys.stdlib_module_names}
+    visited = {OWN_PACKAGE, *sys.stdlib_module_names}
     while pending:
-        for name in _imports(pending.pop()) - visited:
+        for name in _find_imports(pending.pop()) - visited:
             visited.add(name)
-            files = _files_of(name)
+            files = _find_files(name)
             texts |= {
                 module: (path.read_text("utf-8"), path.stem == "__init__") for module, path in files.items()
             }
@@ -95,8 +99,8 @@ def sources_of(parts: Iterable[Any]) -> Sources:
     return Sources(texts)
 
 
-def _imports(file: Path) -> set[str]:
-    """Return the top-level names of all absolute imports in a file, also inside functions."""
+def _find_imports(file: Path) -> set[str]:
+    """Return the top-level packages of all absolute imports in a file, also inside functions."""
     try:
         tree = ast.parse(file.read_text("utf-8"))
     except (OSError, SyntaxError, ValueError):
@@ -110,8 +114,8 @@ def _imports(file: Path) -> set[str]:
     return names
 
 
-def _files_of(name: str) -> dict[str, Path]:
-    """Return the source files of a module or package by module name; {} if it is installed or has compiled modules."""
+def _find_files(name: str) -> dict[str, Path]:
+    """Return the files of a module or package by module name, or {} if it is installed or has compiled modules."""
     try:
         spec = find_spec(name)
     except (ImportError, ValueError):
@@ -120,7 +124,7 @@ def _files_of(name: str) -> dict[str, Path]:
         spec is None
         or spec.origin is None
         or not spec.origin.endswith(".py")
-        or spec.origin.startswith(_folders())
+        or spec.origin.startswith(_list_installed_folders())
     ):
         return {}
     origin = Path(spec.origin)
@@ -136,9 +140,9 @@ def _files_of(name: str) -> dict[str, Path]:
 
 
 def copy_step(step: Any) -> Any:
-    """Copy a model's step with all objects that it reaches, such as model, optimiser and counters; classes are shared.
+    """Copy a model's step with all objects that it reaches, such as model, optimiser and counters. Classes stay shared.
 
-    Raises `OffloadError` if a part cannot be copied, or if code that stays shared reaches a model or an optimiser.
+    Raises `OffloadError` if a part cannot be copied, or if shared code reaches a model or an optimiser.
     """
     register_modules()
     shared: list[Any] = []
@@ -150,7 +154,7 @@ def copy_step(step: Any) -> Any:
     except Exception as error:
         raise OffloadError(
             "the step cannot be copied, and a measurement must not train your model: "
-            f"{_culprit(step, 'step')} ({error}); pass a step made for measuring: tune(other_step, "
+            f"{_find_culprit(step, 'step')} ({error}); pass a step made for measuring: tune(other_step, "
             "copy=False)"
         ) from error
 
@@ -160,12 +164,12 @@ def register_modules() -> None:
 
     A package with compiled modules is pickled by name.
     """
-    cloudpickle = _cloudpickle()
+    cloudpickle = _import_cloudpickle()
     modules = [module for module in list(sys.modules.values()) if type(module) is ModuleType]
     compiled = {
         module.__name__.partition(".")[0]
         for module in modules
-        if _file(module).endswith(tuple(EXTENSION_SUFFIXES))
+        if _get_file(module).endswith(tuple(EXTENSION_SUFFIXES))
     }
     for module in modules:
         name = module.__name__
@@ -178,16 +182,16 @@ def register_modules() -> None:
 
 
 def is_installed(module: ModuleType) -> bool:
-    """Return whether workers have a module, too: it is built in, or of an installed package other than this one."""
-    name, file = module.__name__, _file(module)
+    """Return whether workers have a module too: it is built in, or belongs to an installed package other than ours."""
+    name, file = module.__name__, _get_file(module)
     if name in {"__main__", "__mp_main__"}:
         return True  # cloudpickle sends these by value anyway
-    is_there = not file or file.startswith(_folders())
-    return is_there and name.partition(".")[0] != OURS
+    is_there = not file or file.startswith(_list_installed_folders())
+    return is_there and name.partition(".")[0] != OWN_PACKAGE
 
 
 @cache
-def _folders() -> tuple[str, ...]:
+def _list_installed_folders() -> tuple[str, ...]:
     """Return the folders of the standard library and of installed packages, including other environments."""
     folders = [sysconfig.get_path(each) for each in ("stdlib", "platstdlib", "purelib", "platlib")]
     others = [each for each in sys.path if Path(each).name in {"site-packages", "dist-packages"}]
@@ -195,12 +199,12 @@ def _folders() -> tuple[str, ...]:
     return tuple(f"{folder}{sep}" for folder in installed)
 
 
-def _file(module: ModuleType) -> str:
+def _get_file(module: ModuleType) -> str:
     file = getattr(module, "__file__", None)
     return file if isinstance(file, str) else ""
 
 
-def _cloudpickle() -> Any:
+def _import_cloudpickle() -> Any:
     try:
         import cloudpickle
     except ImportError as error:
@@ -209,10 +213,10 @@ def _cloudpickle() -> Any:
 
 
 def _pack(thing: Any, shared: list[Any] | None = None) -> bytes:
-    """Pickle an object. With `shared`, classes are appended to it and referred to by index, for the same process."""
+    """Pickle an object. With `shared`, append classes to that list and refer to them by index, for the same process."""
     guard = _Guard()
 
-    class Packer(_cloudpickle().Pickler):  # type: ignore[misc]  # cloudpickle is Any here
+    class Packer(_import_cloudpickle().Pickler):  # type: ignore[misc]  # cloudpickle is Any here
         def persistent_id(self, part: Any) -> int | None:
             if shared is None or not isinstance(part, FunctionType | type):
                 return None
@@ -226,7 +230,7 @@ def _pack(thing: Any, shared: list[Any] | None = None) -> bytes:
             if part is random.seed.__self__:  # type: ignore[attr-defined]
                 return getattr, (random, "_inst")  # a copy of the generator would not be seeded
             if isinstance(part, ModuleType) and sys.modules.get(part.__name__) is not part:
-                home = _home_of(part)
+                home = _find_home(part)
                 if home is not None:
                     return getattr, home
             return super().reducer_override(part)
@@ -245,10 +249,10 @@ class _Unpacker(pickle.Unpickler):
         return self._shared[number]
 
 
-def _home_of(module: ModuleType) -> tuple[ModuleType, str] | None:
-    """Return an installed module that has this module as an attribute, and the name of the attribute, or None.
+def _find_home(module: ModuleType) -> tuple[ModuleType, str] | None:
+    """Return the installed module that has this module as an attribute, and the attribute's name, or None.
 
-    A submodule of a compiled module is not in `sys.modules` and cannot be imported by name.
+    A submodule of a compiled module is not in `sys.modules`, so it cannot be imported by name.
     """
     for home in list(sys.modules.values()):
         if type(home) is ModuleType and home.__name__ != "__main__" and is_installed(home):
@@ -259,16 +263,16 @@ def _home_of(module: ModuleType) -> tuple[ModuleType, str] | None:
 
 
 class _Guard:
-    """Check that code which stays shared when a step is copied does not reach a model or optimiser by a global name."""
+    """Check that shared code (which is not copied with a step) reaches no model or optimiser by a global name."""
 
     def __init__(self) -> None:
         self._checked: set[tuple[Any, bool]] = set()
 
     def check(self, code: FunctionType | type) -> None:
-        """Raise `OffloadError` if a class, or a function with all that it calls, trains an object that is not copied.
+        """Raise `OffloadError` if a class, or a function and the code that it calls, reaches a model that is shared.
 
-        Classes are shared, and so are functions of installed packages with the globals that they name. Other functions
-        are copied with the globals that they name.
+        Classes and functions of installed packages are shared, with the globals that they name. Other functions are
+        copied, with the globals that they name.
         """
         pending = [(code, isinstance(code, type) or _is_shared(code))]
         while pending:
@@ -278,21 +282,21 @@ class _Guard:
             elif not _is_library(each.__module__) and (each, True) not in self._checked:
                 self._checked.add((each, True))
                 pending += [(base, True) for base in each.__bases__]
-                for function in _functions_of(each):
+                for function in _yield_functions(each):
                     where = f"{each.__qualname__}.{function.__name__}"
                     pending += self._check_function(function, where, is_shared=True)
 
     def _check_function(
         self, function: FunctionType, where: str, *, is_shared: bool
     ) -> list[tuple[FunctionType | type, bool]]:
-        """Check one function; return the functions and classes that it names and that stay shared."""
+        """Check one function. Return the functions and classes that it names and that stay shared."""
         key = function.__code__, is_shared
         if key in self._checked or (_is_library(function.__module__) and not function.__closure__):
             return []
         self._checked.add(key)
-        names = _names(function.__code__)
+        names = _find_names(function.__code__)
         values = {name: function.__globals__[name] for name in names & function.__globals__.keys()}
-        values |= _closure_of(function)
+        values |= _read_closure(function)
         shared = dict(values) if is_shared else {}
         for module in [each for each in values.values() if isinstance(each, ModuleType)]:
             if is_installed(module) and not _is_library(module.__name__):
@@ -310,7 +314,7 @@ class _Guard:
         return [(each, True) for each in (*by_name, *inside)]
 
 
-def _functions_of(kind: type) -> Iterator[FunctionType]:
+def _yield_functions(kind: type) -> Iterator[FunctionType]:
     """Yield the functions of a class, including those in properties, partial applications and wrappers."""
     for attribute in vars(kind).values():
         inner = (
@@ -321,7 +325,7 @@ def _functions_of(kind: type) -> Iterator[FunctionType]:
                 yield function
 
 
-def _closure_of(function: FunctionType) -> dict[str, Any]:
+def _read_closure(function: FunctionType) -> dict[str, Any]:
     """Return the closure variables of a function that have a value."""
     cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=False))
     values = {}
@@ -332,7 +336,7 @@ def _closure_of(function: FunctionType) -> dict[str, Any]:
 
 
 def _is_shared(code: FunctionType | type) -> bool:
-    """Return whether a function or class is pickled by name, as those of installed packages are."""
+    """Return whether a function or class is pickled by name, because it belongs to an installed package."""
     module = sys.modules.get(code.__module__)
     return (
         module is not None
@@ -349,7 +353,7 @@ def _is_library(module: str | None) -> bool:
 
 
 def _reaches_trained(value: Any, depth: int = 3) -> bool:
-    """Return whether a value is, or holds, a model, an optimiser or a tensor with a gradient."""
+    """Return whether a value is or contains a model, an optimiser or a tensor with a gradient."""
     torch: Any = sys.modules.get("torch")
     if torch is None or depth == 0 or isinstance(value, type | ModuleType | FunctionType):
         return False
@@ -361,7 +365,7 @@ def _reaches_trained(value: Any, depth: int = 3) -> bool:
         inner: Iterable[Any] = value.values()
     elif type(value) in (list, tuple, set, frozenset):
         inner = value
-    else:  # the stored attributes, without running code of the user
+    else:  # read the stored attributes without running the user's code
         try:
             inner = object.__getattribute__(value, "__dict__").values()
         except (AttributeError, TypeError):
@@ -369,9 +373,9 @@ def _reaches_trained(value: Any, depth: int = 3) -> bool:
     return any(_reaches_trained(each, depth - 1) for each in list(islice(inner, _MAX_PARTS)))
 
 
-def _names(code: CodeType) -> set[str]:
+def _find_names(code: CodeType) -> set[str]:
     inner = (each for each in code.co_consts if isinstance(each, CodeType))
-    return set(code.co_names).union(*(_names(each) for each in inner))
+    return set(code.co_names).union(*(_find_names(each) for each in inner))
 
 
 def _is_packable(thing: Any) -> bool:
@@ -382,23 +386,23 @@ def _is_packable(thing: Any) -> bool:
     return True
 
 
-def _culprit(thing: Any, path: str, depth: int = 0) -> str:
-    """Return the path to the innermost part that cannot be pickled, and its type."""
-    if depth < _DEPTH:
-        for name, part in _parts(thing, path):
+def _find_culprit(thing: Any, path: str, depth: int = 0) -> str:
+    """Describe the innermost part that cannot be pickled, by its path and type."""
+    if depth < _MAX_DEPTH:
+        for name, part in _yield_parts(thing, path):
             if not _is_packable(part):
-                return _culprit(part, name, depth + 1)
+                return _find_culprit(part, name, depth + 1)
     kind = type(thing)
     return f"`{path}` is a {kind.__module__}.{kind.__qualname__}"
 
 
-def _parts(thing: Any, path: str) -> Iterator[tuple[str, Any]]:
+def _yield_parts(thing: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Yield the parts of an object, each with its path for error messages."""
     if isinstance(thing, MethodType):
-        yield from _parts(thing.__self__, path)
+        yield from _yield_parts(thing.__self__, path)
         thing = thing.__func__
     if isinstance(thing, FunctionType):
-        for name in sorted(_names(thing.__code__)):
+        for name in sorted(_find_names(thing.__code__)):
             if name in thing.__globals__:
                 yield f"{name} of {Path(thing.__code__.co_filename).name}", thing.__globals__[name]
         for name, cell in zip(thing.__code__.co_freevars, thing.__closure__ or (), strict=False):

@@ -1,1 +1,1 @@
-"""The service with which people share labs over HTTP: runs, leases and lab states, with roles and an audit log."""
+"""The service that shares labs over HTTP: runs, leases and lab states, with roles and an audit log."""

@@ -1,4 +1,4 @@
-"""Roles, scopes and identities of clients. The table of routes holds the role that each route needs."""
+"""Roles, scopes and identities of clients. The table of routes says which role a route needs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from testbed.commands.declare import Role
 from testbed.service_errors import NotAllowed
 
 ROLES: tuple[Role, ...] = ("viewer", "operator", "developer", "admin")
-"""Roles, lowest first; each includes the rights of those before it."""
+"""Roles, lowest first. Each includes the rights of the lower roles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A person or program that sends requests: its role, and the scopes and labs that limit it (empty: all)."""
+    """A person or program that sends requests. `scopes` and `labs` limit its rights, unless they are empty."""
 
     name: str
     role: Role
@@ -26,7 +26,7 @@ class Identity:
         return ROLES.index(self.role) >= ROLES.index(role)
 
     def check(self, role: Role, scope: str, lab: str = "") -> None:
-        """Raise `NotAllowed` unless role, scopes and labs allow it."""
+        """Raise `NotAllowed` unless the identity has the role and scope, and may use the lab."""
         self.check_role(role)
         if self.scopes and scope not in self.scopes:
             raise NotAllowed(f"this token of {self.name} is limited to {', '.join(sorted(self.scopes))}")
@@ -49,4 +49,4 @@ class Identity:
 
 
 ANONYMOUS = Identity("anonymous", "viewer", is_anonymous=True)
-"""A client without a token, which may only read, if the service allows it."""
+"""A client without a token. It may only read, and only if the service allows that."""

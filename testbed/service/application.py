@@ -1,4 +1,4 @@
-"""The ASGI application: routes from the table, problem documents for errors, and the lifetime of workers and feed."""
+"""The ASGI application: routes from the table, problem documents for errors, and the life span of workers and feed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from starlette.responses import Response
 from lightbed.errors import LightbedError
 from testbed.service.context import Service
 from testbed.service.documents import Problem
-from testbed.service.problems import MEDIA_TYPE, answer_error, problem_of, response_of
+from testbed.service.problems import MEDIA_TYPE, answer_error, describe_error, make_response
 from testbed.service.route_table import ROUTES, Route
 
-API_VERSION = "2.7.0"
-"""Version of the interface: incompatible changes raise the first number, additions the second, texts the third."""
+API_VERSION = "2.7.1"
+"""Version of the interface. Incompatible changes raise the first number, additions the second, new texts the third."""
 log = logging.getLogger(__name__)
 
 
@@ -33,7 +33,7 @@ def build_app(service: Service) -> FastAPI:
     """Return the application of a service, without the gate in front of it."""
 
     @asynccontextmanager
-    async def life(_app: FastAPI) -> AsyncIterator[None]:
+    async def run_background_tasks(_app: FastAPI) -> AsyncIterator[None]:
         await service.feed.begin()
         follower = asyncio.create_task(service.feed.run())
         service.workers.start()
@@ -49,7 +49,7 @@ def build_app(service: Service) -> FastAPI:
         title="lightbed testbed service",
         version=API_VERSION,
         summary="Runs, leases and the state of optical testbeds.",
-        lifespan=life,
+        lifespan=run_background_tasks,
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
@@ -82,11 +82,11 @@ def build_app(service: Service) -> FastAPI:
 
 async def _answer_fault(request: Request, error: Exception) -> Response:
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return response_of(problem_of(error, request.url.path))
+    return make_response(describe_error(error, request.url.path))
 
 
 def describe_interface(app: FastAPI) -> dict[str, Any]:
-    """Return the OpenAPI document: FastAPI's, with responses, problems and roles from the table of routes."""
+    """Return FastAPI's OpenAPI document, with responses, problems and roles added from the table of routes."""
     if app.openapi_schema:
         return app.openapi_schema
     document: dict[str, Any] = FastAPI.openapi(app)
@@ -99,7 +99,7 @@ def describe_interface(app: FastAPI) -> dict[str, Any]:
         operation = document["paths"][route.path][route.method.lower()]
         for status, response in operation["responses"].items():
             response["content"] = (
-                _content(route)
+                _describe_content(route)
                 if int(status) == route.status
                 else {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
             )
@@ -110,7 +110,7 @@ def describe_interface(app: FastAPI) -> dict[str, Any]:
     return document
 
 
-def _content(route: Route) -> dict[str, Any]:
+def _describe_content(route: Route) -> dict[str, Any]:
     if route.content != "application/json":
         return {route.content: {"schema": {"type": "string"}}}
     schema = {"$ref": f"#/components/schemas/{route.answer.__name__}"} if route.answer else {"type": "object"}
@@ -118,5 +118,5 @@ def _content(route: Route) -> dict[str, Any]:
 
 
 def document_text(service: Service) -> str:
-    """Return the OpenAPI document as text, in the form that is stored in the repository."""
+    """Return the OpenAPI document as text, as the repository stores it."""
     return json.dumps(describe_interface(build_app(service)), indent=1, sort_keys=True) + "\n"

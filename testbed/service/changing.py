@@ -16,14 +16,14 @@ from testbed.leases.store import LeaseStore
 from testbed.operate.engine.consent import EmergencyStop
 from testbed.operate.recovery.records import operations_of
 from testbed.operate.unfinished import find_unfinished_or_error
-from testbed.service.context import Asked, Caller, answer
+from testbed.service.context import Caller, RequestContext, answer
 from testbed.service.documents import LeaseExtension, LeaseRequest, Reason, TopologyRequest
 from testbed.service.events import KINDS, Filter
-from testbed.service.labs import LabView, check_match, tag_of, topology_in_force
+from testbed.service.labs import LabView, check_match, make_tag, topology_in_force
 from testbed.service.looking import Limit, Name
-from testbed.service.requests import Request, command_of, find_model, list_models, parse_request
+from testbed.service.requests import Request, find_model, get_command, list_models, parse_request
 from testbed.service.runs import Run
-from testbed.service.workers import folder_of, interrupt
+from testbed.service.workers import get_run_folder, interrupt
 from testbed.service_errors import InvalidRequest, NotAllowed, NotFound
 from testbed.storage.owner import on_behalf_of
 
@@ -36,105 +36,108 @@ else:
     AnyRequest = Annotated[Union[list_models()], Field(discriminator="command")]  # noqa: UP007  of a tuple
 
 
-def submit_run(asked: Caller, body: Annotated[AnyRequest, Body()], idempotency_key: Key = "") -> Response:
+def submit_run(context: Caller, body: Annotated[AnyRequest, Body()], idempotency_key: Key = "") -> Response:
     """Submit a run of a command. It starts when its lane has room."""
     request: Request = body
     labs = request.list_labs()
     try:
-        asked.who.check(request.role, request.needs_scope)
+        context.who.check(request.role, request.needs_scope)
         for lab in labs or ("",):  # "": a run about all labs needs a token for all labs
-            asked.who.check_lab(lab)
+            context.who.check_lab(lab)
     except NotAllowed as error:
-        asked.record(
-            f"run {command_of(type(request))}", request.lab, why=request.why, outcome=f"refused: {error.code}"
+        context.record(
+            f"run {get_command(type(request))}",
+            request.lab,
+            why=request.why,
+            outcome=f"refused: {error.code}",
         )
         raise
     for lab in labs:
-        request.check(asked.lab(lab).lab)
-    return _submit(asked, request, idempotency_key)
+        request.check(context.lab(lab).lab)
+    return _submit(context, request, idempotency_key)
 
 
-def _submit(asked: Asked, request: Request, key: str) -> Response:
+def _submit(context: RequestContext, request: Request, key: str) -> Response:
     text = request.model_dump_json(exclude_defaults=True)
-    run, is_new = asked.service.runs.submit(
-        asked.who,
+    run, is_new = context.service.runs.submit(
+        context.who,
         request.lab,
-        command_of(type(request)),
+        get_command(type(request)),
         text,
         why=request.why,
-        plan=_plan_of(request),
+        plan=_hash_plan(request),
         key=key,
     )
     if is_new:
-        asked.service.workers.wake()
+        context.service.workers.wake()
     return answer(run.json(), 202, headers={"Location": f"/v1/runs/{run.id}"})
 
 
-def _plan_of(request: Request) -> str:
-    """Return the hash of the plan or change in a request; empty without one."""
+def _hash_plan(request: Request) -> str:
+    """Return the hash of the plan or change in a request, or "" without one."""
     texts = [str(text) for name in request.files if (text := getattr(request, name)) is not None]
     return hashlib.sha256("".join(texts).encode("utf-8", "replace")).hexdigest() if texts else ""
 
 
 def runs(
-    asked: Caller, lab: Words = "", state: Words = "", command: Words = "", limit: Limit = 100
+    context: Caller, lab: Words = "", state: Words = "", command: Words = "", limit: Limit = 100
 ) -> Response:
-    """List runs, the newest first."""
-    listed = asked.service.runs.list(
-        lab=lab, state=state, command=command, limit=limit, of_labs=asked.who.labs
+    """List runs, newest first."""
+    listed = context.service.runs.list(
+        lab=lab, state=state, command=command, limit=limit, of_labs=context.who.labs
     )
     return answer({"runs": [one.summary() for one in listed]})
 
 
-def run(asked: Caller, run: Name) -> Response:
+def run(context: Caller, run: Name) -> Response:
     """Return a run and its outcome."""
-    return answer(_run(asked, run).json())
+    return answer(_read_run(context, run).json())
 
 
-def run_file(asked: Caller, run: Name, file: Name) -> Response:
+def run_file(context: Caller, run: Name, file: Name) -> Response:
     """Return a file that the command of a run wrote."""
-    stored = _run(asked, run)
-    files = _request_of(stored).writes.values()
-    path = folder_of(asked.service.runs_dir, stored.id) / file
+    stored = _read_run(context, run)
+    files = _parse_request_of(stored).writes.values()
+    path = get_run_folder(context.service.runs_dir, stored.id) / file
     if file not in files or not path.is_file():
         raise NotFound(f"run {run!r} ({stored.command}) has written no file {file!r}")
     return FileResponse(path, media_type="application/octet-stream")
 
 
-def _request_of(run: Run) -> Request:
-    """Return the request of a run. Raise `NotFound` if another version of the service stored it."""
+def _parse_request_of(run: Run) -> Request:
+    """Return the request of a run. Raise `NotFound` if this version of the service cannot parse it."""
     try:
         return parse_request(run.request)
     except InvalidRequest as error:
         raise NotFound(f"run {run.id!r} is not one of this version: {error}") from error
 
 
-def _run(asked: Asked, run_id: str) -> Run:
-    run = asked.service.runs.get(run_id)
-    request = _request_of(run)
+def _read_run(context: RequestContext, run_id: str) -> Run:
+    run = context.service.runs.get(run_id)
+    request = _parse_request_of(run)
     for lab in request.list_labs() or ("",):  # the same check as in `submit_run`
-        asked.who.check_lab(lab)
-    asked.who.check_role(request.readers)
+        context.who.check_lab(lab)
+    context.who.check_role(request.readers)
     return run
 
 
-def cancel_run(asked: Caller, run: Name) -> Response:
-    """Withdraw a waiting run; a running one stops after its current step.
+def cancel_run(context: Caller, run: Name) -> Response:
+    """Withdraw a waiting run, or stop a running one after its current step.
 
-    Users may cancel their own runs, holders of a lease of the lab the runs on it, admins all runs.
+    Users may cancel their own runs, holders of a lease the runs on their lab, and admins all runs.
     """
-    _check_may_cancel(asked, _run(asked, run))
-    cancelled = asked.service.runs.cancel(asked.who, run)
+    _check_may_cancel(context, _read_run(context, run))
+    cancelled = context.service.runs.cancel(context.who, run)
     interrupt(cancelled)
     return answer(cancelled.json(), 202)
 
 
-def _check_may_cancel(asked: Asked, run: Run) -> None:
-    if run.who == asked.who.name or asked.who.has_role("admin"):
+def _check_may_cancel(context: RequestContext, run: Run) -> None:
+    if run.who == context.who.name or context.who.has_role("admin"):
         return
-    leases = asked.lab(run.lab).leases() if run.lab else []
-    if not any(one["owner"] == asked.who.name and one["state"] in HELD for one in leases):
-        asked.record("cancel run", run.lab, outcome=f"refused: run {run.id} is of {run.who}")
+    leases = context.lab(run.lab).leases() if run.lab else []
+    if not any(one["owner"] == context.who.name and one["state"] in HELD for one in leases):
+        context.record("cancel run", run.lab, outcome=f"refused: run {run.id} is of {run.who}")
         raise NotAllowed(
             f"run {run.id} belongs to {run.who}: only an admin, or the holder of a lease of the lab, may "
             "cancel it"
@@ -142,24 +145,24 @@ def _check_may_cancel(asked: Asked, run: Run) -> None:
 
 
 def events(
-    asked: Caller,
+    context: Caller,
     lab: Words = "",
     run: Words = "",
     kind: Words = "",
     last_event_id: Annotated[str, Header(alias="Last-Event-ID", max_length=20)] = "",
 ) -> Response:
-    """Stream events as they happen: first a snapshot, or all after Last-Event-ID. Filters are lists with commas."""
+    """Stream events: first a snapshot, or all events after Last-Event-ID. Filters are lists, separated by commas."""
     kinds = _split_list(kind)
     if not kinds <= set(KINDS):
         raise InvalidRequest(f"kind must be one of {', '.join(KINDS)}")
     if last_event_id and not (last_event_id.isascii() and last_event_id.isdigit()):
         raise InvalidRequest("Last-Event-ID must be the number of an event")
     for one in _split_list(lab):
-        asked.lab(one)
-    chosen = Filter(_split_list(lab), _split_list(run), kinds, asked.who.sees)
+        context.lab(one)
+    selection = Filter(_split_list(lab), _split_list(run), kinds, context.who.sees)
     after = int(last_event_id) if last_event_id else None
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    stream = asked.service.feed.stream(chosen, after)
+    stream = context.service.feed.stream(selection, after)
     return StreamingResponse(stream, headers=headers, media_type="text/event-stream")
 
 
@@ -167,39 +170,39 @@ def _split_list(text: str) -> frozenset[str]:
     return frozenset(filter(None, text.split(",")))
 
 
-def set_topology(asked: Caller, lab: Name, body: TopologyRequest, if_match: Match = "") -> Response:
-    """Submit a run of `apply` that replaces the topology named in If-Match; checked now and when the run starts."""
-    with _changing(asked, lab):
-        tag = tag_of(topology_in_force(asked.service.runs_dir, lab))
+def set_topology(context: Caller, lab: Name, body: TopologyRequest, if_match: Match = "") -> Response:
+    """Submit a run of `apply` that replaces the topology named in If-Match, which is checked now and at its start."""
+    with _serialise_changes(context, lab):
+        tag = make_tag(topology_in_force(context.service.runs_dir, lab))
         check_match(if_match, tag, f"the topology of {lab}")
         match_at_start = "" if if_match.strip() == "*" else tag
         fields = body.model_dump(exclude_unset=True)
         apply = find_model("apply")
         assert apply
         body_of_run = {"command": "apply", "lab": lab, "if_match": match_at_start, **fields}
-        return _submit(asked, apply.model_validate(body_of_run), "")
+        return _submit(context, apply.model_validate(body_of_run), "")
 
 
-def leases(asked: Caller, lab: Name, ended: bool = False) -> Response:
+def leases(context: Caller, lab: Name, ended: bool = False) -> Response:
     """List the leases of a lab, and what waiting requests wait for."""
-    view = asked.lab(lab)
-    maintenance = asked.service.lab(lab).json()["maintenance"]
+    view = context.lab(lab)
+    maintenance = context.service.lab(lab).json()["maintenance"]
     return answer({"lab": lab, "leases": view.leases(ended=ended), "maintenance": maintenance})
 
 
-def lease(asked: Caller, lab: Name, lease: Name) -> Response:
-    """Return a lease; name its ETag in If-Match to change it."""
-    document = _lease_document(asked.lab(lab), lease)
-    return answer(document, tag=tag_of(document))
+def lease(context: Caller, lab: Name, lease: Name) -> Response:
+    """Return a lease. To change it, name its ETag in If-Match."""
+    document = _find_lease(context.lab(lab), lease)
+    return answer(document, tag=make_tag(document))
 
 
-def request_lease(asked: Caller, lab: Name, body: LeaseRequest) -> Response:
-    """Request parts of a lab, all or nothing: granted at once, or queued."""
-    view = asked.lab(lab)
-    with _changing(asked, lab):
+def request_lease(context: Caller, lab: Name, body: LeaseRequest) -> Response:
+    """Request parts of a lab, all or nothing. The request is granted immediately or queued."""
+    view = context.lab(lab)
+    with _serialise_changes(context, lab):
         parts = parts_of(view.lab, tuple(body.resources))
-        asked.record("request lease", lab, why=body.reason)
-        requested = _store(asked, view).request(
+        context.record("request lease", lab, why=body.reason)
+        requested = _open_store(context, view).request(
             tuple(body.resources),
             parts,
             ttl_s=body.ttl_s,
@@ -208,106 +211,108 @@ def request_lease(asked: Caller, lab: Name, body: LeaseRequest) -> Response:
             allowed=body.allowed,
             reason=body.reason,
         )
-        return _respond(view, requested, 201)
+        return _answer_lease(view, requested, 201)
 
 
 def extend_lease(
-    asked: Caller, lab: Name, lease: Name, body: LeaseExtension, if_match: Match = ""
+    context: Caller, lab: Name, lease: Name, body: LeaseExtension, if_match: Match = ""
 ) -> Response:
-    """Extend a lease: it ends `ttl_s` seconds from now."""
-    view = asked.lab(lab)
-    with _changing(asked, lab):
-        check_match(if_match, tag_of(_lease_document(view, lease)), f"lease {lease}")
-        asked.record("extend lease", lab, outcome=f"lease {lease}")
-        return _respond(view, _store(asked, view).extend(lease, body.ttl_s))
+    """Extend a lease, so that it ends in `ttl_s` seconds."""
+    view = context.lab(lab)
+    with _serialise_changes(context, lab):
+        check_match(if_match, make_tag(_find_lease(view, lease)), f"lease {lease}")
+        context.record("extend lease", lab, outcome=f"lease {lease}")
+        return _answer_lease(view, _open_store(context, view).extend(lease, body.ttl_s))
 
 
-def release_lease(asked: Caller, lab: Name, lease: Name, if_match: Match = "") -> Response:
+def release_lease(context: Caller, lab: Name, lease: Name, if_match: Match = "") -> Response:
     """Release a lease, or withdraw a request."""
-    view = asked.lab(lab)
-    with _changing(asked, lab):
-        check_match(if_match, tag_of(_lease_document(view, lease)), f"lease {lease}")
-        asked.record("release lease", lab, outcome=f"lease {lease}")
-        return _respond(view, _store(asked, view).release(lease))
+    view = context.lab(lab)
+    with _serialise_changes(context, lab):
+        check_match(if_match, make_tag(_find_lease(view, lease)), f"lease {lease}")
+        context.record("release lease", lab, outcome=f"lease {lease}")
+        return _answer_lease(view, _open_store(context, view).release(lease))
 
 
-def break_lease(asked: Caller, lab: Name, lease: Name, body: Reason) -> Response:
+def break_lease(context: Caller, lab: Name, lease: Name, body: Reason) -> Response:
     """End anyone's lease."""
-    view = asked.lab(lab)
-    with _changing(asked, lab):
-        _lease_document(view, lease)
-        asked.record("break lease", lab, why=body.reason, outcome=f"lease {lease}")
-        return _respond(view, _store(asked, view).break_(lease, body.reason))
+    view = context.lab(lab)
+    with _serialise_changes(context, lab):
+        _find_lease(view, lease)
+        context.record("break lease", lab, why=body.reason, outcome=f"lease {lease}")
+        return _answer_lease(view, _open_store(context, view).break_(lease, body.reason))
 
 
-def set_maintenance(asked: Caller, lab: Name, body: Reason) -> Response:
-    """Stop all changes of a lab while people work in the rack; `still` is true if nothing is being sent any more."""
-    view = asked.lab(lab)
-    with _changing(asked, lab):
-        asked.record("maintenance on", lab, why=body.reason)
-        store = _store(asked, view)
+def set_maintenance(context: Caller, lab: Name, body: Reason) -> Response:
+    """Stop all changes of a lab while people work in the rack. `still` is true if nothing is being sent now."""
+    view = context.lab(lab)
+    with _serialise_changes(context, lab):
+        context.record("maintenance on", lab, why=body.reason)
+        store = _open_store(context, view)
         store.set_maintenance(body.reason)
         return answer({"lab": lab, "maintenance": True, "still": not store.senders()})
 
 
-def clear_maintenance(asked: Caller, lab: Name) -> Response:
-    """End the maintenance of a lab; `was` says whether there was one."""
-    view = asked.lab(lab)
-    with _changing(asked, lab):
-        asked.record("maintenance off", lab)
-        was_set = _store(asked, view).clear_maintenance()
+def clear_maintenance(context: Caller, lab: Name) -> Response:
+    """End the maintenance of a lab. `was` says whether it was under maintenance."""
+    view = context.lab(lab)
+    with _serialise_changes(context, lab):
+        context.record("maintenance off", lab)
+        was_set = _open_store(context, view).clear_maintenance()
         return answer({"lab": lab, "maintenance": False, "was": was_set})
 
 
-def stop_lab(asked: Caller, lab: Name, body: Reason) -> Response:
-    """Stop a lab: nobody can send anything to its devices."""
-    view = asked.lab(lab)
-    with on_behalf_of(asked.who.name):  # before the line of the audit log, which a busy database may delay
-        EmergencyStop(asked.service.runs_dir, lab).pull(body.reason)
+def stop_lab(context: Caller, lab: Name, body: Reason) -> Response:
+    """Stop a lab, so that nobody can send anything to its devices."""
+    view = context.lab(lab)
+    with on_behalf_of(context.who.name):  # before the audit line, because a busy database may delay that
+        EmergencyStop(context.service.runs_dir, lab).pull(body.reason)
     view.forget()
-    asked.record("stop", lab, why=body.reason)
-    running = [one.id for one in operations_of(asked.service.runs_dir, lab) if one.state == "running"]
+    context.record("stop", lab, why=body.reason)
+    running = [one.id for one in operations_of(context.service.runs_dir, lab) if one.state == "running"]
     document = {"lab": lab, "stopped": True, "reason": body.reason, "running": running}
-    return answer(document | _list_unfinished(asked, view))
+    return answer(document | _list_unfinished(context, view))
 
 
-def release_stop(asked: Caller, lab: Name) -> Response:
-    """Allow changes of a stopped lab again; `was_stopped` says whether it was stopped."""
-    view = asked.lab(lab)
-    asked.record("release stop", lab)
-    was_stopped = EmergencyStop(asked.service.runs_dir, lab).release()
+def release_stop(context: Caller, lab: Name) -> Response:
+    """Allow changes of a stopped lab again. `was_stopped` says whether it was stopped."""
+    view = context.lab(lab)
+    context.record("release stop", lab)
+    was_stopped = EmergencyStop(context.service.runs_dir, lab).release()
     view.forget()
-    return answer({"lab": lab, "stopped": False, "was_stopped": was_stopped} | _list_unfinished(asked, view))
+    return answer(
+        {"lab": lab, "stopped": False, "was_stopped": was_stopped} | _list_unfinished(context, view)
+    )
 
 
-def _list_unfinished(asked: Asked, view: LabView) -> dict[str, Any]:
-    unfinished = find_unfinished_or_error(asked.service.runs_dir, view.lab)
+def _list_unfinished(context: RequestContext, view: LabView) -> dict[str, Any]:
+    unfinished = find_unfinished_or_error(context.service.runs_dir, view.lab)
     return {"unfinished": [one.json() for one in unfinished]}
 
 
 @contextmanager
-def _changing(asked: Asked, lab: str) -> Iterator[None]:
-    """Serialise the changes of a lab through this service, so that If-Match is still true when a change is made."""
-    view = asked.lab(lab)
-    with asked.service.locks[lab], on_behalf_of(asked.who.name):
+def _serialise_changes(context: RequestContext, lab: str) -> Iterator[None]:
+    """Serialise the changes of a lab through this service, so that an If-Match holds until its change is made."""
+    view = context.lab(lab)
+    with context.service.locks[lab], on_behalf_of(context.who.name):
         try:
             yield
         finally:
             view.forget()
 
 
-def _store(asked: Asked, view: LabView) -> LeaseStore:
-    return LeaseStore(asked.service.database, view.lab.name, owner=asked.who.name)
+def _open_store(context: RequestContext, view: LabView) -> LeaseStore:
+    return LeaseStore(context.service.database, view.lab.name, owner=context.who.name)
 
 
-def _lease_document(view: LabView, lease_id: str) -> dict[str, Any]:
+def _find_lease(view: LabView, lease_id: str) -> dict[str, Any]:
     document = next((one for one in view.leases(ended=True) if one["id"] == lease_id), None)
     if document is None:
         raise NotFound(f"lab {view.lab.name!r} has no lease {lease_id!r}")
     return document
 
 
-def _respond(view: LabView, lease: Lease, status: int = 200) -> Response:
-    document = _lease_document(view, lease.id)
+def _answer_lease(view: LabView, lease: Lease, status: int = 200) -> Response:
+    document = _find_lease(view, lease.id)
     headers = {"Location": f"/v1/labs/{view.lab.name}/leases/{lease.id}"} if status == 201 else {}
-    return answer(document, status, tag=tag_of(document), headers=headers)
+    return answer(document, status, tag=make_tag(document), headers=headers)

@@ -1,4 +1,4 @@
-"""The context of a handler: the service, the client's identity, and the request."""
+"""The context of a request handler: the service, the client's identity, and the request."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from testbed.storage.tokens import TokenStore
 
 
 class Tokens(TokenStore):
-    """The tokens in a database, as identities."""
+    """The tokens in a database, which identify clients."""
 
     def identity(self, text: str, now: datetime | None = None) -> Identity:
-        """Return the identity of a token. Raises `NotAuthenticated`; the error names no part of a secret."""
+        """Return the identity of a token. Raises `NotAuthenticated`, whose message contains no part of a secret."""
         token = self.authenticate(text, now)
         return Identity(token.name, cast("Role", token.role), frozenset(token.scopes), frozenset(token.labs))
 
 
 @dataclass
 class Service:
-    """One service: its labs, its database, its workers and its feed of events."""
+    """The state of a service: its labs, database, workers and feed of events."""
 
     database: Database
     runs_dir: Path
@@ -52,11 +52,11 @@ class Service:
 
     @property
     def log(self) -> EventLog:
-        """The events in the database."""
+        """Event log in the database."""
         return EventLog(self.database)
 
     def lab(self, name: str) -> LabView:
-        """Return a lab. Raises `NotFound`."""
+        """Return a lab by name. Raises `NotFound`."""
         view = find_lab(self.labs, name)
         if view is None:
             raise NotFound(
@@ -66,8 +66,8 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """One request, with its service and the identity of its client."""
+class RequestContext:
+    """A request, with its service and the identity of its client."""
 
     service: Service
     who: Identity
@@ -86,12 +86,12 @@ class Asked:
             append(connection, Entry(self.who, action, lab, why, plan, outcome))
 
 
-def make_context(request: Request) -> Asked:
+def make_context(request: Request) -> RequestContext:
     """Return the context of a request."""
-    return Asked(request.app.state.service, request.scope["lightbed.identity"], request)
+    return RequestContext(request.app.state.service, request.scope["lightbed.identity"], request)
 
 
-Caller = Annotated[Asked, Depends(make_context)]
+Caller = Annotated[RequestContext, Depends(make_context)]
 
 
 def answer(

@@ -21,7 +21,7 @@ class _Closed(BaseModel):
 
 
 class Problem(_Open):
-    """A problem document (RFC 9457); `code` is the error's code on the command line, `who` says who must act."""
+    """A problem document (RFC 9457). `code` is the error's code on the command line, `who` says who must act."""
 
     type: str
     title: str
@@ -33,7 +33,7 @@ class Problem(_Open):
 
 
 class Health(_Open):
-    """State of the service; `labs` says whether each lab answers."""
+    """State of the service. `labs` says whether each lab answers."""
 
     status: str
 
@@ -77,9 +77,9 @@ class HostList(_Open):
 
 
 class SwitchDocument(_Open):
-    """A switch with its circuits and its ports with optical power, both at their last reading.
+    """A switch with its circuits, and its ports with optical power, as last read.
 
-    `seen` says when and by what its circuits were read.
+    `seen` says when its circuits were read, and by which operation or run.
     """
 
     name: str
@@ -108,7 +108,7 @@ class TopologyDocument(_Open):
 
 
 class TopologyList(_Open):
-    """The topologies of a lab, the newest first."""
+    """The topologies of a lab, newest first."""
 
     lab: str
     topologies: list[TopologyDocument]
@@ -129,7 +129,7 @@ class OperationList(_Open):
 
 
 class FindingList(_Open):
-    """Findings of the newest check of the topology in force; `seen` says when and by what, None without a check."""
+    """Findings of the newest check of the topology in force. `seen` says when and by which run, or is null."""
 
     lab: str
     seen: Document | None
@@ -144,7 +144,7 @@ class DriftDocument(_Open):
 
 
 class LeaseDocument(_Open):
-    """A lease; times are seconds since 1970."""
+    """A lease. Times are seconds since 1970."""
 
     id: str
     state: str
@@ -174,7 +174,7 @@ class RunDocument(_Open):
 
 
 class RunList(_Open):
-    """Runs, the newest first."""
+    """Runs, newest first."""
 
     runs: list[RunDocument]
 
@@ -204,7 +204,7 @@ Seconds = Annotated[float, Field(gt=0, le=31_536_000)]
 
 
 class LeaseRequest(_Closed):
-    """Request for parts of a lab; without `resources` for the whole lab."""
+    """Request for parts of a lab. Without `resources`, it is for the whole lab."""
 
     resources: list[Resource] = []
     ttl_s: Seconds = 3600.0
@@ -215,7 +215,7 @@ class LeaseRequest(_Closed):
 
 
 class LeaseExtension(_Closed):
-    """New duration of a lease, from now on; without `ttl_s` the duration of its request."""
+    """New duration of a lease, from now on. The default is the duration of its request."""
 
     ttl_s: Seconds | None = None
 

@@ -1,7 +1,7 @@
-"""Streams of a lab's journal as server-sent events: in the order of commits, each with its number in the journal.
+"""Streams of the journal as server-sent events, in the order of commits. Each has its number in the journal.
 
-One reader polls the database for all streams. A stream holds only the number of the last event sent, so a slow client
-neither delays others nor loses events: those no longer in memory are read from the database again.
+One reader polls the database for all streams. A stream stores only the number of the last event that it has sent, so a
+slow client neither delays others nor loses events: events that are no longer in memory are read again.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from testbed.storage.database import Database
 from testbed.storage.schema import operations, step_events, submitted_runs
 
 KINDS = ("run", "step")
-PAGE = 2_000
-KEPT = 20_000
-"""Number of newest events held in memory."""
+PAGE_EVENTS = 2_000
+MAX_EVENTS_IN_MEMORY = 20_000
+"""Number of newest events in memory."""
 POLL_S = 0.02
 PING_S = 15.0
 PING = b": ping\n\n"
@@ -31,7 +31,7 @@ PING = b": ping\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One event, of a step or of a run; `text` is its encoded form."""
+    """An event of a step or of a run. `text` is its encoded form."""
 
     number: int
     kind: str
@@ -42,7 +42,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Selection of events; an empty set selects all. `sees` returns whether the client may see a lab."""
+    """Selection of events. An empty set selects all. `sees` returns whether the client may see a lab."""
 
     labs: frozenset[str] = frozenset()
     runs: frozenset[str] = frozenset()
@@ -50,7 +50,7 @@ class Filter:
     sees: Callable[[str], bool] = lambda _lab: True
 
     def takes(self, event: Event) -> bool:
-        """Return whether an event is selected."""
+        """Return whether the filter selects an event."""
         return (
             (not self.labs or event.lab in self.labs)
             and (not self.runs or event.run in self.runs)
@@ -66,33 +66,33 @@ class EventLog:
         self._database = database
 
     def newest(self) -> int:
-        """Return the number of the newest event, 0 if there is none."""
+        """Return the number of the newest event, or 0 without events."""
         with self._database.open_reading() as connection:
             return int(connection.execute(sa.select(sa.func.max(step_events.c.number))).scalar() or 0)
 
-    def after(self, number: int, limit: int = PAGE) -> list[Event]:
-        """Return the events after a number, oldest first."""
+    def after(self, number: int, limit: int = PAGE_EVENTS) -> list[Event]:
+        """Return up to `limit` events after a number, oldest first."""
         with self._database.open_reading() as connection:
-            rows = connection.execute(_AFTER, {"number": number, "limit": limit})
-            return [event_of(dict(row)) for row in rows.mappings()]
+            rows = connection.execute(_EVENTS_AFTER, {"number": number, "limit": limit})
+            return [make_event(dict(row)) for row in rows.mappings()]
 
-    def snapshot(self, chosen: Filter) -> tuple[int, bytes]:
-        """Return the newest number, and an encoded event with the runs that have not ended at that moment."""
+    def snapshot(self, selection: Filter) -> tuple[int, bytes]:
+        """Return the newest number, and an encoded event that lists the unfinished runs at that moment."""
         with self._database.open_reading() as connection:
             number = int(connection.execute(sa.select(sa.func.max(step_events.c.number))).scalar() or 0)
-            rows = connection.execute(_LIVING).mappings().all()
+            rows = connection.execute(_UNFINISHED_RUNS).mappings().all()
         names = ("id", "lab", "command", "who", "why", "state", "attempts", "submitted", "started")
         runs = [
             {name: row[name] for name in names}
             for row in rows
-            if (not chosen.labs or row["lab"] in chosen.labs)
-            and (not chosen.runs or row["id"] in chosen.runs)
-            and chosen.sees(row["lab"])
+            if (not selection.labs or row["lab"] in selection.labs)
+            and (not selection.runs or row["id"] in selection.runs)
+            and selection.sees(row["lab"])
         ]
         return number, encode_event(number, "snapshot", {"number": number, "runs": runs})
 
 
-_AFTER = (
+_EVENTS_AFTER = (
     sa.select(
         step_events,
         sa.func.coalesce(sa.func.nullif(step_events.c.lab, ""), operations.c.lab, "").label("of_lab"),
@@ -103,13 +103,13 @@ _AFTER = (
     .order_by(step_events.c.number)
     .limit(sa.bindparam("limit"))
 )
-_LIVING = (
+_UNFINISHED_RUNS = (
     sa.select(submitted_runs).where(submitted_runs.c.state.not_in(ENDED)).order_by(submitted_runs.c.submitted)
 )
 
 
-def event_of(row: Mapping[str, Any]) -> Event:
-    """Return the event of a row."""
+def make_event(row: Mapping[str, Any]) -> Event:
+    """Return the event that a row of the database describes."""
     kind = "step" if row["operation"] else "run"
     document = {"number": row["number"], "kind": kind, "lab": row["of_lab"], "run": row["of_run"]}
     document |= {"event": row["event"], "at": row["at"]}
@@ -131,65 +131,65 @@ def encode_event(number: int, kind: str, document: Mapping[str, Any]) -> bytes:
 
 
 class Feed:
-    """The reader of events for all streams of one service. `run` follows the database until it is cancelled."""
+    """The reader of events for all streams of a service. `failed` holds the error of the last reading, or ""."""
 
     def __init__(self, log: EventLog) -> None:
         self._log = log
-        self._kept: deque[Event] = deque(maxlen=KEPT)
-        self._read_to = 0
-        self._news = asyncio.Event()
+        self._newest_events: deque[Event] = deque(maxlen=MAX_EVENTS_IN_MEMORY)
+        self._last_number = 0
+        self._has_new_events = asyncio.Event()
         self.failed = ""
 
     async def begin(self) -> None:
         """Start after the newest event of the database."""
-        self._read_to = await asyncio.to_thread(self._log.newest)
+        self._last_number = await asyncio.to_thread(self._log.newest)
 
     async def run(self) -> None:
-        """Poll the database for events until cancelled; after an error, `failed` holds it and reading is repeated."""
+        """Poll the database for events until cancelled. After an error, set `failed` and read again."""
         while True:
             try:
-                events = await asyncio.to_thread(self._log.after, self._read_to)
+                events = await asyncio.to_thread(self._log.after, self._last_number)
                 self.failed = ""
-            except Exception as error:  # noqa: BLE001 - /readyz reports it
+            except Exception as error:  # noqa: BLE001 - /readyz reports every error
                 events, self.failed = [], str(error)
             if events:
-                self._kept.extend(events)
-                self._read_to = events[-1].number
-                self._news.set()
-                self._news = asyncio.Event()
-            if len(events) < PAGE:
+                self._newest_events.extend(events)
+                self._last_number = events[-1].number
+                self._has_new_events.set()
+                self._has_new_events = asyncio.Event()
+            if len(events) < PAGE_EVENTS:
                 await asyncio.sleep(POLL_S)
 
-    async def stream(self, chosen: Filter, after: int | None) -> AsyncIterator[bytes]:
-        """Yield the bytes for one client: the events after number `after`, or first a snapshot if it is None.
+    async def stream(self, selection: Filter, after: int | None) -> AsyncIterator[bytes]:
+        """Yield the bytes for a client: a snapshot and then events, or the events after number `after` if given.
 
-        A number beyond the newest event comes from another database, and is treated as None.
+        A number beyond the newest event must come from another database, and is treated as None.
         """
-        if after is None or after > max(self._read_to, await asyncio.to_thread(self._log.newest)):
-            number, text = await asyncio.to_thread(self._log.snapshot, chosen)
+        if after is None or after > max(self._last_number, await asyncio.to_thread(self._log.newest)):
+            number, text = await asyncio.to_thread(self._log.snapshot, selection)
             yield text
         else:
             number = after
         yield PING  # tells the client that the stream has begun, even without events
         while True:
-            news = self._news
+            has_new_events = self._has_new_events
             events = await self._events_after(number)
             if events:
                 number = events[-1].number
-                texts = [event.text for event in events if chosen.takes(event)]
+                texts = [event.text for event in events if selection.takes(event)]
                 if texts:
                     yield b"".join(texts)
                 continue
             try:
-                await asyncio.wait_for(news.wait(), PING_S)
+                await asyncio.wait_for(has_new_events.wait(), PING_S)
             except TimeoutError:
                 yield PING
 
     async def _events_after(self, number: int) -> Sequence[Event]:
-        """Return the events after a number, from memory if it holds all of them, else from the database."""
-        if number >= self._read_to:
+        """Return the events after a number, from memory if all of them are there, else from the database."""
+        if number >= self._last_number:
             return ()
-        if self._kept and self._kept[0].number <= number + 1:
-            newest_first = takewhile(lambda event: event.number > number, reversed(self._kept))
+        if self._newest_events and self._newest_events[0].number <= number + 1:
+            newest_first = takewhile(lambda event: event.number > number, reversed(self._newest_events))
             return list(newest_first)[::-1]
         return await asyncio.to_thread(self._log.after, number)

@@ -1,4 +1,4 @@
-"""The gate in front of the application: authentication and authorisation, before any byte of a body is read."""
+"""The gate in front of the application: it authenticates and authorises requests before it reads any body."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from testbed.service.access import ANONYMOUS, Identity
 from testbed.service.context import Service
-from testbed.service.problems import make_problem, problem_of, response_of
+from testbed.service.problems import describe_error, make_problem, make_response
 from testbed.service.route_table import ROUTES, Route
 from testbed.service_errors import NotAllowed, NotAuthenticated, TooManyAttempts
 from testbed.storage.audit import Entry, append
 
 log = logging.getLogger(__name__)
 BODY_BYTES = 8 << 20
-_KNOWN_S = 1.0
-"""Time for which a valid token is not checked again."""
+_TOKEN_CACHE_S = 1.0
+"""Time for which a checked token is not checked again."""
 MAX_ATTEMPTS, ATTEMPTS_S = 10, 60.0
-"""Number of wrong tokens that one address may send in this time."""
+"""Number of wrong tokens that an address may send within `ATTEMPTS_S`."""
 Identify = Callable[[str], Identity]
 
 
 class Gate:
-    """ASGI middleware that refuses with 401, 403, 404, 405, 413 and 429, and stores the identity in the scope."""
+    """ASGI middleware. It refuses requests with 401, 403, 404, 405, 413 or 429, or adds the identity to the scope."""
 
     def __init__(self, app: ASGIApp, service: Service, identify: Identify) -> None:
         self._app, self._service, self._identify = app, service, identify
         self._table = [(compile_path(route.path)[0], route) for route in ROUTES]
-        self._known: dict[str, tuple[float, Identity]] = {}
-        self._wrong: dict[str, deque[float]] = {}
+        self._cached_identities: dict[str, tuple[float, Identity]] = {}
+        self._failed_attempts: dict[str, deque[float]] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on to the application, or refuse it."""
+        """Forward a request to the application, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -57,21 +57,21 @@ class Gate:
             await self._refuse_path(scope, receive, send, sorted({one.method for one, _ in matches}))
             return
         try:
-            scope["lightbed.identity"] = await self._admit(route, Request(scope), lab)
+            scope["lightbed.identity"] = await self._authorise(route, Request(scope), lab)
         except (NotAuthenticated, NotAllowed) as error:
-            await response_of(problem_of(error, path))(scope, receive, send)
+            await make_response(describe_error(error, path))(scope, receive, send)
             return
-        await self._let_in(scope, receive, send)
+        await self._forward(scope, receive, send)
 
     async def _refuse_path(self, scope: Scope, receive: Receive, send: Send, allowed: list[str]) -> None:
         status, what = (405, "method") if allowed else (404, "path")
         detail = f"there is no such {what}; /openapi.json lists what there is"
         document = make_problem(status, "service.unknown", "user", detail, scope["path"])
-        response = response_of(document, {"Allow": ", ".join(allowed)} if allowed else None)
+        response = make_response(document, {"Allow": ", ".join(allowed)} if allowed else None)
         await response(scope, receive, send)
 
-    async def _admit(self, route: Route, request: Request, lab: str) -> Identity:
-        """Return the client's identity. Raises `NotAuthenticated` and `NotAllowed`; refused changes are audited."""
+    async def _authorise(self, route: Route, request: Request, lab: str) -> Identity:
+        """Return the client's identity. Raises `NotAuthenticated` and `NotAllowed`, and audits refused changes."""
         who = ANONYMOUS
         try:
             header = request.headers.get("authorization", "")
@@ -83,7 +83,7 @@ class Gate:
                 who.check(route.role, route.scope, lab)
         except (NotAuthenticated, NotAllowed) as error:
             if not route.is_looking:
-                await asyncio.to_thread(self._note, route, who, lab, error)
+                await asyncio.to_thread(self._record_refusal, route, who, lab, error)
             raise
         return who
 
@@ -91,32 +91,38 @@ class Gate:
         kind, _, text = header.partition(" ")
         if kind.lower() != "bearer":
             raise NotAuthenticated("this service requires tokens: Authorization: Bearer TOKEN")
-        at_s, who = self._known.get(text, (-1e9, ANONYMOUS))
-        if time.monotonic() - at_s > _KNOWN_S:
-            if text not in self._known:  # wrong guesses from an address must not lock out its valid tokens
+        at_s, who = self._cached_identities.get(text, (-1e9, ANONYMOUS))
+        if time.monotonic() - at_s > _TOKEN_CACHE_S:
+            if (
+                text not in self._cached_identities
+            ):  # wrong guesses from an address must not lock out its valid tokens
                 self._check_attempts(address)
             try:
                 who = await asyncio.to_thread(self._identify, text.strip())
             except NotAuthenticated:
-                self._wrong.setdefault(address, deque(maxlen=MAX_ATTEMPTS)).append(time.monotonic())
+                self._failed_attempts.setdefault(address, deque(maxlen=MAX_ATTEMPTS)).append(time.monotonic())
                 raise
-            if len(self._known) > 1000:
-                self._known.clear()
-            self._known[text] = (time.monotonic(), who)
+            if len(self._cached_identities) > 1000:
+                self._cached_identities.clear()
+            self._cached_identities[text] = (time.monotonic(), who)
         return who
 
     def _check_attempts(self, address: str) -> None:
-        """Raise `TooManyAttempts` if this address has sent too many wrong tokens in the last minute."""
+        """Raise `TooManyAttempts` if this address has sent `MAX_ATTEMPTS` wrong tokens in the last `ATTEMPTS_S`."""
         since_s = time.monotonic() - ATTEMPTS_S
-        if len(self._wrong) > 1000:
-            self._wrong = {each: times for each, times in self._wrong.items() if times[-1] > since_s}
-        times = self._wrong.get(address)
+        if len(self._failed_attempts) > 1000:
+            self._failed_attempts = {
+                each: times for each, times in self._failed_attempts.items() if times[-1] > since_s
+            }
+        times = self._failed_attempts.get(address)
         if times and len(times) == MAX_ATTEMPTS and times[0] > since_s:
             raise TooManyAttempts(
                 f"{MAX_ATTEMPTS} tokens from {address} were not valid: try again in a minute"
             )
 
-    def _note(self, route: Route, who: Identity, lab: str, error: NotAuthenticated | NotAllowed) -> None:
+    def _record_refusal(
+        self, route: Route, who: Identity, lab: str, error: NotAuthenticated | NotAllowed
+    ) -> None:
         try:
             with self._service.database.transaction() as connection:
                 append(
@@ -126,8 +132,8 @@ class Gate:
         except Exception:
             log.exception("a refusal could not be written into the audit log")
 
-    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on; its body may have at most `BODY_BYTES`."""
+    async def _forward(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forward a request whose body may have at most `BODY_BYTES`."""
         read = 0
 
         async def receive_limited() -> Message:

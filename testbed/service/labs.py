@@ -1,4 +1,4 @@
-"""Labs of the service, described from their files and the database; no device is read."""
+"""Labs of the service, described by their files and the database. This module reads no device."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from testbed.service_errors import MatchNeeded, StateChanged
 from testbed.storage.address import Address
 from testbed.storage.looking import read_rows
 
-FRESH_S = 0.1
-"""Time for which a document about a lab is reused."""
-UP_FRESH_S = 2.0
-LOOKS = ("verify", "verify --narrow", "apply", "rollback")
-"""Commands whose documents hold the findings of a proof."""
-MAX_LOOKS = 20
-"""Newest runs of each of these commands that are read."""
+CACHE_S = 0.1
+"""Time for which a document about a lab is cached."""
+REACHABILITY_CACHE_S = 2.0
+CHECK_COMMANDS = ("verify", "verify --narrow", "apply", "rollback")
+"""Commands whose documents contain the findings of a proof."""
+MAX_CHECKED_RUNS = 20
+"""Number of newest runs of each of these commands that are searched."""
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """Document of a run that checked the topology in force."""
+class TopologyCheck:
+    """A check of the topology in force by a run: the time, the command, and the document of the run."""
 
     at: str
     by: str
@@ -45,7 +45,7 @@ class Look:
 
     @property
     def findings(self) -> list[dict[str, Any]]:
-        """Findings, including those that only inform."""
+        """Findings, including informational ones."""
         return list(self.document["findings"])
 
     def describe(self) -> dict[str, Any]:
@@ -55,7 +55,7 @@ class Look:
 
 @dataclass
 class LabView:
-    """One lab: its file, and where its journal is."""
+    """A lab as the service shows it: its file, its journal and its runs."""
 
     lab: Lab
     runs_dir: Path
@@ -64,10 +64,10 @@ class LabView:
     _cache: dict[str, tuple[float, Any]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
-    def get_fresh(self, what: str, find: Callable[[], Any], at_most_s: float = FRESH_S) -> Any:
-        """Return the value of `find`, or its last value if that is at most `at_most_s` old.
+    def get_fresh(self, what: str, find: Callable[[], Any], at_most_s: float = CACHE_S) -> Any:
+        """Return the value of `find`, or the last value if it is at most `at_most_s` old.
 
-        While one thread calls `find`, others get the last value, or wait if there is none.
+        While one thread calls `find`, other threads get the last value, or wait if there is none.
         """
         at_s, value = self._cache.get(what, (None, None))
         if at_s is not None and time.monotonic() - at_s <= at_most_s:
@@ -84,14 +84,14 @@ class LabView:
             self._lock.release()
 
     def forget(self) -> None:
-        """Drop all cached values, after a change."""
+        """Drop all cached values. Call it after a change."""
         with self._lock:
             self._cache.clear()
 
     def json(self) -> dict[str, Any]:
-        """Return the lab and its current state for programs."""
+        """Return the lab and its current state as a JSON document."""
         lab = self.lab
-        current, look = self.current(), self.look()
+        current, check = self.current(), self.find_last_check()
         running = self.runs.list(lab=lab.name, state="running")
         return {
             "name": lab.name,
@@ -99,40 +99,42 @@ class LabView:
             "revision": lab.revision,
             "hosts": [host.name for host in lab.hosts],
             "switches": [switch.name for switch in lab.switches],
-            "topology": self.add_look(topology_json(current), current, look) if current else None,
-            "findings": look.findings if look else [],
+            "topology": self.add_last_check(topology_json(current), current, check) if current else None,
+            "findings": check.findings if check else [],
             "maintenance": read_maintenance(self.address, lab.name),
             "stopped": EmergencyStop(self.runs_dir, lab.name).is_in_force,
             "leases": self.leases(),
             "runs": [one.summary() for one in running],
         }
 
-    def look(self) -> Look | None:
-        """Return the newest check of the topology in force by a run of this service, or None."""
+    def find_last_check(self) -> TopologyCheck | None:
+        """Return the newest check of the topology in force, by a run of this service, or None."""
         current = self.current()
         if current is None:
             return None
-        looks = [self._newest_look(command, current.epoch) for command in LOOKS]
-        return max(filter(None, looks), key=lambda look: look.at, default=None)
+        checks = [self._find_newest_check(command, current.epoch) for command in CHECK_COMMANDS]
+        return max(filter(None, checks), key=lambda check: check.at, default=None)
 
-    def _newest_look(self, command: str, epoch: int) -> Look | None:
-        for run in self.runs.list(lab=self.lab.name, command=command, state="done", limit=MAX_LOOKS):
+    def _find_newest_check(self, command: str, epoch: int) -> TopologyCheck | None:
+        for run in self.runs.list(lab=self.lab.name, command=command, state="done", limit=MAX_CHECKED_RUNS):
             document = run.result()
             if document and document.get("epoch") == epoch and "findings" in document:
-                return Look(run.finished, command, run.id, run.exit_code == 0, document)
+                return TopologyCheck(run.finished, command, run.id, run.exit_code == 0, document)
         return None
 
-    def add_look(self, topology: dict[str, Any], current: Intent, look: Look | None) -> dict[str, Any]:
-        """Return the document of the topology in force, with the time and command of its last check.
+    def add_last_check(
+        self, topology: dict[str, Any], current: Intent, check: TopologyCheck | None
+    ) -> dict[str, Any]:
+        """Add the time and command of the last check to the document of the topology in force.
 
-        Its state is `deviating` if it was verified, and that check has findings.
+        The state of a verified topology becomes `deviating` if that check has findings.
         """
         applied_at = current.applied_at or current.intended_at
-        if look is None or look.at < applied_at:
+        if check is None or check.at < applied_at:
             seen = {"at": applied_at, "by": "operation", "id": current.operation}
             return topology | {"seen": seen | {"as_planned": current.state == "verified"}}
-        state = current.state if look.as_planned or current.state != "verified" else "deviating"
-        return topology | {"state": state, "seen": look.describe()}
+        state = current.state if check.as_planned or current.state != "verified" else "deviating"
+        return topology | {"state": state, "seen": check.describe()}
 
     def current(self) -> Intent | None:
         """Return the newest topology in force, or None."""
@@ -140,7 +142,7 @@ class LabView:
         return stored[0] if stored else None
 
     def topologies(self) -> tuple[Intent, ...]:
-        """Return the topologies, the newest first."""
+        """Return the topologies, newest first."""
         return load_intents(self.runs_dir, self.lab.name)
 
     def leases(self, *, ended: bool = False) -> list[dict[str, Any]]:
@@ -154,14 +156,14 @@ class LabView:
                 "name": host.name,
                 "management": str(host.management),
                 "address": str(host.address),
-                "nics": [_nic_json(nic) for nic in host.nics],
+                "nics": [_describe_nic(nic) for nic in host.nics],
             }
             for host in self.lab.hosts
         ]
 
     def switches(self) -> list[dict[str, Any]]:
         """Return the switches with circuits and ports."""
-        circuits, power = self._circuits(), self._power()
+        circuits, power = self._read_circuits(), self._read_power()
         never = ((), None)
         ends = {
             (end.switch, side, end.port): f"{host.name}/{nic.name}"
@@ -186,20 +188,20 @@ class LabView:
             for one in self.lab.switches
         ]
 
-    def _circuits(self) -> dict[str, tuple[Sequence[tuple[int, int]], dict[str, Any]]]:
-        """Return the circuits of each switch at its last reading, with the time and command of that."""
+    def _read_circuits(self) -> dict[str, tuple[Sequence[tuple[int, int]], dict[str, Any]]]:
+        """Return for each switch its circuits at the last reading, and the time and command of that reading."""
         readings: dict[str, tuple[Sequence[tuple[int, int]], dict[str, Any]]] = {}
         for row in read_rows(self.address, _READ_BACK, (self.lab.name,)):
             pairs = sorted((int(a), int(b)) for a, b in json.loads(row["read_back"]).items())
             readings[row["switch"]] = pairs, {"at": row["at"], "by": "operation", "id": row["operation"]}
-        look = self.look()
-        for name, held in (look.document.get("held", {}) if look else {}).items():
-            if look and (name not in readings or readings[name][1]["at"] < look.at):
-                readings[name] = [(a, b) for a, b in held], {"at": look.at, "by": look.by, "id": look.run}
+        check = self.find_last_check()
+        for name, held in (check.document.get("held", {}) if check else {}).items():
+            if check and (name not in readings or readings[name][1]["at"] < check.at):
+                readings[name] = [(a, b) for a, b in held], {"at": check.at, "by": check.by, "id": check.run}
         return readings
 
-    def _power(self) -> dict[str, dict[str, Any]]:
-        """Return the last power reading of each place; a reading of joined fibres counts for each of them."""
+    def _read_power(self) -> dict[str, dict[str, Any]]:
+        """Return the last power reading of each place. A reading of joined fibres counts for each of them."""
         readings: dict[str, dict[str, Any]] = {}
         for row in read_rows(self.address, _LAST_LOSSES, (self.lab.name,)):
             reading = {name: row[name] for name in ("power_dbm", "loss_db", "taken_s")}
@@ -207,15 +209,15 @@ class LabView:
         return readings
 
     def drift(self) -> list[dict[str, Any]]:
-        """Return the last reading of every place, with its number of readings."""
+        """Return the last reading of every place, with the number of its readings."""
         counts = read_rows(self.address, _COUNT_LOSSES, (self.lab.name,))
         readings = {row["place"]: row["readings"] for row in counts}
         rows = read_rows(self.address, _LAST_LOSSES, (self.lab.name,))
         return [{**dict(row), "readings": readings[row["place"]]} for row in rows]
 
     def why_down(self) -> str:
-        """Return why the lab cannot be used now; empty if its switches can be reached."""
-        return str(self.get_fresh("up", lambda: _why_down(self.lab), UP_FRESH_S))
+        """Return why the lab cannot be used now, or "" if its switches can be reached."""
+        return str(self.get_fresh("up", lambda: _explain_down(self.lab), REACHABILITY_CACHE_S))
 
 
 _FIBRE = {"input": "transmit", "output": "receive"}
@@ -232,7 +234,7 @@ _COUNT_LOSSES = "select place, count(*) as readings from losses where lab = ? gr
 
 
 def topology_in_force(runs_dir: Path, lab: str) -> dict[str, Any]:
-    """Return the topology in force as a document; without one, a document with epoch 0."""
+    """Return the topology in force as a document. Without a topology, the document has epoch 0."""
     stored = select_in_force(load_intents(runs_dir, lab))
     if not stored:
         return {"lab": lab, "epoch": 0, "state": "none", "name": ""}
@@ -240,21 +242,21 @@ def topology_in_force(runs_dir: Path, lab: str) -> dict[str, Any]:
 
 
 def check_match(if_match: str, tag: str, what: str) -> None:
-    """Raise `MatchNeeded` or `StateChanged` unless If-Match names this state."""
+    """Raise `MatchNeeded` without If-Match, and `StateChanged` if it names another state than `tag`."""
     if not if_match:
         raise MatchNeeded(f"give the state of {what} that this is for in If-Match: its ETag is {tag}")
     if if_match.strip() != "*" and tag not in [one.strip() for one in if_match.split(",")]:
         raise StateChanged(f"{what} has changed: its ETag is now {tag}; read it again, then decide")
 
 
-def tag_of(document: Any) -> str:
+def make_tag(document: Any) -> str:
     """Return the ETag of a document."""
     text = json.dumps(document, sort_keys=True, default=str)
     return f'"{hashlib.sha256(text.encode()).hexdigest()[:24]}"'
 
 
 def topology_json(intent: Intent, *, links: bool = False) -> dict[str, Any]:
-    """Return a topology for programs."""
+    """Return a topology as a JSON document."""
     document = {
         "lab": intent.lab,
         "epoch": intent.epoch,
@@ -272,20 +274,20 @@ def topology_json(intent: Intent, *, links: bool = False) -> dict[str, Any]:
     return document | ({"links": wiring} if links else {})
 
 
-def _nic_json(nic: LabNic) -> dict[str, Any]:
+def _describe_nic(nic: LabNic) -> dict[str, Any]:
     return {
         "name": nic.name,
         "address": str(nic.address),
-        "transmit": _end_json(nic.transmit),
-        "receive": _end_json(nic.receive),
+        "transmit": _describe_end(nic.transmit),
+        "receive": _describe_end(nic.receive),
     }
 
 
-def _end_json(end: FibreEnd) -> dict[str, Any]:
+def _describe_end(end: FibreEnd) -> dict[str, Any]:
     return {"switch": end.switch, "port": end.port, "loss_db": end.loss_db}
 
 
-def _why_down(lab: Lab) -> str:
+def _explain_down(lab: Lab) -> str:
     if lab.simulated:
         try:
             is_live = any(one["live"] and one["lab"] == lab.name for one in lab_status())
@@ -297,7 +299,7 @@ def _why_down(lab: Lab) -> str:
 
 
 def _answers(address: str) -> bool:
-    """Return whether something listens at an address; True for addresses without a port, which are not tried."""
+    """Return whether something listens at an address. Addresses without a port are not tried and count as True."""
     place = urlsplit(address)
     try:
         if not (place.hostname and place.port):
@@ -309,5 +311,5 @@ def _answers(address: str) -> bool:
 
 
 def find_lab(views: Sequence[LabView], name: str) -> LabView | None:
-    """Return the lab of a name, or None."""
+    """Return the lab with this name, or None."""
     return next((view for view in views if view.lab.name == name), None)

@@ -11,9 +11,9 @@ from testbed.observe.exposition import CONTENT_TYPE, format_exposition
 from testbed.observe.stored_metrics import load_samples
 from testbed.operate.recovery.records import history_of, operations_of
 from testbed.service.context import Caller, answer
-from testbed.service.labs import tag_of, topology_in_force, topology_json
+from testbed.service.labs import make_tag, topology_in_force, topology_json
 from testbed.service.metrics import count_findings
-from testbed.service.problems import make_problem, response_of
+from testbed.service.problems import make_problem, make_response
 from testbed.service_errors import NotFound
 from testbed.storage.address import address_in
 from testbed.storage.audit import read_audit, verify
@@ -29,66 +29,66 @@ def health() -> Response:
     return answer({"status": "ok"})
 
 
-def readiness(asked: Caller) -> Response:
-    """Return the state of every lab; a problem (503) if a lab does not answer or the database cannot be read."""
-    service = asked.service
+def readiness(context: Caller) -> Response:
+    """Return the state of every lab. It is a problem (503) if a lab does not answer or the database is unreadable."""
+    service = context.service
     reasons = {view.lab.name: view.why_down() for view in service.labs}
     labs = {name: "down" if reason else "up" for name, reason in reasons.items()}
     why = [*filter(None, reasons.values()), *filter(None, [service.feed.failed])]
     if why:
-        return response_of(
-            make_problem(503, "service.ready", "device", "; ".join(why), asked.request.url.path, labs=labs)
+        return make_response(
+            make_problem(503, "service.ready", "device", "; ".join(why), context.request.url.path, labs=labs)
         )
     return answer({"status": "ok", "labs": labs})
 
 
-def metrics(asked: Caller) -> Response:
+def metrics(context: Caller) -> Response:
     """Return metrics of the database and of the labs' switches, in the text format of Prometheus."""
-    service = asked.service
+    service = context.service
     switches = [sample for view in service.labs for sample in service.switch_metrics[view.lab.name].of(view)]
-    looks = [sample for view in service.labs for sample in count_findings(view)]
-    samples = [*load_samples(service.runs_dir), *looks, *switches]
+    findings = [sample for view in service.labs for sample in count_findings(view)]
+    samples = [*load_samples(service.runs_dir), *findings, *switches]
     # The first label of a sample is its lab.
-    text = format_exposition(one for one in samples if asked.who.sees(one.labels[0]))
+    text = format_exposition(one for one in samples if context.who.sees(one.labels[0]))
     return Response(text, media_type=CONTENT_TYPE)
 
 
-def document(asked: Caller) -> Response:
+def document(context: Caller) -> Response:
     """Return this interface as an OpenAPI document."""
-    return answer(asked.request.app.openapi())
+    return answer(context.request.app.openapi())
 
 
-def labs(asked: Caller) -> Response:
+def labs(context: Caller) -> Response:
     """List the labs."""
-    visible = [view for view in asked.service.labs if asked.who.sees(view.lab.name)]
+    visible = [view for view in context.service.labs if context.who.sees(view.lab.name)]
     return answer({"labs": [view.get_fresh("lab", view.json) for view in visible]})
 
 
-def lab(asked: Caller, lab: Name) -> Response:
+def lab(context: Caller, lab: Name) -> Response:
     """Return a lab and its current state."""
-    view = asked.lab(lab)
+    view = context.lab(lab)
     return answer(view.get_fresh("lab", view.json))
 
 
-def hosts(asked: Caller, lab: Name) -> Response:
+def hosts(context: Caller, lab: Name) -> Response:
     """List the hosts of a lab."""
-    return answer({"lab": lab, "hosts": asked.lab(lab).hosts()})
+    return answer({"lab": lab, "hosts": context.lab(lab).hosts()})
 
 
-def host(asked: Caller, lab: Name, host: Name) -> Response:
+def host(context: Caller, lab: Name, host: Name) -> Response:
     """Return a host."""
-    return answer(_find_named(asked.lab(lab).hosts(), host, "host"))
+    return answer(_find_named(context.lab(lab).hosts(), host, "host"))
 
 
-def switches(asked: Caller, lab: Name) -> Response:
+def switches(context: Caller, lab: Name) -> Response:
     """List the switches of a lab with circuits and ports, at their last reading."""
-    view = asked.lab(lab)
+    view = context.lab(lab)
     return answer({"lab": lab, "switches": view.get_fresh("switches", view.switches)})
 
 
-def switch(asked: Caller, lab: Name, switch: Name) -> Response:
+def switch(context: Caller, lab: Name, switch: Name) -> Response:
     """Return a switch with circuits and ports, at their last reading."""
-    view = asked.lab(lab)
+    view = context.lab(lab)
     return answer(_find_named(view.get_fresh("switches", view.switches), switch, "switch"))
 
 
@@ -99,76 +99,76 @@ def _find_named(parts: list[dict[str, Any]], name: str, what: str) -> dict[str, 
     return one
 
 
-def topologies(asked: Caller, lab: Name) -> Response:
-    """List the topologies that were applied to a lab, the newest first."""
-    return answer({"lab": lab, "topologies": [topology_json(one) for one in asked.lab(lab).topologies()]})
+def topologies(context: Caller, lab: Name) -> Response:
+    """List the topologies that were applied to a lab, newest first."""
+    return answer({"lab": lab, "topologies": [topology_json(one) for one in context.lab(lab).topologies()]})
 
 
-def topology(asked: Caller, lab: Name, epoch: Number) -> Response:
+def topology(context: Caller, lab: Name, epoch: Number) -> Response:
     """Return a topology by its epoch."""
-    intent = next((one for one in asked.lab(lab).topologies() if one.epoch == epoch), None)
+    intent = next((one for one in context.lab(lab).topologies() if one.epoch == epoch), None)
     if intent is None:
         raise NotFound(f"lab {lab!r} has no epoch {epoch}; see its topologies")
     document = topology_json(intent, links=True)
-    return answer(document, tag=tag_of(document))
+    return answer(document, tag=make_tag(document))
 
 
-def current_topology(asked: Caller, lab: Name) -> Response:
-    """Return the topology in force; name its ETag in If-Match to change it."""
-    view = asked.lab(lab)
+def current_topology(context: Caller, lab: Name) -> Response:
+    """Return the topology in force. To change it, name its ETag in If-Match."""
+    view = context.lab(lab)
     document = topology_in_force(view.runs_dir, lab)
     current, tag = (
         view.current(),
-        tag_of(document),
-    )  # before the last check is added: a check must not change the ETag
+        make_tag(document),
+    )  # the tag comes before the last check is added, because a check must not change the ETag
     if current is not None and current.epoch == document["epoch"]:
-        document = view.add_look(document, current, view.look())
+        document = view.add_last_check(document, current, view.find_last_check())
     return answer(document, tag=tag)
 
 
-def history(asked: Caller, lab: Name) -> Response:
+def history(context: Caller, lab: Name) -> Response:
     """List the epochs of a lab: when, by whom, why, and the changes of each."""
-    view = asked.lab(lab)
-    return answer({"lab": lab, "epochs": history_of(asked.service.runs_dir, view.lab.name)})
+    view = context.lab(lab)
+    return answer({"lab": lab, "epochs": history_of(context.service.runs_dir, view.lab.name)})
 
 
-def operations(asked: Caller, lab: Name, limit: Limit = 100) -> Response:
-    """List the operations of a lab with their steps, the newest last."""
-    view = asked.lab(lab)
-    records = operations_of(asked.service.runs_dir, view.lab.name)[-limit:]
+def operations(context: Caller, lab: Name, limit: Limit = 100) -> Response:
+    """List the operations of a lab with their steps, newest last."""
+    view = context.lab(lab)
+    records = operations_of(context.service.runs_dir, view.lab.name)[-limit:]
     return answer({"lab": lab, "operations": [one.json() for one in records]})
 
 
-def findings(asked: Caller, lab: Name) -> Response:
+def findings(context: Caller, lab: Name) -> Response:
     """List the findings of the newest check of the topology in force, with its time and command."""
-    view = asked.lab(lab)
-    look = view.look()
-    seen = look.describe() if look else None
-    return answer({"lab": lab, "seen": seen, "findings": look.findings if look else []})
+    view = context.lab(lab)
+    check = view.find_last_check()
+    seen = check.describe() if check else None
+    return answer({"lab": lab, "seen": seen, "findings": check.findings if check else []})
 
 
-def drift(asked: Caller, lab: Name) -> Response:
-    """List the last loss of every stretch of fibre that `testbed drift` stored."""
-    return answer({"lab": lab, "places": asked.lab(lab).drift()})
+def drift(context: Caller, lab: Name) -> Response:
+    """List the last loss of every fibre section, as stored by `testbed drift`."""
+    return answer({"lab": lab, "places": context.lab(lab).drift()})
 
 
-def results(asked: Caller, limit: Limit = 100) -> Response:
-    """List the stored runs of measurements, the newest first."""
+def results(context: Caller, limit: Limit = 100) -> Response:
+    """List the stored runs of measurements, newest first."""
     query = (
         "select id, lab, status, started, finished, simulated, hosts, error from runs order by started desc"
     )
-    rows = read_rows(address_in(asked.service.runs_dir), query)
-    visible = [{"run_id": row["id"], **dict(row)} for row in rows if asked.who.sees(row["lab"])]
+    rows = read_rows(address_in(context.service.runs_dir), query)
+    visible = [{"run_id": row["id"], **dict(row)} for row in rows if context.who.sees(row["lab"])]
     return answer({"runs": visible[:limit]})
 
 
-def audit(asked: Caller, limit: Limit = 100) -> Response:
+def audit(context: Caller, limit: Limit = 100) -> Response:
     """Return the newest lines of the audit log, and whether the whole log is unchanged.
 
     A token that is limited to labs gets only their lines.
     """
-    address = address_in(asked.service.runs_dir)
+    address = address_in(context.service.runs_dir)
     check = verify(address)
-    entries = [entry for entry in read_audit(address) if asked.who.sees(entry["lab"])]
+    entries = [entry for entry in read_audit(address) if context.who.sees(entry["lab"])]
     document = {"entries": entries[-limit:], "whole": check.broken is None, "lines": check.lines}
     return answer(document | ({"broken": check.broken, "reason": check.reason} if check.broken else {}))

@@ -1,4 +1,4 @@
-"""Metrics of the service that `testbed metrics` does not read from the database: switches and findings of its labs."""
+"""Metrics that only the service adds to those in the database: the switches and the findings of its labs."""
 
 from __future__ import annotations
 
@@ -15,43 +15,45 @@ from testbed.lab.simulated.lifecycle import find_running
 from testbed.observe.device_metrics import device_samples
 from testbed.observe.exposition import Sample
 from testbed.service.labs import LabView
-from testbed.service.requests import lane_of
+from testbed.service.requests import find_lane
 
 log = logging.getLogger(__name__)
-READ_AGAIN_S = 10.0
+MIN_INTERVAL_S = 10.0
 """Minimum time between two readings of a lab's switches."""
 
 
 @dataclass
 class SwitchMetrics:
-    """The last samples of the switches of one lab. Switches are not read while a run moves the lab."""
+    """The last samples of the switches of a lab. They are not read while a run moves the lab."""
 
     _samples: tuple[Sample, ...] = ()
     _at_s: float = -1e9
     _lock: Lock = field(default_factory=Lock)
 
     def of(self, view: LabView) -> tuple[Sample, ...]:
-        """Return the samples of a lab, at most `READ_AGAIN_S` old unless a run moves it."""
+        """Return the samples of a lab, at most `MIN_INTERVAL_S` old unless a run moves it."""
         with self._lock:
-            if time.monotonic() - self._at_s > READ_AGAIN_S and not _moves(view):
-                self._samples = tuple(_read(view))
+            if time.monotonic() - self._at_s > MIN_INTERVAL_S and not _is_moving(view):
+                self._samples = tuple(_read_switches(view))
                 self._at_s = time.monotonic()
             return self._samples
 
 
 def count_findings(view: LabView) -> list[Sample]:
-    """Return the number of findings of each kind in the newest check of a lab; kinds without findings are left out."""
-    look = view.look()
-    kinds = Counter(finding["kind"] for finding in look.findings) if look else Counter[str]()
+    """Return the number of findings of each kind in the newest check of a lab, without kinds that have no findings."""
+    check = view.find_last_check()
+    kinds = Counter(finding["kind"] for finding in check.findings) if check else Counter[str]()
     return [Sample("testbed_findings", (view.lab.name, kind), float(count)) for kind, count in kinds.items()]
 
 
-def _moves(view: LabView) -> bool:
-    return any(lane_of(run.command) == "moving" for run in view.runs.list(lab=view.lab.name, state="running"))
+def _is_moving(view: LabView) -> bool:
+    return any(
+        find_lane(run.command) == "moving" for run in view.runs.list(lab=view.lab.name, state="running")
+    )
 
 
-def _read(view: LabView) -> Collection[Sample]:
-    """Read the switches; if that fails for the whole lab, all are reported as down, and the log says why."""
+def _read_switches(view: LabView) -> Collection[Sample]:
+    """Read the switches. If that fails for the whole lab, report all as down and log the reason."""
     reason = view.why_down() if view.lab.simulated else ""
     if not reason:
         try:

@@ -1,7 +1,7 @@
-"""Authentication with tokens (JWT) of an OpenID Connect provider, checked with the keys that it publishes.
+"""Authentication with tokens (JWT) of an OpenID Connect provider, checked with the provider's published keys.
 
-The provider needs a discovery document. Signatures are RS256 or ES256. Refused are tokens without a valid signature of
-the provider (also `alg: none`), of other issuers, for other audiences, and expired ones.
+The provider needs a discovery document. Signatures are RS256 or ES256. Tokens are refused if they have no valid
+signature of the provider (also `alg: none`), come from another issuer, are for another audience, or have expired.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from testbed.service.access import ROLES, Identity
 from testbed.service_errors import InvalidRequest, NotAllowed, NotAuthenticated
 
 LEEWAY_S = 30.0
-AGAIN_S = 30.0
-"""Minimum time between two fetches of the keys, so that tokens with unknown keys cannot flood the provider."""
+MIN_FETCH_INTERVAL_S = 30.0
+"""Minimum time between two fetches of the keys, so that tokens with unknown keys do not flood the provider."""
 _SUBJECT = re.compile(r"[\x21-\x7e]{1,255}")
-"""The subject of OpenID Connect: at most 255 characters of ASCII. It is a person's only for one issuer."""
+"""A subject of OpenID Connect: at most 255 ASCII characters. It identifies a person only together with the issuer."""
 Fetch = Callable[[str], Any]
 
 
 def fetch_json(url: str) -> Any:
-    """Return the JSON document at an address. Raises `NotAuthenticated` if the provider does not answer."""
+    """Return the JSON document at a URL. Raises `NotAuthenticated` if the provider does not answer."""
     import httpx
 
     try:
@@ -47,7 +47,7 @@ def fetch_json(url: str) -> Any:
 
 
 class Provider:
-    """An OpenID Connect provider. A claim of its tokens names roles, of which the highest counts."""
+    """An OpenID Connect provider. A claim of its tokens names roles, and the highest of them counts."""
 
     def __init__(
         self,
@@ -66,17 +66,17 @@ class Provider:
         self._issuer, self._audience, self._claim = issuer, audience, claim
         self._fetch, self._now = fetch, now
         self._keys: dict[str, Mapping[str, Any]] = {}
-        self._asked_s, self._lock = -1e18, Lock()
+        self._fetched_s, self._lock = -1e18, Lock()
 
     def identity(self, text: str) -> Identity:
         """Return the identity of a token. Raises `NotAuthenticated`, and `NotAllowed` for a person without a role."""
-        header, claims, signed, signature = _parts(text)
+        header, claims, signed, signature = _split_token(text)
         key = self._find_key(str(header.get("kid", "")))
         _check_signature(key, str(header.get("alg", "")), signed, signature)
         self._check_claims(claims)
         name = f"{claims['sub']}@{self._issuer.partition('://')[2].rstrip('/')}"
-        named = _texts(claims.get(self._claim))
-        roles: list[Role] = [role for role in ROLES if role in named]
+        claimed_roles = _read_texts(claims.get(self._claim))
+        roles: list[Role] = [role for role in ROLES if role in claimed_roles]
         if not roles:
             raise NotAllowed(
                 f"{name} has no role here: the claim {self._claim!r} contains none of {', '.join(ROLES)}"
@@ -88,7 +88,7 @@ class Provider:
         reason = ""
         if claims.get("iss") != self._issuer:
             reason = "is of another issuer"
-        elif self._audience not in _texts(claims.get("aud")):
+        elif self._audience not in _read_texts(claims.get("aud")):
             reason = "is for another audience"
         elif not _is_number(claims.get("exp")) or claims["exp"] + LEEWAY_S <= now_s:
             reason = "expired"
@@ -102,10 +102,10 @@ class Provider:
             raise NotAuthenticated(f"this token of the OpenID provider {reason}; log in again")
 
     def _find_key(self, kid: str) -> Mapping[str, Any]:
-        """Return a key of the provider, fetching the keys again if it is unknown. Raises `NotAuthenticated`."""
+        """Return a key of the provider. Fetch the keys again if it is unknown. Raises `NotAuthenticated`."""
         with self._lock:
-            if kid not in self._keys and self._now() - self._asked_s > AGAIN_S:
-                self._asked_s = self._now()
+            if kid not in self._keys and self._now() - self._fetched_s > MIN_FETCH_INTERVAL_S:
+                self._fetched_s = self._now()
                 self._keys = self._fetch_keys()
             key = self._keys.get(kid)
         if key is None:
@@ -123,12 +123,12 @@ class Provider:
             raise NotAuthenticated(f"the documents of {self._issuer} contain no keys") from error
 
 
-def _parts(text: str) -> tuple[dict[str, Any], dict[str, Any], bytes, bytes]:
+def _split_token(text: str) -> tuple[dict[str, Any], dict[str, Any], bytes, bytes]:
     """Return header, claims, the signed bytes, and the signature. Raises `NotAuthenticated`."""
     try:
         head, body, tail = text.split(".")
-        header, claims = json.loads(_bytes(head)), json.loads(_bytes(body))
-        signature = _bytes(tail)
+        header, claims = json.loads(_decode_bytes(head)), json.loads(_decode_bytes(body))
+        signature = _decode_bytes(tail)
     except (ValueError, RecursionError, binascii.Error):
         header = claims = None
         signature = b""
@@ -138,10 +138,10 @@ def _parts(text: str) -> tuple[dict[str, Any], dict[str, Any], bytes, bytes]:
 
 
 def _check_signature(key: Mapping[str, Any], algorithm: str, signed: bytes, signature: bytes) -> None:
-    """Raise `NotAuthenticated` unless the signature is valid; the key, not the token, decides the algorithm."""
+    """Raise `NotAuthenticated` unless the signature is valid. The type of the key decides the algorithm."""
     try:
         if key.get("kty") == "RSA" and algorithm == "RS256":
-            numbers = rsa.RSAPublicNumbers(_number(key["e"]), _number(key["n"]))
+            numbers = rsa.RSAPublicNumbers(_decode_number(key["e"]), _decode_number(key["n"]))
             numbers.public_key().verify(signature, signed, padding.PKCS1v15(), SHA256())
             return
         if (
@@ -150,7 +150,9 @@ def _check_signature(key: Mapping[str, Any], algorithm: str, signed: bytes, sign
             and algorithm == "ES256"
             and len(signature) == 64
         ):
-            point = ec.EllipticCurvePublicNumbers(_number(key["x"]), _number(key["y"]), ec.SECP256R1())
+            point = ec.EllipticCurvePublicNumbers(
+                _decode_number(key["x"]), _decode_number(key["y"]), ec.SECP256R1()
+            )
             halves = (int.from_bytes(signature[:32]), int.from_bytes(signature[32:]))
             point.public_key().verify(encode_dss_signature(*halves), signed, ec.ECDSA(SHA256()))
             return
@@ -160,28 +162,28 @@ def _check_signature(key: Mapping[str, Any], algorithm: str, signed: bytes, sign
 
 
 def _is_number(value: object) -> bool:
-    """Return whether a claim is a finite number; Python's `json` also accepts NaN and Infinity."""
+    """Return whether a claim is a finite number. Python's `json` also accepts NaN and Infinity."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _texts(value: object) -> frozenset[str]:
+def _read_texts(value: object) -> frozenset[str]:
     """Return the texts of a claim, which is a text or a list."""
     values = value if isinstance(value, list) else [value]
     return frozenset(one for one in values if isinstance(one, str))
 
 
-def _bytes(text: str) -> bytes:
+def _decode_bytes(text: str) -> bytes:
     return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
 
-def _number(text: str) -> int:
-    return int.from_bytes(_bytes(text))
+def _decode_number(text: str) -> int:
+    return int.from_bytes(_decode_bytes(text))
 
 
 def identify_by_either(
     ours: Callable[[str], Identity], provider: Provider | None
 ) -> Callable[[str], Identity]:
-    """Return a function that identifies tokens of ours and of a provider, which have two dots."""
+    """Return a function that identifies our tokens and a provider's tokens, which contain two dots."""
 
     def identify(text: str) -> Identity:
         return provider.identity(text) if provider and text.count(".") == 2 else ours(text)

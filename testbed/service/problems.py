@@ -1,4 +1,4 @@
-"""Problem documents (RFC 9457) for the toolkit's errors: status and code come from the error's class."""
+"""Problem documents (RFC 9457) for errors. Status and code come from the error's class."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ _BY_CODE = {
 _BY_WHO: dict[Who, int] = {"user": 422, "device": 502, "conflict": 409, "unknown": 409, "ourselves": 500}
 
 
-def status_of(error: type[Exception] | Exception) -> int:
-    """Return the HTTP status of an error: by its code, else by who must act; 500 for errors of other libraries.
+def find_status(error: type[Exception] | Exception) -> int:
+    """Return the HTTP status of an error, by its code or else by who must act. Other libraries' errors give 500.
 
     >>> from testbed.service_errors import NotAllowed
-    >>> status_of(NotAllowed)
+    >>> find_status(NotAllowed)
     403
     """
     kind = error if isinstance(error, type) else type(error)
@@ -61,7 +61,7 @@ def redact_secrets(text: str) -> str:
 
 
 def make_problem(status: int, code: str, who: str, detail: str, instance: str, **more: Any) -> dict[str, Any]:
-    """Return a problem document; `more` are its extension members."""
+    """Return a problem document. `more` are its extension members."""
     return {
         "type": f"urn:lightbed:error:{code}",
         "title": http.HTTPStatus(status).phrase,
@@ -74,13 +74,13 @@ def make_problem(status: int, code: str, who: str, detail: str, instance: str, *
     }
 
 
-def problem_of(error: Exception, instance: str) -> dict[str, Any]:
-    """Return the problem document of an error; for an unexpected error it holds only the type."""
+def describe_error(error: Exception, instance: str) -> dict[str, Any]:
+    """Return the problem document of an error. For an unexpected error, it contains only the type."""
     if isinstance(error, TestbedError | OcsError):
         more: dict[str, Any] = {"hint": error.hint} if error.hint else {}
         if isinstance(error, PlanStale):
             more["differences"] = [one.json() for one in error.differences]
-        return make_problem(status_of(error), error.code, error.who, str(error), instance, **more)
+        return make_problem(find_status(error), error.code, error.who, str(error), instance, **more)
     if isinstance(error, RequestValidationError):
         errors = [
             {"where": ".".join(map(str, one["loc"])), "what": one["msg"]} for one in error.errors()[:20]
@@ -93,8 +93,8 @@ def problem_of(error: Exception, instance: str) -> dict[str, Any]:
     return make_problem(500, "internal", "ourselves", f"{type(error).__name__}; see the log", instance)
 
 
-def response_of(document: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
-    """Return a problem as a response."""
+def make_response(document: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+    """Return the HTTP response with a problem document."""
     all_headers = dict(headers or {})
     if document["status"] == 401:
         all_headers.setdefault("WWW-Authenticate", "Bearer")
@@ -103,6 +103,6 @@ def response_of(document: Mapping[str, Any], headers: Mapping[str, str] | None =
 
 
 async def answer_error(request: Request, error: Exception) -> Response:
-    """Return the response to a request that raised an error."""
+    """Return the HTTP response to a request whose handler raised an error."""
     headers = getattr(error, "headers", None)
-    return response_of(problem_of(error, request.url.path), headers)
+    return make_response(describe_error(error, request.url.path), headers)

@@ -1,8 +1,8 @@
-"""Requests for runs: a model made from the declaration of each command, and its conversion to command-line arguments.
+"""Requests for runs: a model for each command, made from its declaration, and the conversion to command-line arguments.
 
-A body may contain only the fields of its model, which are named as the command's parameters. Files are sent as text,
-and both they and the files that the command writes go to the run's folder: a request cannot name a file of the
-service's machine.
+A body may contain only the fields of its model, which have the names of the command's parameters. A request contains
+the text of a file instead of its path. Files that the command reads or writes are in the run's folder, so a request
+cannot name a file of the service's machine.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Line = Annotated[str, Field(max_length=400, pattern=r"^[^\x00-\x1f\x7f-\x9f]*$")
 Interval = Annotated[str, Field(pattern=r"^\d{1,6}[smhd]$")]
 Whole = Annotated[int, Field(ge=1, le=2**31 - 1)]
 _NOT_OPTIONS = frozenset({"command", "if_match", "lab", "why", "text", "labs", "switch"})
-_MOST = 2**31 - 1
+_MAX_INTEGER = 2**31 - 1
 _FIELDS_OF_REQUESTS: Mapping[str, Mapping[str, Any]] = {
     "apply": {
         "if_match": (Annotated[Line, Field(description="ETags of the topology that it may replace.")], "")
@@ -40,11 +40,14 @@ _FIELDS_OF_REQUESTS: Mapping[str, Mapping[str, Any]] = {
 
 
 class Request(BaseModel):
-    """Base of requests, with the fields that all have: the lab, the reason, and the form of the output.
+    """Base of requests, with their common fields: the lab, the reason, and the form of the output.
 
-    `role` is the lowest role that may submit it, with a token of scope `needs_scope`; `readers` the lowest that may
-    read the outcome. `lane` limits how many runs execute at once, see `workers`. `files` are fields whose text the
-    command reads from a file; `writes` maps fields to files that it writes.
+    - `role`: lowest role that may submit the request, with a token of scope `needs_scope`.
+    - `readers`: lowest role that may read the outcome.
+    - `lane`: queue of the run, which limits how many runs execute at once (see `workers`).
+    - `positional`: fields that are positional arguments. `options` maps the other fields to their options.
+    - `files`: fields whose text the command reads from a file.
+    - `writes`: fields that stand for files to write, with the names of these files.
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -68,7 +71,7 @@ class Request(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _leave_out_null(cls, body: Any) -> Any:
-        """Return a body without its null fields, so that they get their defaults."""
+        """Return a body without null fields, so that these get their defaults."""
         if not isinstance(body, dict):
             return body
         return {
@@ -76,7 +79,7 @@ class Request(BaseModel):
         }
 
     def list_labs(self) -> tuple[str, ...]:
-        """Return the labs that the request names; none for a request about all labs."""
+        """Return the labs that the request names, or () for a request about all labs."""
         if "labs" in type(self).model_fields:
             return tuple(vars(self)["labs"])
         return (self.lab,) if self.lab else ()
@@ -85,11 +88,11 @@ class Request(BaseModel):
         """Raise `InvalidRequest` for a device that is not in the lab."""
 
     def arguments(self, lab_files: Mapping[str, Path], runs_dir: Path, folder: Path) -> list[str]:
-        """Return the arguments of the command; files are written to `folder`."""
-        values = {name: self._values(name, folder) for name in type(self).model_fields}
+        """Return the arguments of the command, and write the files that it reads to `folder`."""
+        values = {name: self._list_values(name, folder) for name in type(self).model_fields}
         positional = [str(one) for name in self.positional for one in values[name]]
         labs = [str(lab_files[name]) for name in self.list_labs() if self.names_lab_file]
-        options = [*self._options(values), *([f"--runs-dir={runs_dir}"] if self.has_runs_dir else [])]
+        options = [*self._yield_options(values), *([f"--runs-dir={runs_dir}"] if self.has_runs_dir else [])]
         front = [*self.words(lab_files), *options, *([] if self.text else ["--json"])]
         if self.has_program:
             return [*front, *labs, "--", *positional]
@@ -97,25 +100,25 @@ class Request(BaseModel):
 
     def words(self, lab_files: Mapping[str, Path]) -> list[str]:
         """Return the words with which the command begins."""
-        return command_of(type(self)).split()
+        return get_command(type(self)).split()
 
-    def _options(self, values_by_field: Mapping[str, list[Any]]) -> Iterator[str]:
+    def _yield_options(self, values_by_field: Mapping[str, list[Any]]) -> Iterator[str]:
         for name, values in values_by_field.items():
             if name in self.positional or (name in _NOT_OPTIONS and name not in self.options):
                 continue
             option = self.options.get(name, f"--{name.replace('_', '-')}")
             yield from (option if one is True else f"{option}={one}" for one in values)
 
-    def _values(self, name: str, folder: Path) -> list[Any]:
-        """Return the values of a field as a list, empty without a value; for a file, its path in `folder`.
+    def _list_values(self, name: str, folder: Path) -> list[Any]:
+        """Return the values of a field as a list, which is empty without a value. A file gives its path in `folder`.
 
-        Writes files that the command reads, and removes the outputs of an earlier attempt.
+        Writes files that the command reads, and removes files that an earlier attempt wrote.
         """
         value = getattr(self, name)
         if value is None or value is False or value == "":
             return []
         if name in self.writes:
-            (folder / self.writes[name]).unlink(missing_ok=True)  # of an attempt before this one
+            (folder / self.writes[name]).unlink(missing_ok=True)  # an earlier attempt may have written it
             return [folder / self.writes[name]]
         if name in self.files:
             folder.mkdir(parents=True, exist_ok=True)
@@ -126,7 +129,7 @@ class Request(BaseModel):
 
 
 class SwitchRequest(Request):
-    """Request for a command on one switch, which is named as in the lab file, not by its address."""
+    """Request for a command on a switch. It gives the switch's name in the lab file instead of its address."""
 
     switch: Line
 
@@ -146,13 +149,13 @@ class SwitchRequest(Request):
         return [group, lab.switch(self.switch).address, command]
 
 
-def command_of(request: type[Request]) -> str:
+def get_command(request: type[Request]) -> str:
     """Return the words of a model's command."""
     return str(request.model_fields["command"].annotation.__args__[0])  # type: ignore[union-attr]
 
 
 def list_models() -> tuple[type[Request], ...]:
-    """Return the models of the requests for all commands that can be submitted, and of their variants."""
+    """Return the models of all commands that can be submitted, and of their variants."""
     models = []
     for words, command in list_declared_commands():
         names = (words, *(f"{words} --{variant}" for variant in command.variants))
@@ -162,7 +165,7 @@ def list_models() -> tuple[type[Request], ...]:
 
 @cache
 def find_model(name: str) -> type[Request] | None:
-    """Return the model of the requests for a command or its variant, such as `verify --narrow`; None for any other."""
+    """Return the model of a command or of its variant, such as `verify --narrow`, or None if it cannot be submitted."""
     words, dashes, variant = name.partition(" --")
     command = load_command(words)
     if command is None or command.role is None or command.has_own_route:
@@ -171,7 +174,7 @@ def find_model(name: str) -> type[Request] | None:
 
 
 def make_model(words: str, command: type[Command[Any]], variant: str) -> type[Request]:
-    """Return a model whose fields are the command's options, except local ones and those of another variant."""
+    """Return a model whose fields are the command's options, without local options and options of other variants."""
     included = [
         each
         for each in fields_of(command)
@@ -181,12 +184,12 @@ def make_model(words: str, command: type[Command[Any]], variant: str) -> type[Re
     ]
     all_words = f"{words} --{variant}" if variant else words
     fields: dict[str, Any] = {"command": (Literal[all_words], ...)}
-    fields |= {each.name: _field(each) for each in included}
+    fields |= {each.name: _make_field(each) for each in included}
     if command.needs in ("lab if any", "labs if any", "nothing") and "lab" not in fields:
         fields["lab"] = (Line, "")
     if command.needs == "labs if any":
         fields["labs"] = (list[Line], [])
-    if {"really_move", "yes"} & set(fields):  # it changes a lab or a switch, so it may name a lease
+    if {"really_move", "yes"} & set(fields):  # the command changes a lab or a switch, so it may need a lease
         fields["lease"] = (Line, "")
     fields |= _FIELDS_OF_REQUESTS.get(words, {})
     sentence = f"`testbed {all_words}`: {COMMANDS[words][1]}"
@@ -209,7 +212,7 @@ def make_model(words: str, command: type[Command[Any]], variant: str) -> type[Re
     return model
 
 
-def _field(each: declare.Field) -> tuple[Any, Any]:
+def _make_field(each: declare.Field) -> tuple[Any, Any]:
     """Return the type and the default of a field of a request."""
     option, kind = each.option, each.kind
     if option.writes:
@@ -221,9 +224,9 @@ def _field(each: declare.Field) -> tuple[Any, Any]:
     elif each.has_several:
         kind = Annotated[list[Line], Field(min_length=1)] if each.default is REQUIRED else list[Line]
     elif kind is str:
-        kind = _text_of(option)
+        kind = _make_text_type(option)
     elif kind in (int, float):
-        most = option.most if option.most is not None else _MOST if kind is int else None
+        most = option.most if option.most is not None else _MAX_INTEGER if kind is int else None
         kind = Annotated[kind, Field(ge=option.least, le=most)]
     default: Any = ... if each.default is REQUIRED else each.default
     if each.has_several and default == ():
@@ -231,24 +234,24 @@ def _field(each: declare.Field) -> tuple[Any, Any]:
     return (kind | None if each.is_optional else kind), default
 
 
-def _text_of(option: Option) -> Any:
-    """Return the type of a text in a request; it has one line unless the option `has_lines`."""
+def _make_text_type(option: Option) -> Any:
+    """Return the type of a text in a request. It is a single line unless the option `has_lines`."""
     bounds: Any = {"min_length": option.least, "max_length": option.most}
     if option.has_lines:
         return Annotated[str, Field(pattern=r"^[^\x00]*$", **bounds)]
     return Line if option.least is None else Annotated[Line, Field(**bounds)]
 
 
-def lane_of(name: str) -> Lane:
-    """Return the lane of a command or its variant; `looking` for an unknown one."""
+def find_lane(name: str) -> Lane:
+    """Return the lane of a command or its variant, or `looking` for an unknown command."""
     model = find_model(name)
     return model.lane if model else "looking"
 
 
 def parse_request(text: str | bytes) -> Request:
-    """Return a request that is stored as a JSON document. Raise `InvalidRequest` if it is of another version.
+    """Parse a stored request. Raise `InvalidRequest` if it belongs to another version.
 
-    Only the model of its command is made: a run is a process of its own, and all models take half a second.
+    Makes only the model of its command: each run is a separate process, and all models take half a second.
     """
     name = json.loads(text)["command"]
     model = find_model(name)

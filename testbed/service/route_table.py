@@ -1,4 +1,4 @@
-"""The table of routes: method, path, handler, role, scope and response. Application and gate are made from it."""
+"""The table of routes: method, path, handler, role, scope and response. Application and gate are built from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Handler = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One route. `role` is the lowest that may use it, None for everybody; `problems` are its error statuses."""
+    """A route. `role` is the lowest role that may use it (None: everybody). `problems` lists its error statuses."""
 
     method: str
     path: str
@@ -30,7 +30,7 @@ class Route:
 
     @property
     def is_looking(self) -> bool:
-        """True if the route changes nothing; an open service then requires no token."""
+        """True if the route changes nothing. An open service then requires no token."""
         return self.method == "GET"
 
 
@@ -129,4 +129,4 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/results", _L.results, "viewer", "runs:read", _D.ResultList),
     Route("GET", "/v1/audit", _L.audit, "admin", "audit:read", _D.AuditDocument),
 )
-"""All routes. The role that a run needs depends on its command: see `requests`. Any token may stop a lab."""
+"""All routes. The role that a run needs depends on its command (see `requests`). Any token may stop a lab."""

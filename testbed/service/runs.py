@@ -1,9 +1,9 @@
-r"""Runs in the database. Each change of a run is one transaction with its event; requests also write the audit log.
+r"""Runs in the database. A change of a run and its event are one transaction. Requests also write the audit log.
 
     queued -> running -> done | failed | interrupted
          \__ cancelled
 
-A run whose process is gone stays `running` until a worker starts it again: see `testbed.service.workers`.
+A run whose process is gone stays `running` until a worker starts it again (see `testbed.service.workers`).
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from testbed.storage.owner import is_running, this_process
 from testbed.storage.schema import step_events, submitted_runs
 
 MAX_QUEUED = 8
-"""Runs of one user that may wait at the same time, by default."""
+"""Default number of runs of a user that may wait at the same time."""
 ENDED = ("done", "failed", "interrupted", "cancelled")
-_MESSAGES_KEPT = 20_000
-_STATES = {0: "done", 2: "done", 130: "interrupted"}
+_MAX_MESSAGES_LENGTH = 20_000
+_STATE_BY_EXIT_CODE = {0: "done", 2: "done", 130: "interrupted"}
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run: its command, who submitted it, its state and its outcome."""
+    """A run: its command, who submitted it, its state and its outcome."""
 
     id: str
     lab: str
@@ -58,7 +58,7 @@ class Run:
         return self.state in ENDED
 
     def json(self) -> dict[str, Any]:
-        """Return the run for programs; `result` is the document that the command printed, None for text."""
+        """Return the run as a JSON document. `result` is the document that the command printed, or None for text."""
         same = ("id", "lab", "command", "who", "why", "state", "attempts", "submitted", "started", "finished")
         document = {name: getattr(self, name) for name in same}
         document |= {
@@ -69,13 +69,13 @@ class Run:
         return document | {"output": self.output, "messages": self.messages}
 
     def summary(self) -> dict[str, Any]:
-        """Return the run for programs, without its output."""
+        """Return the run as a JSON document without its output."""
         return {
             key: value for key, value in self.json().items() if key not in ("result", "output", "messages")
         }
 
     def result(self) -> dict[str, Any] | None:
-        """Return the document that the command printed, None for text."""
+        """Return the document that the command printed, or None for text."""
         lines = self.output.splitlines()
         try:
             document = json.loads(lines[-1]) if lines else None
@@ -102,13 +102,13 @@ class RunStore:
         plan: str = "",
         key: str = "",
     ) -> tuple[Run, bool]:
-        """Store a queued run; return it, and whether it is new: a repeated key returns the run of its first use.
+        """Store a queued run. Return it, and whether it is new: a repeated `key` returns the run of its first use.
 
         Raises `KeyReused` if the key was used for another request, `TooManyRuns` if too many runs of the user wait.
         """
-        whose = f"{who.name} {key}" if key else None
+        user_key = f"{who.name} {key}" if key else None
         with self.database.transaction() as connection:
-            same = _find_by_key(connection, whose) if whose else None
+            same = _find_by_key(connection, user_key) if user_key else None
             if same is not None and same.request != request:
                 raise KeyReused(f"Idempotency-Key {key!r} was used for another request, run {same.id}")
             if same is not None:
@@ -129,17 +129,17 @@ class RunStore:
                 "state": "queued",
                 "submitted": now(),
                 "attempts": 0,
-                "idempotency_key": whose,
+                "idempotency_key": user_key,
             }
             connection.execute(submitted_runs.insert().values(row))
             append(connection, Entry(who, f"run {command}", lab, why, plan, f"run {row['id']}"))
-            _tell(connection, row, "queued", {"command": command, "who": who.name, "why": why})
-            return _run(_row(connection, str(row["id"]))), True
+            _append_event(connection, row, "queued", {"command": command, "who": who.name, "why": why})
+            return _make_run(_read_row(connection, str(row["id"]))), True
 
     def get(self, run_id: str) -> Run:
         """Return a run. Raises `NotFound`."""
         with self.database.open_reading() as connection:
-            return _run(_row(connection, run_id))
+            return _make_run(_read_row(connection, run_id))
 
     def list(
         self,
@@ -150,76 +150,80 @@ class RunStore:
         limit: int = 100,
         of_labs: Collection[str] = (),
     ) -> tuple[Run, ...]:
-        """Return at most `limit` runs, the newest first; with `of_labs` only runs of these labs."""
+        """Return at most `limit` runs, newest first. With `of_labs`, return only runs of these labs."""
         query = sa.select(submitted_runs).order_by(submitted_runs.c.submitted.desc()).limit(limit)
         query = query.where(submitted_runs.c.lab.in_(of_labs)) if of_labs else query
         for column, value in (("lab", lab), ("state", state), ("command", command)):
             query = query.where(submitted_runs.c[column] == value) if value else query
         with self.database.open_reading() as connection:
-            return tuple(_run(dict(row)) for row in connection.execute(query).mappings())
+            return tuple(_make_run(dict(row)) for row in connection.execute(query).mappings())
 
     def find_unfinished(self, without: Collection[str] = ()) -> tuple[Run, ...]:
-        """Return the runs to execute: first those that an earlier process left, then waiting ones, the oldest first."""
+        """Return the runs to execute: runs that an earlier process left, then waiting runs, each oldest first."""
         query = (
             sa.select(submitted_runs)
             .where(submitted_runs.c.state.in_(("running", "queued")), submitted_runs.c.id.not_in(without))
             .order_by(submitted_runs.c.state.desc(), submitted_runs.c.submitted)
         )
         with self.database.open_reading() as connection:
-            return tuple(_run(dict(row)) for row in connection.execute(query).mappings())
+            return tuple(_make_run(dict(row)) for row in connection.execute(query).mappings())
 
     def begin(self, run_id: str) -> Run | None:
-        """Claim a run for this process and return it; None if it has ended or a live process executes it."""
+        """Claim a run for this process and return it. Return None if it has ended or a live process executes it."""
         with self.database.transaction() as connection:
-            run = _run(_row(connection, run_id))
+            run = _make_run(_read_row(connection, run_id))
             if run.has_ended or (run.state == "running" and is_running(run.owner)):
                 return None
             claim = {"state": "running", "owner": this_process(), "attempts": run.attempts + 1}
             claim["started"] = run.started or now()
-            _change(connection, run_id, claim)
-            row = _row(connection, run_id)
-            _tell(connection, row, "resumed" if run.attempts else "started", {"attempt": run.attempts + 1})
-            return _run(row)
+            _update_row(connection, run_id, claim)
+            row = _read_row(connection, run_id)
+            _append_event(
+                connection, row, "resumed" if run.attempts else "started", {"attempt": run.attempts + 1}
+            )
+            return _make_run(row)
 
     def finish(self, run_id: str, exit_code: int, output: str, messages: str) -> Run:
         """Store the outcome of a run."""
-        return self._end(run_id, _STATES.get(exit_code, "failed"), exit_code, output, messages)
+        return self._store_outcome(
+            run_id, _STATE_BY_EXIT_CODE.get(exit_code, "failed"), exit_code, output, messages
+        )
 
     def fail(self, run_id: str, why: str) -> Run:
-        """Store that a run could not be executed."""
+        """Store that a run could not be executed, and why."""
         error = {"error": {"code": "service", "who": "ourselves", "message": why}}
-        return self._end(run_id, "failed", 1, f"{json.dumps(error)}\n", why)
+        return self._store_outcome(run_id, "failed", 1, f"{json.dumps(error)}\n", why)
 
-    def _end(self, run_id: str, state: str, exit_code: int, output: str, messages: str) -> Run:
+    def _store_outcome(self, run_id: str, state: str, exit_code: int, output: str, messages: str) -> Run:
         with self.database.transaction() as connection:
             outcome: dict[str, Any] = {"state": state, "exit_code": exit_code, "output": output}
-            outcome |= {"finished": now(), "messages": messages[-_MESSAGES_KEPT:]}
-            _change(connection, run_id, outcome)
-            row = _row(connection, run_id)
-            _tell(connection, row, state, {"exit_code": exit_code})
-            return _run(row)
+            outcome |= {"finished": now(), "messages": messages[-_MAX_MESSAGES_LENGTH:]}
+            _update_row(connection, run_id, outcome)
+            row = _read_row(connection, run_id)
+            _append_event(connection, row, state, {"exit_code": exit_code})
+            return _make_run(row)
 
     def cancel(self, who: Identity, run_id: str) -> Run:
-        """Withdraw a waiting run; a running one is returned unchanged. Raises `NotFound` and `RunEnded`."""
+        """Withdraw a waiting run, or return a running one unchanged. Raises `NotFound` and `RunEnded`."""
         with self.database.transaction() as connection:
-            row = _row(connection, run_id)
+            row = _read_row(connection, run_id)
             if row["state"] in ENDED:
                 raise RunEnded(f"run {run_id} is already {row['state']}")
             append(connection, Entry(who, "cancel run", row["lab"], outcome=f"run {run_id}"))
             if row["state"] == "queued":
-                _change(connection, run_id, {"state": "cancelled", "finished": now()})
-                row = _row(connection, run_id)
-                _tell(connection, row, "cancelled", {"who": who.name})
-            return _run(row)
+                _update_row(connection, run_id, {"state": "cancelled", "finished": now()})
+                row = _read_row(connection, run_id)
+                _append_event(connection, row, "cancelled", {"who": who.name})
+            return _make_run(row)
 
 
-def _find_by_key(connection: sa.Connection, whose: str) -> Run | None:
-    query = sa.select(submitted_runs).where(submitted_runs.c.idempotency_key == whose)
+def _find_by_key(connection: sa.Connection, user_key: str) -> Run | None:
+    query = sa.select(submitted_runs).where(submitted_runs.c.idempotency_key == user_key)
     row = connection.execute(query).mappings().first()
-    return _run(dict(row)) if row else None
+    return _make_run(dict(row)) if row else None
 
 
-def _row(connection: sa.Connection, run_id: str) -> Mapping[str, Any]:
+def _read_row(connection: sa.Connection, run_id: str) -> Mapping[str, Any]:
     row = (
         connection.execute(sa.select(submitted_runs).where(submitted_runs.c.id == run_id)).mappings().first()
     )
@@ -228,15 +232,17 @@ def _row(connection: sa.Connection, run_id: str) -> Mapping[str, Any]:
     return dict(row)
 
 
-def _run(row: Mapping[str, Any]) -> Run:
+def _make_run(row: Mapping[str, Any]) -> Run:
     return Run(**{name: row[name] for name in Run.__slots__})
 
 
-def _change(connection: sa.Connection, run_id: str, known: Mapping[str, Any]) -> None:
+def _update_row(connection: sa.Connection, run_id: str, known: Mapping[str, Any]) -> None:
     connection.execute(submitted_runs.update().where(submitted_runs.c.id == run_id).values(**known))
 
 
-def _tell(connection: sa.Connection, run: Mapping[str, Any], event: str, data: Mapping[str, Any]) -> None:
+def _append_event(
+    connection: sa.Connection, run: Mapping[str, Any], event: str, data: Mapping[str, Any]
+) -> None:
     """Append an event of a run to the events of the journal."""
     row = {"operation": "", "switch": "", "ordinal": 0, "event": event, "at": now()}
     row |= {"lab": run["lab"], "run": run["id"], "data": json.dumps(data)}

@@ -1,4 +1,4 @@
-"""The process of the service: its labs, database and listener. It ends on SIGTERM; running runs continue."""
+"""The process of the service: its labs, database and listener. SIGTERM ends it, but running runs continue."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from testbed.storage.database import Database
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Address and certificate of a service; without a certificate it speaks HTTP."""
+    """Address and certificate of a service. Without a certificate it uses plain HTTP."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -57,7 +57,7 @@ class Listener:
 def make_service(
     lab_files: Sequence[Path], runs_dir: Path, *, is_open: bool = True, most_queued: int = MAX_QUEUED
 ) -> Service:
-    """Return a service of these labs. Raises `LabFileError`, also for two labs of one name, and `StorageError`."""
+    """Return a service for these labs. Raises `StorageError`, and `LabFileError`, also for two labs of one name."""
     labs = [load_lab(path) for path in lab_files]
     names = [lab.name for lab in labs]
     for name in names:
@@ -79,7 +79,7 @@ def make_service(
 def serve(
     service: Service, listener: Listener, ready: Callable[[str], None], identify: Identify | None = None
 ) -> None:
-    """Answer requests until the process is told to end; call `ready` with the URL once the service listens."""
+    """Answer requests until SIGTERM or SIGINT. Call `ready` with the URL once the service listens."""
     listener.check()
     family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
     with socket.create_server((listener.host, listener.port), family=family) as listening:
@@ -102,14 +102,14 @@ def serve(
 
 
 class _Server(Server):
-    """A server whose process ends with status 0 after a signal."""
+    """A server whose process exits with status 0 after a signal."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """End the server; uvicorn itself would raise the signal again at the end. A second signal ends it at once."""
+        """Stop the server, without raising the signal again as uvicorn does. A second signal stops it immediately."""
         self.force_exit = self.should_exit
         self.should_exit = True
 
 
-def this_url(url: str) -> dict[str, object]:
+def describe_server(url: str) -> dict[str, object]:
     """Return the document that a service prints when it is ready."""
     return {"url": url, "pid": os.getpid()}

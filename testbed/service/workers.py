@@ -1,8 +1,8 @@
-"""Workers execute runs by lab and lane: one run at a time moves a lab, a few others run beside it.
+"""Workers execute runs by lab and lane: one run at a time moves a lab, and a few others run beside it.
 
-Each run is its own process, which outlives the service and stores its outcome itself. A service that starts takes over
-the runs of an earlier one: it waits for live processes, and starts runs again whose process is gone; these resume the
-operation that they had begun.
+Each run is a separate process, which continues if the service ends and stores its outcome itself. A new service takes
+over the runs of an earlier one. It waits for live processes. It starts runs again whose process is gone, and these
+resume the operation that they had begun.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from pathlib import Path
 
 from lightbed.children import child_environment, module_command
 from testbed.commands.declare import Lane
-from testbed.service.requests import lane_of
+from testbed.service.requests import find_lane
 from testbed.service.runs import Run, RunStore
 from testbed.storage.owner import ON_BEHALF_OF, RUN, is_running
 
-ROOM: Mapping[Lane, int] = {"moving": 1, "looking": 2, "reading": 2, "prompt": 4, "waiting": 32}
+LANE_CAPACITY: Mapping[Lane, int] = {"moving": 1, "looking": 2, "reading": 2, "prompt": 4, "waiting": 32}
 """Maximum number of concurrent runs of a lab in each lane.
 
-Urgent commands (`confirm`, the release of a lease) queue only behind each other, and commands that may wait long
-themselves (`lease request --wait`) delay no others.
+Urgent commands (`confirm`, the release of a lease) queue only behind each other. Commands that may wait long
+(`lease request --wait`) do not delay others.
 """
 ATTEMPTS = 5
-"""Number of attempts after which a run fails: one that kills its process each time would otherwise never end."""
+"""Number of attempts after which a run fails. Otherwise a run that always kills its process would never end."""
 POLL_S = 0.2
 _SPOOL = "service"
-Carry = Callable[[Run], int]
+RunExecutor = Callable[[Run], int]
 log = logging.getLogger(__name__)
 
 
 class Workers:
     """Threads that execute runs, one each; the lab "" stands for runs without a lab.
 
-    `carry` executes one run and returns the exit code of its process.
+    `executor` executes one run and returns the exit code of its process.
     """
 
-    def __init__(self, store: RunStore, labs: tuple[str, ...], carry: Carry) -> None:
-        self._store, self._labs, self._carry = store, labs, carry
+    def __init__(self, store: RunStore, labs: tuple[str, ...], executor: RunExecutor) -> None:
+        self._store, self._labs, self._executor = store, labs, executor
         self._wake, self._ending = threading.Condition(), False
-        self._taken: dict[str, tuple[str, Lane]] = {}
-        self._killed: Counter[str] = Counter()
+        self._executing: dict[str, tuple[str, Lane]] = {}
+        self._failed_starts: Counter[str] = Counter()
         self._dispatcher = threading.Thread(target=self._dispatch, daemon=True)
 
     def start(self) -> None:
@@ -59,42 +59,42 @@ class Workers:
             self._wake.notify_all()
 
     def stop(self) -> None:
-        """Start no more runs; running ones continue."""
+        """Start no more runs. Running ones continue."""
         self._ending = True
         self.wake()
 
     def _dispatch(self) -> None:
         while not self._ending:
             try:
-                self._begin_runs()
-            except Exception:  # for example a full disk or an unreachable server: waiting runs are not lost
+                self._start_waiting_runs()
+            except Exception:  # for example a full disk: no run is lost, so try again
                 log.exception("cannot execute runs")
             with self._wake:
                 self._wake.wait(POLL_S)
 
-    def _begin_runs(self) -> None:
-        """Start runs whose lane has room, first those that an earlier process left."""
+    def _start_waiting_runs(self) -> None:
+        """Start runs whose lane has room. Runs that an earlier process left come first."""
         with self._wake:
-            taken = dict(self._taken)
-        busy = Counter(taken.values())
-        for run in self._store.find_unfinished(without=taken):
-            place = run.lab, lane_of(run.command)
-            if run.lab in self._labs and busy[place] < ROOM[place[1]]:
+            executing_now = dict(self._executing)
+        busy = Counter(executing_now.values())
+        for run in self._store.find_unfinished(without=executing_now):
+            place = run.lab, find_lane(run.command)
+            if run.lab in self._labs and busy[place] < LANE_CAPACITY[place[1]]:
                 busy[place] += 1
                 with self._wake:
-                    self._taken[run.id] = place
-                threading.Thread(target=self._carry_out, args=(run,), daemon=True).start()
+                    self._executing[run.id] = place
+                threading.Thread(target=self._execute_and_release, args=(run,), daemon=True).start()
 
-    def _carry_out(self, run: Run) -> None:
+    def _execute_and_release(self, run: Run) -> None:
         try:
-            self._turn(run)
+            self._execute_run(run)
         except Exception:
             log.exception("cannot execute run %s", run.id)
         with self._wake:
-            del self._taken[run.id]
+            del self._executing[run.id]
             self._wake.notify_all()
 
-    def _turn(self, run: Run) -> None:
+    def _execute_run(self, run: Run) -> None:
         if run.state == "running" and is_running(run.owner):
             while is_running(run.owner) and not self._ending:
                 with self._wake:
@@ -103,14 +103,13 @@ class Workers:
         if run.attempts >= ATTEMPTS:
             self._store.fail(run.id, f"its process ended {run.attempts} times before its work was complete")
             return
-        code = self._carry(run)
+        code = self._executor(run)
         after = self._store.get(run.id)
         if after.has_ended or after.attempts > run.attempts:
             return
-        self._killed[run.id] += 1
-        if (
-            code >= 0 or self._killed[run.id] >= ATTEMPTS
-        ):  # the process exited by itself without claiming the run
+        self._failed_starts[run.id] += 1
+        # A process that exits by itself without claiming the run could not start.
+        if code >= 0 or self._failed_starts[run.id] >= ATTEMPTS:
             self._store.fail(run.id, "its process could not be started; see the log of the service")
 
 
@@ -120,7 +119,7 @@ def interrupt(run: Run) -> None:
         os.kill(int(run.owner.split()[0]), signal.SIGINT)
 
 
-def folder_of(runs_dir: Path, run_id: str) -> Path:
+def get_run_folder(runs_dir: Path, run_id: str) -> Path:
     """Return the folder for the files of a run."""
     return runs_dir / _SPOOL / run_id
 
@@ -129,12 +128,12 @@ def start_process(run: Run, lab_files: Mapping[str, Path], runs_dir: Path, datab
     """Execute a run in a process with its own session, wait for it, and return its exit code."""
     labs = [f"{name}={path}" for name, path in lab_files.items()]
     environment: Mapping[str, str] = {
-        **{name: value for name, value in os.environ.items() if name not in _NOT_HANDED_ON},
+        **{name: value for name, value in os.environ.items() if name not in _REMOVED_VARIABLES},
         ON_BEHALF_OF: run.who,
         RUN: run.id,
         **({"LIGHTBED_DATABASE": database} if database else {}),
     }
-    folder = folder_of(runs_dir, run.id)
+    folder = get_run_folder(runs_dir, run.id)
     folder.mkdir(parents=True, exist_ok=True)
     words = module_command("testbed.cli.submitted", run.id, str(runs_dir), *labs)
     with (folder / "process.log").open("ab") as log:
@@ -150,4 +149,4 @@ def start_process(run: Run, lab_files: Mapping[str, Path], runs_dir: Path, datab
     return process.returncode
 
 
-_NOT_HANDED_ON = frozenset({"LIGHTBED_SERVER", "LIGHTBED_TOKEN", "LIGHTBED_LEASE"})
+_REMOVED_VARIABLES = frozenset({"LIGHTBED_SERVER", "LIGHTBED_TOKEN", "LIGHTBED_LEASE"})

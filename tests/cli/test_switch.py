@@ -15,7 +15,7 @@ from needs import needs
 
 from ocs_drivers.errors import PortError, UnknownPort
 from ocs_drivers.model import PortInfo, PortState, Side
-from testbed.commands.devices.ports import PortNames, pairs_in_file
+from testbed.commands.devices.ports import PortNames, read_pairs
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -207,7 +207,7 @@ def test_a_pair_needs_two_ends():
 def test_comments_and_commas_in_a_file_of_pairs(tmp_path):
     path = tmp_path / "pairs"
     path.write_text("1:2,3:4\n\n# 9:9\n5:6 7:8 # tail\n")
-    assert pairs_in_file(path) == ["1:2", "3:4", "5:6", "7:8"]
+    assert read_pairs(path) == ["1:2", "3:4", "5:6", "7:8"]
 
 
 # -- twins from the command line

@@ -16,7 +16,7 @@ skip_without("sqlalchemy")
 
 from testbed.cli.app import build_app
 from testbed.commands.lab import discover as discover_command
-from testbed.commands.measure.job import job_lines
+from testbed.commands.measure.job import yield_job_lines
 from testbed.measure.plan_job import PlanRun
 from testbed.operate.choice import running_design
 from testbed.operate.discovery.model import DiscoveryResult
@@ -133,7 +133,7 @@ def test_a_job_names_it_too(lab_file, runs):
     done = PlanRun(
         times_s=(1.0,), predicted_s=1.0, factor=1.0, links=(), counters_before={}, processor_load=0.0
     )
-    assert [line for line in job_lines(meant, done) if line.startswith(LINE)]
+    assert [line for line in yield_job_lines(meant, done) if line.startswith(LINE)]
 
 
 @pytest.mark.slow

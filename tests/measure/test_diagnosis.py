@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testbed.measure.diagnosis import explain_run, find_causes, find_lags, idle_s
+from testbed.measure.diagnosis import explain_run, find_causes, find_lags, measure_idle_s
 from testbed.measure.model import FlowFigures, LinkFigures, RankFigures
 
 LIMIT_MBPS = 100.0
@@ -259,7 +259,7 @@ def test_two_ranks_cannot_tell_which_of_them_is_unusual():
 def test_idle_time_is_what_nothing_else_explains(figures, expected):
     none = {"seconds": 0.0, "waiting_s": 0.0, "processor_s": 0.0, "queued_s": 0.0, "stopped_s": 0.0}
     one = RankFigures("t", "c", 1, 0, 0, "a", **{**none, **figures})
-    assert idle_s(one) == pytest.approx(expected)
+    assert measure_idle_s(one) == pytest.approx(expected)
 
 
 def test_the_lag_of_each_rank_and_iteration_has_its_cause():

@@ -28,10 +28,10 @@ from testbed.lab.simulated.lifecycle import start_lab
 from testbed.measure.plan_job import (
     LinkCount,
     RecordedJob,
+    compute_payload,
     count_links_since,
     find_largest_deviation,
     find_last_job,
-    payload_between,
     run_on_hosts,
     run_plan,
     to_json,
@@ -146,7 +146,7 @@ def test_a_job_needs_a_plan():
 
 
 def test_counters_that_began_again_count_nothing():
-    assert payload_between([5000, 50], [100, 1]) is None
+    assert compute_payload([5000, 50], [100, 1]) is None
     link = LinkCount("a/nic1 -> b/nic1", 1000, 1000, None, 0)
     assert find_largest_deviation([link]) is None
     assert find_largest_deviation(

@@ -9,7 +9,7 @@ from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import AllReduceDemand
 from testbed.design.workloads.roofline import Cluster
-from testbed.measure.second_topology import farthest_group, fine_tuning, plan_second
+from testbed.measure.second_topology import find_farthest_group, make_fine_tuning, plan_second
 
 
 def second_of(nodes: int, degree: int):
@@ -36,11 +36,11 @@ def test_no_groups_or_none_served_better_means_no_second_topology(nodes, degree)
 def test_the_group_that_is_served_worst_is_the_one_farthest_apart():
     topology = find_topology(12, 4)
 
-    assert farthest_group(12, find_routes(wire(topology))) == 4
+    assert find_farthest_group(12, find_routes(wire(topology))) == 4
 
 
 def test_the_layers_fit_the_group_and_none_smaller():
     cluster = Cluster(12)
-    layers = fine_tuning(12, 4, cluster).operators[0]
+    layers = make_fine_tuning(12, 4, cluster).operators[0]
 
     assert layers.parameter_bytes / 4 < cluster.memory_bytes < layers.parameter_bytes / 3

@@ -30,9 +30,9 @@ from testbed.errors import OffloadError
 from testbed.offload.configuration import Choice, Configuration, Tls
 from testbed.offload.dask_engine import DaskEngine, Shares
 from testbed.offload.engine import WorkerLost
-from testbed.offload.epoch import Order, order_of
+from testbed.offload.epoch import Order, make_order
 from testbed.offload.feed import Feed, Rule, Sides
-from testbed.offload.local_workers import workers_here
+from testbed.offload.local_workers import start_local_workers
 from testbed.offload.session import load_script, open_workers
 from testbed.offload.stages import Pipeline, Runner, to_wire
 
@@ -44,8 +44,8 @@ LIBRARIES = {"digits": "sklearn", "images": "torchvision", "speech": "librosa", 
 TRAINER = """
 import os, sys
 from testbed.offload.dask_engine import DaskEngine
-from testbed.offload.local_workers import workers_here
-with workers_here(2) as address:
+from testbed.offload.local_workers import start_local_workers
+with start_local_workers(2) as address:
     client = DaskEngine(address)._client
     client.wait_for_workers(2, timeout=60)
     print(*client.run(os.getpid).values(), client.run_on_scheduler(os.getpid), flush=True)
@@ -77,7 +77,7 @@ def nobody_has_lightbed(number):
 @needs("process", "socket")
 def pool():
     """Provide a scheduler with two workers of this machine."""
-    with workers_here(2) as address:
+    with start_local_workers(2) as address:
         yield address
 
 
@@ -90,7 +90,7 @@ def opened(address, transform, *, workers=2, **options):
 
 
 def epoch_of(engine, runner, candidate, ratio=0.5, size=4):
-    feed = Feed(Sides(runner, None, engine), order_of(64, size, shuffle_by="1"), Rule(candidate, ratio))
+    feed = Feed(Sides(runner, None, engine), make_order(64, size, shuffle_by="1"), Rule(candidate, ratio))
     return [value for _, batch in feed for value in batch], feed.counts
 
 
@@ -342,7 +342,7 @@ def wait_until(is_so, limit_s=30):
 @pytest.mark.process
 @pytest.mark.socket
 def test_an_epoch_whose_worker_is_killed_is_whole():
-    with workers_here(2) as address:
+    with start_local_workers(2) as address:
         engine = opened(address, double)
         assert kill_some(engine, 2, {0}) == 1
         engine[0].close()
@@ -353,7 +353,7 @@ def test_an_epoch_whose_worker_is_killed_is_whole():
 @pytest.mark.socket
 def test_all_is_taken_back_at_once_when_all_workers_are_killed():
     """The patience is a minute, and 16 batches wait for workers; the scheduler runs on."""
-    with workers_here(2) as address:
+    with start_local_workers(2) as address:
         engine, runner = opened(address, double)
         feed = Feed(Sides(runner, None, engine), Order(range(64), 4), Rule("p3", 1.0))
         seen = list(next(feed)[1])
@@ -371,7 +371,7 @@ def test_all_is_taken_back_at_once_when_all_workers_are_killed():
 @pytest.mark.process
 @pytest.mark.socket
 def test_fifty_epochs_with_five_workers_killed():
-    with workers_here(7) as address:
+    with start_local_workers(7) as address:
         engine = opened(address, double)
         assert kill_some(engine, 10, {3}) == 1
         before = held_by(engine[0])
@@ -389,7 +389,7 @@ def test_fifty_epochs_with_five_workers_killed():
 def test_a_training_goes_on_without_its_scheduler(monkeypatch):
     """All that was asked for is lost with it, and so is all that is asked then: the trainer prepares it."""
     monkeypatch.setattr("testbed.offload.dask_engine._CONNECT_S", 1.0)
-    with workers_here(1) as address:
+    with start_local_workers(1) as address:
         engine, runner = opened(address, double, workers=1)
         os.kill(engine._client.run_on_scheduler(os.getpid), signal.SIGKILL)
         found, counts = epoch_of(engine, runner, "p3", 0.5)
@@ -405,7 +405,7 @@ def test_a_training_goes_on_without_its_scheduler(monkeypatch):
 @pytest.mark.skipif(not CLIENTS.exists(), reason="`make install-test` makes .venv-clients, with dask in it")
 def test_workers_need_dask_and_nothing_of_ours():
     """An interpreter that has Dask alone, started where our folder is not."""
-    with workers_here(2, python=str(CLIENTS)) as address:
+    with start_local_workers(2, python=str(CLIENTS)) as address:
         engine, runner = opened(address, nobody_has_lightbed)
         found, counts = epoch_of(engine, runner, "p3", 1.0)
         engine.close()
@@ -481,7 +481,7 @@ def test_with_certificates_all_connections_are_tls(tmp_path):
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *names], check=True, capture_output=True
     )
-    with workers_here(2, tls) as address:
+    with start_local_workers(2, tls) as address:
         assert address.startswith("tls://127.0.0.1:")
         engine, runner = opened(address, double, tls=tls)
         found, counts = epoch_of(engine, runner, "p3", 1.0)

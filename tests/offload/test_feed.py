@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from testbed.errors import OffloadError
 from testbed.offload.engine import InProcess, WorkerLost
-from testbed.offload.epoch import is_remote, order_of
+from testbed.offload.epoch import is_remote, make_order
 from testbed.offload.feed import Feed, Rule, Sides
 from testbed.offload.stages import Pipeline, Runner
 
@@ -60,7 +60,7 @@ def feed_of(count, rule, engine=None, *, seed=None, epoch=0, done=(), local=None
     engine = engine or Direct()
     runner = Runner(Pipeline(Numbered(count), transform or (lambda x: x), list, seed))
     engine.open(runner)
-    order = order_of(count, SIZE, shuffle_by=f"{seed}/{epoch}")
+    order = make_order(count, SIZE, shuffle_by=f"{seed}/{epoch}")
     return Feed(Sides(runner, local, engine), order, rule, epoch, done)
 
 
@@ -102,7 +102,7 @@ def test_each_index_comes_once_at_any_ratio_with_workers_dying():
         engine = Direct(slots, loses=lambda _number: random_of.random() < loss)
         feed = feed_of(count, Rule(candidate, ratio, ordered=ordered), engine, seed=seed)
         units = 1 if candidate in {None, "p3"} else SIZE
-        expected = order_of(count, SIZE, shuffle_by=f"{seed}/0").indices
+        expected = make_order(count, SIZE, shuffle_by=f"{seed}/0").indices
         seen, done = [], 0
         for numbers, batch in feed:
             seen += batch

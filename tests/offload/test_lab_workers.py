@@ -24,7 +24,7 @@ from testbed.errors import OffloadError
 from testbed.lab.hosts.fleet import SshFleet
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import start_lab
-from testbed.offload.lab_workers import workers_on
+from testbed.offload.lab_workers import start_lab_workers
 from testbed.operate.design import design_for
 from testbed.operate.journal import Journal
 from testbed.operate.session import open_lab
@@ -37,7 +37,7 @@ TRAINER = """
 import json, socket, sys
 sys.path.insert(0, {root!r})
 from testbed.offload.dask_engine import DaskEngine
-from testbed.offload.epoch import order_of
+from testbed.offload.epoch import make_order
 from testbed.offload.feed import Feed, Rule, Sides
 from testbed.offload.stages import Pipeline, Runner
 
@@ -49,7 +49,7 @@ engine = DaskEngine({address!r})
 engine._client.wait_for_workers(4, timeout=60)
 runner = Runner(Pipeline(list(range(96)), prepare, list))
 engine.open(runner)
-feed = Feed(Sides(runner, None, engine), order_of(96, 4, shuffle_by="1"), Rule("p3", 0.75))
+feed = Feed(Sides(runner, None, engine), make_order(96, 4, shuffle_by="1"), Rule("p3", 0.75))
 found = [element for _, batch in feed for element in batch]
 print(json.dumps({{
     "numbers": sorted(number for number, _, _ in found),
@@ -62,9 +62,9 @@ engine.close()
 
 KILLED = """
 import pickle, sys
-from testbed.offload.lab_workers import workers_on
+from testbed.offload.lab_workers import start_lab_workers
 lab, hosts, python = pickle.load(sys.stdin.buffer)
-with workers_on(lab, hosts, python=python) as address:
+with start_lab_workers(lab, hosts, python=python) as address:
     from testbed.offload.dask_engine import DaskEngine
     DaskEngine(address)._client.wait_for_workers(len(hosts), timeout=60)
     print(address, flush=True)
@@ -101,7 +101,7 @@ def test_no_byte_of_the_preprocessing_takes_an_optical_link(bench):
     *workers, trainer = bench.lab.hosts
     interpreters = {host.name: str(CLIENTS) for host in workers}
     python = ROOT / ".venv" / "bin" / "python"
-    with workers_on(bench.lab, tuple(workers), python=interpreters) as address:
+    with start_lab_workers(bench.lab, tuple(workers), python=interpreters) as address:
         assert address == f"tcp://{workers[0].management}:8786"
         script = TRAINER.format(root=str(ROOT), address=address)
         before = sent(bench, "nic*")
@@ -122,7 +122,7 @@ def test_hosts_without_dask_are_named(bench):
     """The interpreter of simulated hosts has torch and numpy."""
     with (
         pytest.raises(OffloadError, match=r"on a cannot import `distributed`: install it there"),
-        workers_on(bench.lab, bench.lab.hosts[:1]),
+        start_lab_workers(bench.lab, bench.lab.hosts[:1]),
     ):
         pass
 

@@ -614,11 +614,11 @@ def installed(tmp_path, monkeypatch):
     folder.mkdir()
     (folder / "trainer_of_a_package.py").write_text(INSTALLED)
     monkeypatch.syspath_prepend(folder)
-    travel._folders.cache_clear()
+    travel._list_installed_folders.cache_clear()
     module = importlib.import_module("trainer_of_a_package")
     yield module
     del sys.modules["trainer_of_a_package"]
-    travel._folders.cache_clear()
+    travel._list_installed_folders.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,14 @@ skip_without("sqlalchemy")
 skip_without("asyncssh")
 
 from testbed.leases.store import LeaseStore
-from testbed.offload.lab_workers import jobs_of
+from testbed.offload.lab_workers import make_lease_lister
 from testbed.storage.address import address_in
 from testbed.storage.database import Database
 
 
 def test_leases_held_on_a_lab_are_jobs(tmp_path, monkeypatch):
     """Those that wait, those of a single operation and those of another lab are not; a broken file changes nothing."""
-    jobs = jobs_of("lab", tmp_path)
+    jobs = make_lease_lister("lab", tmp_path)
     assert jobs() == frozenset()
     database = Database(address_in(tmp_path))
     store = LeaseStore(database, "lab")

@@ -17,7 +17,7 @@ from testbed.cli.app import run_app
 from testbed.commands.table import list_declared_commands
 from testbed.lab.inventory import load_lab
 from testbed.operate.change_file import read_change
-from testbed.service.requests import command_of, list_models
+from testbed.service.requests import get_command, list_models
 
 MODEL = ["--hosts", "model"]
 RING = [["apply", "LAB", "--simplex", *MODEL]]
@@ -265,7 +265,7 @@ def command_in(words):
 def test_every_command_that_a_service_carries_out_is_in_the_tables():
     carried_out = {words for words, command in list_declared_commands() if command.role is not None}
     assert {command_in(words) for words in [*LOOKING, *(words for _, words in MOVING)]} == carried_out
-    assert {command_of(one) for one in list_models()} - {"verify --narrow"} | {"stop"} == carried_out
+    assert {get_command(one) for one in list_models()} - {"verify --narrow"} | {"stop"} == carried_out
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from testbed.service import gate
 from testbed.service.access import Identity
 from testbed.service.application import API_VERSION, document_text
 from testbed.service.events import EventLog, Feed, Filter
-from testbed.service.problems import status_of
+from testbed.service.problems import find_status
 from testbed.service.route_table import ROUTES
 from testbed.storage.address import address_in
 from testbed.storage.audit import read_audit
@@ -75,7 +75,7 @@ def kinds(module):
     ids=lambda kind: kind.__name__,
 )
 def test_every_error_has_a_status(kind):
-    assert status_of(kind) in {401, 403, 404, 409, 412, 422, 423, 428, 429, 500, 502}
+    assert find_status(kind) in {401, 403, 404, 409, 412, 422, 423, 428, 429, 500, 502}
 
 
 def test_a_refusal_of_the_toolkit_is_a_problem_with_its_code(ask, token_of):

@@ -10,9 +10,9 @@ skip_without("httpx")
 skip_without("sqlalchemy")
 
 from testbed.service.access import ROLES
-from testbed.service.requests import command_of, list_models
+from testbed.service.requests import get_command, list_models
 from testbed.service.route_table import ROUTES
-from testbed.service.workers import folder_of
+from testbed.service.workers import get_run_folder
 from testbed.storage.address import address_in
 from testbed.storage.audit import read_audit
 
@@ -69,10 +69,10 @@ def test_a_service_that_is_not_open_tells_nothing_without_a_token(standing, monk
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("request_model", list_models(), ids=command_of)
+@pytest.mark.parametrize("request_model", list_models(), ids=get_command)
 def test_a_command_needs_its_role(standing, request_model):
     body = {
-        "command": command_of(request_model),
+        "command": get_command(request_model),
         "lab": "testbed12",
         "lease": "none",
         "reason": "a test",
@@ -154,7 +154,7 @@ def test_a_switch_that_a_lab_does_not_have_is_refused(ask, token_of):
 def test_only_files_that_a_command_wrote_are_there_to_fetch(service, ask, token_of, file):
     body = {"command": "plan", "lab": "testbed12", "out": True}
     run = ask("POST", "/v1/runs", token_of("operator"), json=body).json()["id"]
-    folder = folder_of(service.runs_dir, run)
+    folder = get_run_folder(service.runs_dir, run)
     folder.mkdir(parents=True)
     for name in ("change.json", "process.log"):
         (folder / name).write_text("written", encoding="utf-8")

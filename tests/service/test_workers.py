@@ -15,9 +15,9 @@ skip_without("sqlalchemy")
 
 from testbed.cli import submitted
 from testbed.service.access import Identity
-from testbed.service.requests import lane_of
+from testbed.service.requests import find_lane
 from testbed.service.runs import MAX_QUEUED
-from testbed.service.workers import ATTEMPTS, ROOM, Workers
+from testbed.service.workers import ATTEMPTS, LANE_CAPACITY, Workers
 from testbed.service_errors import NotFound, TooManyRuns
 from testbed.storage.address import address_in
 from testbed.storage.audit import read_audit
@@ -150,11 +150,11 @@ def test_a_lab_carries_out_no_more_runs_of_a_lane_than_it_has_room_for(service, 
     busy, most, lock, full = Counter(), Counter(), threading.Lock(), threading.Event()
 
     def carry(run):
-        lane = lane_of(run.command)
+        lane = find_lane(run.command)
         with lock:
             busy[lane] += 1
             most[lane] = max(most[lane], busy[lane])
-            if busy.total() == ROOM["moving"] + ROOM["looking"] + ROOM["reading"]:
+            if busy.total() == LANE_CAPACITY["moving"] + LANE_CAPACITY["looking"] + LANE_CAPACITY["reading"]:
                 full.set()
         assert full.wait(30)
         service.runs.begin(run.id)
@@ -163,7 +163,7 @@ def test_a_lab_carries_out_no_more_runs_of_a_lane_than_it_has_room_for(service, 
             busy[lane] -= 1
 
     work(carry, *["apply", "verify", "history"] * 4)
-    assert dict(most) == {lane: ROOM[lane] for lane in ("moving", "looking", "reading")}
+    assert dict(most) == {lane: LANE_CAPACITY[lane] for lane in ("moving", "looking", "reading")}
 
 
 def test_a_user_has_eight_runs_that_wait_and_others_have_their_own(service):

@@ -1,1 +1,1 @@
-"""Commands that plan without a lab: topologies, strategies, fabrics, schedules, reproductions."""
+"""Commands that plan and simulate without a lab: topologies, strategies, fabrics, schedules, reproductions."""

@@ -1,4 +1,4 @@
-"""`testbed compare`: the same job on many fabrics, at equal rate and at equal cost."""
+"""`testbed compare`: a job on many fabrics, at equal rate and at equal cost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from testbed.commands.declare import Command, option
-from testbed.commands.design.workload import Figures, JobDocument, SimulatesWorkload, job_keys
+from testbed.commands.design.workload import Figures, JobDocument, SimulationCommand, job_keys
 from testbed.commands.place import Place
 from testbed.design.fabrics.fabric_list import is_of_gpus
 
@@ -19,7 +19,7 @@ _COLUMNS = ("fabric", "compared at", "Gbit/s a host", "iteration (ms)", "slowdow
 
 @dataclass(frozen=True, kw_only=True)
 class FabricPlace:
-    """A fabric of a comparison: the quantity held `equal`, its rate per host, and its slowdown to the ideal switch."""
+    """A fabric of a comparison: the quantity that is `equal`, the rate per host, the slowdown to an ideal switch."""
 
     fabric: str
     equal: str
@@ -48,7 +48,7 @@ class ComparisonDocument(JobDocument):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compare(SimulatesWorkload, Command[ComparisonDocument]):
+class Compare(SimulationCommand, Command[ComparisonDocument]):
     """`testbed compare`."""
 
     fabrics: Annotated[str, option("Separated by commas.", metavar="all|NAMES")] = "all"
@@ -76,7 +76,9 @@ class Compare(SimulatesWorkload, Command[ComparisonDocument]):
         title = f"SIMULATED {job.name} on {nodes}, {each}"
         if self.plot:
             draw_comparison(rows, self.plot, title)
-        document = ComparisonDocument(**job_keys(setting), fabrics=tuple(_fabric_row(row) for row in rows))
+        document = ComparisonDocument(
+            **job_keys(setting), fabrics=tuple(_make_fabric_row(row) for row in rows)
+        )
         batch = f", batch of {document.batch:,} samples" if document.batch is not None else ""
         place.say_table(title + batch, _COLUMNS, [row.cells() for row in rows])
         if any(row.figures["prices_recalled"] for row in rows if row.figures):
@@ -85,7 +87,7 @@ class Compare(SimulatesWorkload, Command[ComparisonDocument]):
         return document
 
 
-def _fabric_row(row: Row) -> ComparedFabric | FailedFabric:
+def _make_fabric_row(row: Row) -> ComparedFabric | FailedFabric:
     if row.failure:
         return FailedFabric(fabric=row.name, failure=row.failure)
     return ComparedFabric(

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from testbed.commands.declare import Command, option, output_file_option
-from testbed.commands.design.workload import SEED, NamesWorkload
+from testbed.commands.design.workload import SEED, WorkloadCommand
 from testbed.commands.documents import DONE, INTERRUPTED, OMIT_NONE, Document
 from testbed.commands.groups import HOSTS_OF, SIMPLEX
 from testbed.commands.place import Place
@@ -97,7 +97,7 @@ class PlanSearch:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedRoute:
-    """A path between two nodes, as the nodes that it visits; `copies` chooses among parallel links."""
+    """A path between two nodes: the nodes that it visits, and the choice among parallel links (`copies`)."""
 
     source: int
     target: int
@@ -127,12 +127,12 @@ class PlanDocument(Document):
 
     @property
     def exit_code(self) -> int:
-        """130 if Ctrl-C stopped the search; the plan is then the best so far."""
+        """130 if Ctrl-C stopped the search. The plan is then the best so far."""
         return INTERRUPTED if self.stopped else DONE
 
 
 @dataclass(frozen=True, kw_only=True)
-class Optimise(NamesWorkload, Command[PlanDocument]):
+class Optimise(WorkloadCommand, Command[PlanDocument]):
     """`testbed optimise`."""
 
     lab_file: Annotated[
@@ -190,7 +190,7 @@ class Optimise(NamesWorkload, Command[PlanDocument]):
         from testbed.lab.inventory import load_lab
 
         lab = load_lab(self.lab_file) if self.lab_file else None
-        servers, instances = self._servers_of(lab) if lab else self._servers()
+        servers, instances = self._read_servers(lab) if lab else self._choose_servers()
         choice = self.choose(instances, "flows", "search", "routes", zero=self.zero, recompute=self.recompute)
         if lab and lab.gpus_per_host:
             choice = replace(
@@ -201,17 +201,21 @@ class Optimise(NamesWorkload, Command[PlanDocument]):
             self.seed, self.steps, self.chains, self.workers, self.scheduler, self.checkpoint, self.resume
         )
         plan, search = _search(choice, servers, effort)
-        write_plan(plan, self.out)  # first: a later error must not lose a long search
-        document = _document(plan, self.out, is_stopped=search.stopped)
-        place.say(*_lines(plan), *(_patches(lab, plan, self.out) if lab else ()), f"plan: {self.out}")
+        write_plan(plan, self.out)  # before anything else: a later error must not lose a long search
+        document = _make_document(plan, self.out, is_stopped=search.stopped)
+        place.say(
+            *_describe_plan(plan),
+            *(_describe_patches(lab, plan, self.out) if lab else ()),
+            f"plan: {self.out}",
+        )
         if self.lab_file:
             place.say(f"next: testbed apply {self.lab_file} --plan {self.out}")
         if search.stopped:
             place.tell(f"stopped after {search.steps:,} steps; the plan is the best so far")
         return document
 
-    def _servers(self) -> tuple[Servers, int]:
-        """Return servers from the options alone, and the number of logical servers per server."""
+    def _choose_servers(self) -> tuple[Servers, int]:
+        """Return the servers that the options describe, and the number of logical servers per server."""
         from testbed.design.plans.planning import Servers
 
         if self.hosts_of:
@@ -220,7 +224,7 @@ class Optimise(NamesWorkload, Command[PlanDocument]):
         rate_gbps = 100.0 if self.rate_gbps is None else self.rate_gbps
         return Servers(nodes or 12, degree or 4, rate_gbps, self.simplex), self.mig
 
-    def _servers_of(self, lab: Lab) -> tuple[Servers, int]:
+    def _read_servers(self, lab: Lab) -> tuple[Servers, int]:
         """Return the hosts of a lab as servers, and the number of logical servers per server."""
         from testbed.design.plans.planning import Servers
         from testbed.lab.model import logical_servers_of, shard_of
@@ -264,7 +268,7 @@ def _search(choice: WorkloadChoice, servers: Servers, effort: Effort) -> tuple[P
         return make_plan(choice, servers, effort, report)
 
 
-def _document(plan: Plan, out: Path, *, is_stopped: bool) -> PlanDocument:
+def _make_document(plan: Plan, out: Path, *, is_stopped: bool) -> PlanDocument:
     from testbed.design.plans.file import plan_to_json
 
     keys: dict[str, Any] = plan_to_json(plan)
@@ -281,23 +285,23 @@ def _document(plan: Plan, out: Path, *, is_stopped: bool) -> PlanDocument:
     return PlanDocument(**{**keys, **records}, plan=str(out), stopped=is_stopped)
 
 
-def _patches(lab: Lab, plan: Plan, out: Path) -> tuple[str]:
+def _describe_patches(lab: Lab, plan: Plan, out: Path) -> tuple[str]:
     """Return a line with the number of patches. Raises `TopologyError` if the switches cannot hold the topology."""
     from lightbed.wording import count_noun
     from testbed.design.patching.wiring import patch_list
     from testbed.operate.design import design_of_plan, lab_of_plan
 
-    here = lab_of_plan(lab, plan)
+    shard = lab_of_plan(lab, plan)
     try:
-        wiring = design_of_plan(here, plan).wiring
+        wiring = design_of_plan(shard, plan).wiring
     except TopologyError as error:
         raise TopologyError(
-            f"the plan was written to {out}, but lab '{here.name}' cannot hold it: {error}"
+            f"the plan was written to {out}, but lab '{shard.name}' cannot hold it: {error}"
         ) from error
     return (count_noun(len(patch_list(wiring)), "patch"),)
 
 
-def _lines(plan: Plan) -> list[str]:
+def _describe_plan(plan: Plan) -> list[str]:
     from lightbed.wording import count_noun
 
     topology, predicted = plan.topology, plan.predicted

@@ -1,4 +1,4 @@
-"""`testbed reproduce`: figures of a paper, computed again and compared with the published ones."""
+"""`testbed reproduce`: figures of a paper, computed with our models and compared with the published figures."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ComparedQuantity:
     note: str
 
     def cells(self) -> tuple[str, ...]:
-        """Return the row for people."""
+        """Return the row of a table for people."""
         return self.quantity, self.published, self.ours, self.difference, self.note
 
 
@@ -54,10 +54,9 @@ class ReproducedFigure:
 
 @dataclass(frozen=True, kw_only=True)
 class ReproductionDocument(Document):
-    """Reproduced figures of a paper; with `quick` at small sizes, so the numbers cannot be compared.
+    """Reproduced figures of a paper. If `quick` is true, sizes are small and the numbers cannot be compared.
 
-    The sections besides `figures` are those of `rail-only` and `mixnet`, each with the numbers of one figure; `sip-ml`
-    has `iterations`.
+    `rail-only` and `mixnet` have further sections, each with the numbers of one figure. `sip-ml` has `iterations`.
     """
 
     paper: str
@@ -120,11 +119,11 @@ class Reproduce(MovingCommand, Command[ReproductionDocument]):
         from testbed.design.reproductions.figure import HEADER
 
         package = import_module(self._package)
-        figures = [_figure_of(package, number) for number in self.numbers or package.MODULES]
+        figures = [_find_figure(package, number) for number in self.numbers or package.MODULES]
         note_compilation(*_PARTS.get(self.paper, ("contention",)))
         (self.out / self.paper).mkdir(parents=True, exist_ok=True)
         reproduced, tables = [], {}
-        with narrate() as narrator, self._scale(place.runs_dir, narrator) as scale:
+        with narrate() as narrator, self._open_scale(place.runs_dir, narrator) as scale:
             for figure in figures:
                 narrator.phase(f"figure {figure.number}: {figure.title}")
                 table = tables[figure.number] = figure.make(scale, narrator.tick)
@@ -140,8 +139,8 @@ class Reproduce(MovingCommand, Command[ReproductionDocument]):
         return f"testbed.design.reproductions.{self.paper.replace('-', '_')}"
 
     @contextmanager
-    def _scale(self, runs_dir: Path, narrator: Narrator) -> Iterator[Any]:
-        """Provide the sizes of the reproduction; with `--lab` they include measurements on two hosts."""
+    def _open_scale(self, runs_dir: Path, narrator: Narrator) -> Iterator[Any]:
+        """Yield the sizes of the reproduction. With `--lab` they include measurements on two hosts."""
         setup = import_module(f"{self._package}.setup")
         scale = setup.QUICK if self.quick else setup.PAPER
         if self.lab_file is None:
@@ -171,7 +170,7 @@ class Reproduce(MovingCommand, Command[ReproductionDocument]):
         return ReproducedFigure(figure=figure.number, title=figure.title, comparison=lines)
 
 
-def _figure_of(package: Any, number: int) -> Figure[Any]:
+def _find_figure(package: Any, number: int) -> Figure[Any]:
     try:
         figure: Figure[Any] = package.figure(number)
     except ValueError as error:

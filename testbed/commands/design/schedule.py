@@ -1,6 +1,6 @@
-"""`testbed schedule`: hosts and start times of jobs that share a lab, and the predicted iteration times.
+"""`testbed schedule`: hosts and start times of jobs that share a lab, and predicted iteration times.
 
-With `--run` the jobs run on the hosts of the lab under each policy in turn, and are measured.
+With `--run` the jobs also run on the hosts of the lab, under each policy in turn, and are measured.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Candidate:
 
 @dataclass(frozen=True, kw_only=True)
 class JobPrediction:
-    """Mean iteration time of a job alone, with fair sharing, and shifted; `slot_ms` is its period when shifted."""
+    """Mean iteration time of a job alone, with fair sharing, and shifted. `slot_ms` is its period when shifted."""
 
     job: str
     solo_ms: float
@@ -74,7 +74,7 @@ class JobMeasurement:
 
 @dataclass(frozen=True, kw_only=True)
 class ScheduleDocument(Document):
-    """Hosts, start and predictions of each job; with `--run` also measurements."""
+    """Hosts, start and predictions of each job, and with `--run` measurements."""
 
     placement: Mapping[str, tuple[str, ...]]
     starts_ms: Mapping[str, float]
@@ -173,7 +173,7 @@ class Schedule(MovingCommand, Command[ScheduleDocument]):
 
         lab = load_bare_lab(self.lab_file)
         note_compilation("contention")
-        links = _links_of(lab, spread=self.spread)
+        links = _read_links(lab, spread=self.spread)
         sources = JobContext(links.rate_gbps, partial(_load_phases, place.runs_dir), links.nics)
         jobs = read_jobs(self.jobs_file, sources)
         checkpoints = [job.name for job in jobs if job.storage]
@@ -226,7 +226,7 @@ class Schedule(MovingCommand, Command[ScheduleDocument]):
     def _measure(
         self, jobs: Sequence[SharedJob], schedule: cassini.Schedule, runs_dir: Path
     ) -> tuple[str, tuple[JobMeasurement, ...]]:
-        """Run the schedule on the hosts of the lab; return the id of the run and its rows."""
+        """Run the schedule on the hosts of the lab. Return the id of the run and its rows."""
         from testbed.measure.sharing.host_run import HostRun, run_on_hosts
         from testbed.measure.sharing.policies import Conditions, shift_schedule
 
@@ -250,12 +250,12 @@ class Schedule(MovingCommand, Command[ScheduleDocument]):
 
 def _load_phases(runs_dir: Path, run_id: str, job: str) -> tuple[float, tuple[Burst, ...]]:
     from testbed.measure.results.store import RunStore
-    from testbed.measure.sharing.host_run import phases_of_run
+    from testbed.measure.sharing.host_run import read_phases
 
-    return phases_of_run(RunStore(runs_dir), run_id, job)
+    return read_phases(RunStore(runs_dir), run_id, job)
 
 
-def _links_of(lab: Lab, *, spread: bool) -> LabLinks:
+def _read_links(lab: Lab, *, spread: bool) -> LabLinks:
     from testbed.design.sharing.jobs import LabLinks
 
     nics = min(len(host.nics) for host in lab.hosts)
@@ -264,7 +264,7 @@ def _links_of(lab: Lab, *, spread: bool) -> LabLinks:
 
 
 def _parse_policies(names: Sequence[str]) -> list[Policy]:
-    """Return the policies of these names, or the default ones. Raises `WorkloadError` for an unknown name."""
+    """Return the policies with these names, or the default policies. Raises `WorkloadError` for an unknown name."""
     from testbed.measure.sharing.policies import POLICIES
 
     policies = [policy for name in names or ("fair", "shifts") for policy in POLICIES if policy == name]
@@ -274,7 +274,7 @@ def _parse_policies(names: Sequence[str]) -> list[Policy]:
 
 
 def _parse_weights(texts: Sequence[str], jobs: Sequence[SharedJob]) -> Mapping[str, float]:
-    """Return weights by job from texts such as `x=3`. Raises `WorkloadError` for another form or an unknown job."""
+    """Parse texts such as `x=3` as weights of jobs. Raises `WorkloadError` for another form or an unknown job."""
     weights = {}
     for text in texts:
         name, _, value = text.partition("=")

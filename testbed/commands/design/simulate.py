@@ -14,7 +14,7 @@ from testbed.commands.design.workload import (
     FabricSetting,
     Figures,
     JobDocument,
-    SimulatesWorkload,
+    SimulationCommand,
     job_keys,
 )
 from testbed.commands.documents import OMIT_NONE
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class LinkTraffic:
-    """Bytes of a link, and the fraction of the time in which it was full; None for circuits that are reconfigured."""
+    """Bytes of a link, and the fraction of the time in which it was full (None for circuits that are reconfigured)."""
 
     link: str
     bytes: int
@@ -42,9 +42,9 @@ class LinkTraffic:
 class CheckpointTimes:
     """A checkpoint of `bytes` in every `every`-th iteration, to `storage` hosts, and its effect.
 
-    `iteration_ms` is the longest iteration with a write, `plain_ms` one without, `mean_ms` the mean over `every`
-    iterations, `write_ms` the time of a write. `links` are those of the `simulated` iterations with their write.
-    `extrapolated`: the write goes on after these.
+    `iteration_ms` is the longest iteration with a write, `plain_ms` an iteration without a write, `mean_ms` the mean
+    over `every` iterations, `write_ms` the time of a write. `links` lists the traffic of the `simulated` iterations and
+    their write. `extrapolated` is true if the write takes longer than these iterations.
     """
 
     bytes: int
@@ -80,9 +80,9 @@ class CheckpointTimes:
 
 @dataclass(frozen=True, kw_only=True)
 class CircuitMoves:
-    """Circuits that move: how many of `rate_gbps` a node has each way, and the `controller` that moves them.
+    """Circuits that move: their number per node and direction, their rate, and the `controller` that moves them.
 
-    They are dark for `reconfiguration_ms`; `period_ms` is that of the controller `every`.
+    They are dark for `reconfiguration_ms`. `period_ms` is the period of the controller `every`.
     """
 
     count: int
@@ -124,8 +124,7 @@ class CircuitMoves:
 class SimulationDocument(Figures, JobDocument):
     """An iteration of a job on a fabric. `host_gbps` is set if every server has one link, to a switch.
 
-    With `checkpoint` the cluster also has storage hosts; the figures and links are those of an iteration without a
-    write.
+    With `checkpoint` the cluster also has storage hosts. Figures and links describe an iteration without a write.
     """
 
     fabric: str
@@ -174,12 +173,12 @@ class SimulationDocument(Figures, JobDocument):
             yield f"{nodes} without a duration: estimated for a {self.device}"
 
 
-_OF_CIRCUITS = ("controller", "hysteresis", "look_ahead", "wavelengths")
-"""Options that `simulate` refuses for a fabric without them; `compare` uses them where a fabric has them."""
+_CIRCUIT_OPTIONS = ("controller", "hysteresis", "look_ahead", "wavelengths")
+"""Options of moving circuits. `simulate` refuses them for other fabrics; `compare` applies them where they fit."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Simulate(SimulatesWorkload, Command[SimulationDocument]):
+class Simulate(SimulationCommand, Command[SimulationDocument]):
     """`testbed simulate`."""
 
     fabric: Annotated[str, option(", ".join(FABRICS) + ".", metavar="NAME")] = "direct"
@@ -217,11 +216,11 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
     ] = None
 
     def validate(self) -> None:
-        """Raise `WorkloadError` for options of checkpoints without `--checkpoint-every`, and of other fabrics."""
+        """Raise `WorkloadError` for checkpoint options without `--checkpoint-every`, and other fabrics' options."""
         super().validate()
-        chosen = [name for name in _OF_CIRCUITS if getattr(self, name)]
-        kind = find_kind(self.fabric) if chosen else None  # finding one imports numpy
-        for name in chosen:
+        given_options = [name for name in _CIRCUIT_OPTIONS if getattr(self, name)]
+        kind = find_kind(self.fabric) if given_options else None  # finding one imports numpy
+        for name in given_options:
             if kind and name not in kind.options:
                 raise WorkloadError(f"fabric {self.fabric!r} has no --{name.replace('_', '-')}: leave it out")
         is_default = (self.storage_nodes, self.checkpoint_mode, self.checkpoint_bytes) == (1, "blocking", 0)
@@ -236,7 +235,7 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
         from testbed.design.evaluation.simulation import figures, link_traffic, simulate_on
         from testbed.design.sharing.checkpoints import run_checkpoint, with_checkpoint
 
-        # At equal cost a Fat-tree is compared with direct connect, so the links of direct connect are paid for.
+        # An equal-cost Fat-tree costs as much as direct connect, so the options describe direct connect's links.
         has_one_link = is_switched(self.fabric) and not self.equal_cost
         setting = self.setting(
             1 if has_one_link else DIRECT_DEGREE,
@@ -245,7 +244,7 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
             shares_links=not is_switched(self.fabric),
             by_pair=bool(self.export_chakra),
         )
-        job, checkpoint, plain = setting.job, self._checkpoint(setting), setting.job
+        job, checkpoint, plain = setting.job, self._make_checkpoint(setting), setting.job
         if checkpoint:
             plain, job = with_checkpoint(job, checkpoint)
         fabric = plain.fabric(
@@ -255,7 +254,7 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
         times = None
         if checkpoint:
             run = run_checkpoint(setting.job, checkpoint, simulate)
-            execution, drawn = run.plain, run.window
+            execution, execution_to_draw = run.plain, run.window
             times = CheckpointTimes(
                 bytes=sum(checkpoint.shares_of(setting.job)),
                 every=checkpoint.every,
@@ -270,11 +269,11 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
                 links=tuple(LinkTraffic(**row) for row in link_traffic(run.window)),
             )
         else:
-            execution = drawn = simulate(job.graph)
-        self._write_files(job, drawn)
+            execution = execution_to_draw = simulate(job.graph)
+        self._write_files(job, execution_to_draw)
         document = SimulationDocument(
             **job_keys(setting, by_pair=fabric.circuits is not None),
-            **_fabric_keys(setting, fabric),
+            **_make_fabric_keys(setting, fabric),
             **figures(fabric, execution, job.arithmetic_s),
             checkpoint=times,
             links=tuple(LinkTraffic(**row) for row in link_traffic(execution)),
@@ -282,8 +281,8 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
         place.say(*document.lines())
         return document
 
-    def _checkpoint(self, setting: FabricSetting) -> Checkpoint | None:
-        """Return the checkpoint that the options describe; a storage host has the NICs of a server."""
+    def _make_checkpoint(self, setting: FabricSetting) -> Checkpoint | None:
+        """Return the checkpoint that the options describe, or None. A storage host has the NICs of a server."""
         if not self.checkpoint_every:
             return None
         from testbed.design.sharing.checkpoints import Checkpoint
@@ -309,7 +308,7 @@ class Simulate(SimulatesWorkload, Command[SimulationDocument]):
             job.draw_heat_map(self.heat_map)
 
 
-def _fabric_keys(setting: FabricSetting, fabric: ChosenFabric) -> dict[str, Any]:
+def _make_fabric_keys(setting: FabricSetting, fabric: ChosenFabric) -> dict[str, Any]:
     if is_switched(fabric.name):
         return {"fabric": fabric.name, "host_gbps": fabric.host_gbps}
     plan = setting.job.plan

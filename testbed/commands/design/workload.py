@@ -1,4 +1,4 @@
-"""Options and document keys for the workloads of commands that simulate, compare and plan."""
+"""Options and document keys that the commands for workloads share: `simulate`, `compare` and `optimise`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DIRECT_DEGREE = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class NamesWorkload(Command[Any]):
+class WorkloadCommand(Command[Any]):
     """Options that name a workload, its servers and their devices."""
 
     needs = "nothing"
@@ -67,7 +67,7 @@ class NamesWorkload(Command[Any]):
     def choose(self, instances: int, *parts: Part, zero: int = 0, recompute: bool = False) -> WorkloadChoice:
         """Return the workload that the options name, with devices split into `instances`. Raises `WorkloadError`.
 
-        Prints a line if the `parts` of the simulator that are used next must be compiled first.
+        Prints a line if `parts` of the simulator must be compiled first.
         """
         from testbed.design.workloads.choice import DEFAULT_DEVICE, WorkloadChoice, parse_settings
         from testbed.design.workloads.mig import name_instance
@@ -83,7 +83,7 @@ class NamesWorkload(Command[Any]):
     def cut(self, default_degree: int, *, may_share: bool = False) -> tuple[int | None, int | None, float]:
         """Return the number of logical servers, the links of each, and its fraction of a link's rate.
 
-        Without `--mig` these are the options as given, and 1. Raises `WorkloadError` for links that cannot be divided.
+        Without `--mig`, return `nodes`, `degree` and 1. Raises `WorkloadError` for links that cannot be divided.
         """
         from testbed.design.evaluation.job import DEFAULT_NODES
         from testbed.design.workloads.mig import logical_servers
@@ -105,7 +105,7 @@ class FabricSetting:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimulatesWorkload(NamesWorkload):
+class SimulationCommand(WorkloadCommand):
     """Options of commands that simulate an iteration of a workload on fabrics."""
 
     workload: Annotated[
@@ -222,17 +222,19 @@ class SimulatesWorkload(NamesWorkload):
     ) -> FabricSetting:
         """Return the job that the options name, with links, rate and options of its fabrics.
 
-        With `may_share`, logical servers may share a link, each with a part of its rate. `of_gpus`: the fabrics
-        connect GPUs, so the GPUs of a server are a domain by default. `shares_links`: the links are those of a server
-        and not of a GPU. `by_pair`: all-to-alls are messages between pairs also in a large job. Raises the errors of
-        `open_job`, and `WorkloadError` for invalid settings.
+        - `may_share`: logical servers may share a link, each with a part of its rate.
+        - `of_gpus`: the fabrics connect GPUs, so by default the GPUs of a server form a domain.
+        - `shares_links`: the GPUs of a server share its links.
+        - `by_pair`: all-to-alls are messages between pairs even in a large job.
+
+        Raises the errors of `open_job`, and `WorkloadError` for invalid settings.
         """
         from testbed.design.evaluation.job import open_job
         from testbed.design.fabrics.kind import FabricOptions
 
         if self.lab_file:
-            here = self._fill_from_lab(self.lab_file, shares_links=shares_links)
-            return here.setting(default_degree, may_share=may_share, of_gpus=of_gpus, by_pair=by_pair)
+            completed = self._fill_from_lab(self.lab_file, shares_links=shares_links)
+            return completed.setting(default_degree, may_share=may_share, of_gpus=of_gpus, by_pair=by_pair)
         nodes, degree, part = self.cut(default_degree, may_share=may_share)
         choice = self.choose(self.mig, "packets" if self.routing == "hash" else "flows")
         if self.skew:
@@ -265,10 +267,10 @@ class SimulatesWorkload(NamesWorkload):
         )
 
     def _fill_from_lab(self, lab_file: Path, *, shares_links: bool) -> Self:
-        """Return the options with those that are not given set by a lab file.
+        """Return the options, where a lab file sets those that are not given.
 
-        A plan is for whole servers, so their GPUs are no nodes then. Unless GPUs share the links of their server, each
-        has its part of their rate. Raises `LabFileError`, `TopologyError`.
+        With a plan, which is for whole servers, nodes are servers instead of GPUs. Unless GPUs share the links of their
+        server, each GPU has an equal part of the rate. Raises `LabFileError`, `TopologyError`.
         """
         from testbed.design.workloads.strategies import is_named
         from testbed.lab.inventory import load_lab
@@ -292,11 +294,10 @@ class JobDocument(Document):
     """Base of documents about a simulated job: its source and its servers.
 
     `graph` is set for a task graph or a folder of traces, `workload` and the keys after it for a workload.
-    `estimated_nodes` counts the nodes of traces that have no duration; `notes` say what was assumed in
-    traces, or dropped. `rings` says how AllReduces on rings were
-    simulated: in `rounds`, or `fluid`, all rounds as one flow. Flows may begin and end late by the fraction
-    `rounding` of their duration. The `exchanges` of a large job are `whole`: the load that an all-to-all puts on links
-    replaces its messages; otherwise, and on moving circuits, they are simulated `by_pair`.
+    `estimated_nodes` counts the nodes of traces that have no duration. `notes` lists what was assumed or dropped in
+    traces. `rings` says how AllReduces on rings were simulated: in `rounds`, or `fluid` with all rounds as one flow.
+    Flows may begin and end late by the fraction `rounding` of their duration. `exchanges` is `whole` in a large job,
+    where the load on links replaces the messages of an all-to-all. Otherwise, and on moving circuits, it is `by_pair`.
     """
 
     job: str
@@ -331,7 +332,7 @@ class JobDocument(Document):
 
 
 def job_keys(setting: FabricSetting, *, by_pair: bool = False) -> dict[str, Any]:
-    """Return the fields of `JobDocument`; `by_pair`: the fabric has no loads of links, as its circuits move."""
+    """Return the fields of `JobDocument`. `by_pair`: all-to-alls are simulated as messages, because circuits move."""
     job, options = setting.job, setting.options
     servers = {
         "nodes": job.graph.nodes,
@@ -355,7 +356,7 @@ def job_keys(setting: FabricSetting, *, by_pair: bool = False) -> dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """Figures of a simulated iteration, see `testbed.design.evaluation.simulation.figures`."""
+    """Figures of a simulated iteration (see `testbed.design.evaluation.simulation.figures`)."""
 
     iteration_ms: float
     compute_ms: float

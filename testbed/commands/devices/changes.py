@@ -1,4 +1,4 @@
-"""Commands of `testbed switch ADDRESS` that change the switch. A real switch is changed only with consent."""
+"""Commands of `testbed switch ADDRESS` that change the switch. They change a real switch only with consent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from testbed.commands.declare import REQUIRED, Command, argument, input_file_option, option
-from testbed.commands.devices.switch import AsksSwitch, Pair, SwitchDocument
+from testbed.commands.devices.switch import Pair, SwitchCommand, SwitchDocument
 from testbed.commands.documents import CHANGES, DONE, OMIT_NONE
 from testbed.commands.place import Place
 from testbed.errors import RefusedToMove, UsageError
@@ -28,14 +28,14 @@ _AFTER_PROVISIONING = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class MovesSwitch(AsksSwitch):
+class SwitchChangeCommand(SwitchCommand):
     """Option of commands that change a switch: consent to move a real one."""
 
     has_runs_dir = True
     yes: Annotated[bool, option("Move a real switch without asking.", "--yes")] = False
 
     def check_consent(self, switch: OpticalSwitch, what: str, place: Place) -> None:
-        """Ask for consent to `what` on a real switch, unless `--yes` is given. Raises `RefusedToMove` without it."""
+        """Ask for consent to `what` on a real switch, unless `--yes` is given. Raises `RefusedToMove` if refused."""
         from testbed.commands.devices.session import is_simulated
 
         if self.yes or is_simulated(switch):
@@ -57,7 +57,7 @@ class PairStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeDocument(SwitchDocument):
-    """Outcome of every pair, and the revision read back; `replaced` lists the circuits that `connect` removed."""
+    """Outcome of every pair, and the revision after it. `replaced` lists the circuits that `connect` removed."""
 
     changed: bool
     pairs: tuple[PairStatus, ...]
@@ -65,10 +65,10 @@ class ChangeDocument(SwitchDocument):
     replaced: tuple[Pair, ...] | None = field(default=None, metadata=OMIT_NONE)
 
 
-def _outcome(
+def _say_outcome(
     place: Place, device: OpticalSwitch, report: ApplyReport, replaced: tuple[Pair, ...] | None = None
 ) -> ChangeDocument:
-    """Print and return the outcome of every pair. A driver that fails raises, so all pairs are done or unchanged."""
+    """Print and return the outcome of every pair. Drivers raise failures, so every pair is done or unchanged."""
     from lightbed.wording import count_noun
     from ocs_drivers import Status
     from testbed.commands.devices.session import about, heading
@@ -92,7 +92,7 @@ def _outcome(
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwitchConnect(MovesSwitch, Command[ChangeDocument]):
+class SwitchConnect(SwitchChangeCommand, Command[ChangeDocument]):
     """`testbed switch ADDRESS connect`."""
 
     pairs: Annotated[tuple[str, ...], argument(_PORT_HELP, "INPUT:OUTPUT...", complete="pairs")] = REQUIRED
@@ -113,7 +113,7 @@ class SwitchConnect(MovesSwitch, Command[ChangeDocument]):
             snapshot = device.read()
             dropped = _find_dropped(pairs, snapshot, device, replace=self.replace)
             target, scope = CrossConnects(pairs), frozenset(pairs)
-            device.plan(target, snapshot, scope)  # refuses impossible pairs before consent is asked for
+            device.plan(target, snapshot, scope)  # raises for impossible pairs before we ask for consent
             what = f"connect {count_noun(len(pairs), 'pair')}"
             if dropped:
                 what += f" and drop {describe_pairs(dropped.items())}"
@@ -121,15 +121,15 @@ class SwitchConnect(MovesSwitch, Command[ChangeDocument]):
             self.check_consent(device, what, place)
             with change_under_lease(device, place.runs_dir, pairs, snapshot.connections):
                 report = device.apply(target, scope=scope, expect=snapshot.connections)
-            return _outcome(place, device, report, tuple(sorted(dropped.items())))
+            return _say_outcome(place, device, report, tuple(sorted(dropped.items())))
 
 
 def _find_dropped(
     pairs: Mapping[int, int], snapshot: Snapshot, device: OpticalSwitch, *, replace: bool
 ) -> dict[int, int]:
-    """Return the circuits that connecting drops.
+    """Return the circuits that connecting these pairs drops.
 
-    Raises `PortBusy` if there are any without `replace`, and `Conflict` for queued moves of the same ports.
+    Raises `PortBusy` if it drops circuits without `replace`, and `Conflict` for queued moves of the same ports.
     """
     from ocs_drivers.engine.reports import describe_pairs, ports_of
     from ocs_drivers.errors import Conflict, PortBusy
@@ -164,7 +164,7 @@ def _find_dropped(
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwitchDisconnect(MovesSwitch, Command[ChangeDocument]):
+class SwitchDisconnect(SwitchChangeCommand, Command[ChangeDocument]):
     """`testbed switch ADDRESS disconnect`."""
 
     inputs: Annotated[tuple[str, ...], argument(_PORT_HELP, "INPUT...", complete="inputs")] = REQUIRED
@@ -184,7 +184,7 @@ class SwitchDisconnect(MovesSwitch, Command[ChangeDocument]):
             pairs = {i: connections[i] for i in inputs if i in connections}
             with change_under_lease(device, place.runs_dir, pairs, connections):
                 report = device.disconnect(inputs)
-            return _outcome(place, device, report)
+            return _say_outcome(place, device, report)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,7 +209,7 @@ class DryRunDocument(SwitchDocument):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwitchApply(MovesSwitch, Command["ChangeDocument | DryRunDocument"]):
+class SwitchApply(SwitchChangeCommand, Command["ChangeDocument | DryRunDocument"]):
     """`testbed switch ADDRESS apply`."""
 
     pairs: Annotated[tuple[str, ...], argument(_PORT_HELP, "[INPUT:OUTPUT...]", complete="pairs")] = ()
@@ -235,10 +235,10 @@ class SwitchApply(MovesSwitch, Command["ChangeDocument | DryRunDocument"]):
         """Apply the pairs. Raises `UsageError`, `Conflict`, `RefusedToMove` and other `OcsError`."""
         from lightbed.wording import count_noun
         from ocs_drivers import CrossConnects
-        from testbed.commands.devices.ports import PortNames, pairs_in_file
+        from testbed.commands.devices.ports import PortNames, read_pairs
         from testbed.commands.devices.session import change_under_lease
 
-        texts = [*(pairs_in_file(self.file) if self.file else ()), *self.pairs]
+        texts = [*(read_pairs(self.file) if self.file else ()), *self.pairs]
         self._check_intention(texts)
         with self.open(is_bounded=self.dry_run) as device:
             names = PortNames(device.ports())
@@ -248,16 +248,16 @@ class SwitchApply(MovesSwitch, Command["ChangeDocument | DryRunDocument"]):
             if self.expect is not None and snapshot.revision != self.expect:
                 raise _make_changed_since(self.expect, snapshot, device)
             if self.dry_run:
-                return _plan(place, device, target, scope)
+                return _say_steps(place, device, target, scope)
             self.check_consent(device, f"apply {count_noun(len(target), 'pair')}", place)
             expect = snapshot.connections if self.expect is not None else None
-            pairs = _pairs_in_question(target, snapshot, scope)
+            pairs = _find_changed_pairs(target, snapshot, scope)
             with change_under_lease(device, place.runs_dir, pairs, snapshot.connections):
                 report = device.apply(target, scope=scope, expect=expect, require_light=self.require_light)
-            return _outcome(place, device, report)
+            return _say_outcome(place, device, report)
 
     def _check_intention(self, texts: list[str]) -> None:
-        """Raise `UsageError` for pairs together with `--empty`, and for neither pairs nor `--empty`, `--dry-run`."""
+        """Raise `UsageError` for pairs together with `--empty`, and without any of pairs, `--empty` and `--dry-run`."""
         if texts and self.empty:
             raise UsageError("--empty removes all circuits: leave out the pairs, or leave out --empty")
         if not (texts or self.empty or self.dry_run):
@@ -266,8 +266,8 @@ class SwitchApply(MovesSwitch, Command["ChangeDocument | DryRunDocument"]):
             )
 
 
-def _pairs_in_question(target: CrossConnects, snapshot: Snapshot, scope: list[int] | None) -> dict[int, int]:
-    """Return the circuits that an apply adds or removes, by input; for a replaced circuit, the new one."""
+def _find_changed_pairs(target: CrossConnects, snapshot: Snapshot, scope: list[int] | None) -> dict[int, int]:
+    """Return the circuits that an apply adds or removes. For a replaced circuit, return the new circuit."""
     current = snapshot.connections
     pairs = {i: o for i, o in current.items() if scope is None or i in scope} | dict(target)
     return {i: o for i, o in pairs.items() if current.get(i) != target.get(i)}
@@ -285,7 +285,7 @@ def _make_changed_since(expect: str, snapshot: Snapshot, device: OpticalSwitch) 
     )
 
 
-def _plan(
+def _say_steps(
     place: Place, device: OpticalSwitch, target: CrossConnects, scope: list[int] | None
 ) -> DryRunDocument:
     from testbed.commands.devices.session import about
@@ -309,7 +309,7 @@ class ShutterDocument(SwitchDocument):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwitchShutter(MovesSwitch, Command[ShutterDocument]):
+class SwitchShutter(SwitchChangeCommand, Command[ShutterDocument]):
     """`testbed switch ADDRESS shutter`."""
 
     what: Annotated[
@@ -349,7 +349,7 @@ class HomeDocument(SwitchDocument):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwitchHome(MovesSwitch, Command[HomeDocument]):
+class SwitchHome(SwitchChangeCommand, Command[HomeDocument]):
     """`testbed switch ADDRESS home`."""
 
     def run(self, place: Place) -> HomeDocument:

@@ -1,4 +1,4 @@
-"""Ports as operators write them: numbers, or the device's own names."""
+"""Parser of ports as operators write them: numbers, or the device's own names."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from ocs_drivers.errors import PortError, UnknownPort
 from ocs_drivers.model import PortInfo, Side
 
 _NUMBER = re.compile("[0-9]{1,9}")
-"""A port number: ASCII digits only; anything else is a name."""
+"""A port number: only ASCII digits. Anything else is a name."""
 
-LONGEST_SHOWN = 40
+MAX_QUOTED_LENGTH = 40
 
 
 def _quote(text: str) -> str:
     """Return a quoted text, shortened if it is long."""
     return (
-        repr(text) if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]!r}... ({len(text)} characters)"
+        repr(text)
+        if len(text) <= MAX_QUOTED_LENGTH
+        else f"{text[:MAX_QUOTED_LENGTH]!r}... ({len(text)} characters)"
     )
 
 
@@ -35,8 +37,8 @@ class PortNames:
     def number(self, text: str, side: Side | None) -> int:
         """Return the number of the port that `text` names. Raises `UnknownPort` if none or several match.
 
-        Text with a port's number is that port; anything else, and whatever follows `=`, is a name. Names are searched
-        on `side` only, or on both sides if it is None.
+        The text is a port's number or a name. Text that begins with `=` is always a name. Only names on `side` match,
+        or names on both sides if it is None.
         """
         name = text.removeprefix("=").strip()
         if name == text.strip() and _NUMBER.fullmatch(name) and int(name) in self._ports:
@@ -59,7 +61,7 @@ class PortNames:
         return matches[0]
 
     def inputs(self, text: str) -> list[int]:
-        """Return the inputs of a scope, separated by commas. Raises `UnknownPort`, also for an empty scope."""
+        """Parse the inputs of a scope, separated by commas. Raises `UnknownPort`, also for an empty scope."""
         if not text.strip():
             raise UnknownPort(
                 "the scope is empty", hint="Name its inputs, or leave out --scope to include all."
@@ -67,7 +69,7 @@ class PortNames:
         return [self.number(each, Side.IN) for each in text.split(",")]
 
     def pairs(self, texts: Iterable[str]) -> dict[int, int]:
-        """Return pairs written `INPUT:OUTPUT`. Raises `PortError` for another form or a port named twice."""
+        """Parse pairs written `INPUT:OUTPUT`. Raises `PortError` for another form or a port named twice."""
         pairs: dict[int, int] = {}
         for text in texts:
             source, colon, output = text.partition(":")
@@ -86,8 +88,11 @@ class PortNames:
         return pairs
 
 
-def pairs_in_file(path: Path) -> list[str]:
-    """Return the pairs of a file, separated by white space or commas; `#` begins a comment. Raises `PortError`."""
+def read_pairs(path: Path) -> list[str]:
+    """Return the pairs in a file, as text. White space or commas separate them, `#` begins a comment.
+
+    Raises `PortError` if the file is not text in UTF-8.
+    """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError as error:

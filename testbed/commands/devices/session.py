@@ -19,21 +19,22 @@ from ocs_drivers.errors import OcsError
 from ocs_drivers.transports.recording import record_sessions
 from testbed.errors import Interrupted, MoveTimedOut, TimedOut, UsageError
 
-SLOW_S = 5.0
-"""Time after which a command prints that the device is slow."""
+SLOW_AFTER_S = 5.0
+"""Time after which a command first prints that the device is slow."""
 
 
 class TimeIsUp(BaseException):
-    """The end of a command's time. Not an `Exception`, so that no handler takes it for an error of the device."""
+    """The end of a command's time. It is not an `Exception`, so that no handler treats it as an error of the device."""
 
 
 @contextmanager
 def open_device(
     address: str, timeout_s: float | None, answer_s: float, record: Path | None, *, announces_slowness: bool
 ) -> Iterator[OpticalSwitch]:
-    """Open the switch at an address for at most `timeout_s`; None: without limit.
+    """Open the switch at an address for at most `timeout_s` (None: no limit).
 
-    Each answer may take `answer_s`. Raises `TimedOut`, `UsageError` if the recording cannot be written, and `OcsError`.
+    Each answer may take `answer_s`. `record` is a new file for the exchange on the wire. Raises `TimedOut`, `OcsError`,
+    and `UsageError` if the recording cannot be written.
     """
     load_on_demand("numpy", "psutil")
     with ExitStack() as stack:
@@ -41,22 +42,22 @@ def open_device(
             stack.enter_context(_record_into(record))
         if announces_slowness:
             stack.enter_context(announce_slowness(address))
-        with time_limit(timeout_s, address):  # does not include closing, which takes a second at most
+        with time_limit(timeout_s, address):  # closing is not included: it takes at most a second
             switch = stack.enter_context(open_switch(address, timeout_s=answer_s))
             try:
                 yield switch
-            except OcsError as error:  # errors of the command itself do not name the device
+            except OcsError as error:  # errors that the command itself raises do not name the device
                 error.locate(device=switch.address)
                 raise
 
 
 @contextmanager
 def announce_slowness(address: str) -> Iterator[None]:
-    """Print on standard error that the device is slow, after `SLOW_S` and each time that the wait has doubled."""
+    """Print on standard error that the device is slow, after `SLOW_AFTER_S` and whenever the wait has doubled."""
     is_over = Event()
 
     def announce() -> None:
-        waited_s = pause_s = SLOW_S
+        waited_s = pause_s = SLOW_AFTER_S
         while not is_over.wait(pause_s):
             print(f"   {_strip_account(address)} is slow: {waited_s:g} s so far", file=sys.stderr, flush=True)
             pause_s, waited_s = waited_s, 2 * waited_s
@@ -77,13 +78,13 @@ def time_limit(timeout_s: float | None, address: str) -> Iterator[None]:
         yield
         return
 
-    before = signal.signal(signal.SIGALRM, _ring)
+    before = signal.signal(signal.SIGALRM, _raise_time_is_up)
     signal.setitimer(signal.ITIMER_REAL, timeout_s)
     try:
         try:
             yield
         finally:
-            _disarm()  # inside the outer `try`: an alarm just before it must still raise `TimedOut`
+            _stop_alarm()  # inside the outer `try`, so that an alarm just before it still raises `TimedOut`
     except TimeIsUp:
         raise TimedOut(
             f"{_strip_account(address)}: not done within {timeout_s:g} s. Check the port of the address "
@@ -93,13 +94,13 @@ def time_limit(timeout_s: float | None, address: str) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _ring(_signum: int, _frame: object) -> None:
+def _raise_time_is_up(_signum: int, _frame: object) -> None:
     raise TimeIsUp
 
 
-def _disarm() -> None:
+def _stop_alarm() -> None:
     """Stop the alarm of the time limit, if one is set."""
-    if signal.getsignal(signal.SIGALRM) is _ring:
+    if signal.getsignal(signal.SIGALRM) is _raise_time_is_up:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
@@ -125,9 +126,10 @@ def _record_into(path: Path) -> Iterator[None]:
 
 @contextmanager
 def moving(switch: OpticalSwitch, pairs: Mapping[int, int] | None = None) -> Iterator[None]:
-    """Show the driver's progress. Raises `Interrupted` or `MoveTimedOut` with `pairs` as unknown if the block is ended.
+    """Show the driver's progress during a change.
 
-    Ending a command does not stop the device.
+    Raises `Interrupted` or `MoveTimedOut` if the block is interrupted or out of time. The device may still execute the
+    change, so the error names `pairs` as unknown.
     """
     pairs = pairs or {}
     unknown = f"unknown: {describe_pairs(pairs.items())}. " if pairs else ""
@@ -137,7 +139,7 @@ def moving(switch: OpticalSwitch, pairs: Mapping[int, int] | None = None) -> Ite
     with _show_progress():
         try:
             yield
-            _disarm()  # the device has moved: from here on, a time-out would report the wrong state
+            _stop_alarm()  # the device has moved, so a later time-out would report the wrong state
         except KeyboardInterrupt:
             raise Interrupted(f"{switch.address}: interrupted; {after}", unknown=pairs) from None
         except TimeIsUp:
@@ -153,9 +155,10 @@ def change_under_lease(
     *,
     ports: Iterable[int] = (),
 ) -> Iterator[None]:
-    """Wrap a change as `moving` does, with leases in the labs that the switch is part of.
+    """Wrap a change as `moving` does, and lease its ports in all labs that contain the switch.
 
-    Leased are `ports`, both ends of `pairs`, and both ends of those current `connections` that share an end with them.
+    These ports are `ports`, the ends of `pairs`, and the ends of those current `connections` that share a port with
+    `pairs`.
     """
     from testbed.operate.direct import lease_ports  # imports the journal: only if needed
 
@@ -182,7 +185,7 @@ def _show_progress() -> Iterator[None]:
 
 
 def is_simulated(switch: OpticalSwitch) -> bool:
-    """Return whether a switch is a twin: its serial number begins with SIM."""
+    """Return whether a switch is a twin, whose serial number begins with SIM."""
     return switch.identity().serial.startswith("SIM")
 
 
@@ -197,9 +200,9 @@ def heading(switch: OpticalSwitch) -> str:
 
 
 class _OnDemand(ModuleType):
-    """A package whose code runs at the first access to an attribute; it is then an ordinary module.
+    """A package whose code runs at the first access to an attribute. Then it becomes an ordinary module.
 
-    `importlib.util.LazyLoader` is not enough: `import` itself reads `__spec__`, which would load the module.
+    `importlib.util.LazyLoader` does not suffice: `import` itself reads `__spec__`, which would load the module.
     """
 
     def __getattr__(self, name: str) -> Any:
@@ -219,8 +222,8 @@ class _OnDemand(ModuleType):
 def load_on_demand(*packages: str) -> None:
     """Delay the import of packages in this process until one of their attributes is used.
 
-    PyVISA imports NumPy for binary transfers and psutil to search for instruments. A switch needs neither, and they
-    take half of the processor time of a short command. Packages that are loaded or not installed are left alone.
+    PyVISA imports NumPy for binary transfers and psutil to search for instruments. A switch needs neither, and their
+    imports take half of the processor time of a short command. Skips packages that are loaded or not installed.
     """
     for name in packages:
         spec = None if name in sys.modules else importlib.util.find_spec(name)

@@ -1,6 +1,6 @@
-"""`testbed sim up|down|status`: a simulated lab that stays up between commands; `sim switch`: a single switch.
+"""`testbed sim up|down|status` manage simulated labs that stay up between commands.
 
-`sim examples` writes the example lab files of the package.
+`sim switch` runs a single simulated switch. `sim examples` writes the package's example lab files.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class UpDocument(Document):
-    """A simulated lab that is up, and the lab file with its addresses; with drawn fibres also how they were drawn.
+    """A simulated lab that is up, and the lab file with its addresses.
 
-    `control` maps each twin to its control socket; `reason` says why hosts are modelled, if they are.
+    `control` maps each twin to its control socket. `reason` says why hosts are modelled, or is empty. `crossed`, `dead`
+    and `seed` describe fibres that were drawn with `--fibres`.
     """
 
     lab_id: str
@@ -69,13 +70,13 @@ class SimUp(HostsCommand, Command[UpDocument]):
             raise UsageError("--crossed and --dead change drawn fibres: pass --fibres SEED too")
 
     def run(self, place: Place) -> UpDocument:
-        """Start the lab, which outlives the command. Raises `LabFileError` and `LabStartError`."""
+        """Start the lab, which stays up after the command. Raises `LabFileError` and `LabStartError`."""
         from testbed.lab.control import send_request
         from testbed.lab.simulated.fibre_draw import remove_fibres
         from testbed.lab.simulated.lifecycle import set_link_rate, start_lab
 
         assert place.lab_file is not None
-        fibres = self._fibres(place)
+        fibres = self._draw_fibres(place)
         lab = set_link_rate(fibres.lab, self.rate_mbps)
         started = start_lab(lab, hosts=self.hosts, detached=True, move=self.move)
         for fibre in fibres.dead:
@@ -83,10 +84,10 @@ class SimUp(HostsCommand, Command[UpDocument]):
         if self.fibres is not None:
             started.lab = remove_fibres(started.lab)
         is_in_place = started.lab.management == lab.management
-        lab_file = place.lab_file if is_in_place else _leave_lab_file(started, place.runs_dir)
+        lab_file = place.lab_file if is_in_place else _write_lab_file(started, place.runs_dir)
         next_command = f"apply {lab_file}" if self.fibres is None else f"discover {lab_file} -o WIRED.yaml"
         place.say(
-            *_lines_of_start(started),
+            *_describe_start(started),
             f"next: testbed {next_command}   stop it: testbed sim down {started.lab_id}",
         )
         is_drawn = self.fibres is not None
@@ -106,8 +107,8 @@ class SimUp(HostsCommand, Command[UpDocument]):
             seed=self.fibres,
         )
 
-    def _fibres(self, place: Place) -> DrawnFibres:
-        """Return the lab with the fibres of its file, or with `--fibres` with randomly drawn ones."""
+    def _draw_fibres(self, place: Place) -> DrawnFibres:
+        """Return the lab with the fibres of its file, or with random fibres if `--fibres` is given."""
         from testbed.lab.inventory import load_bare_lab
         from testbed.lab.simulated.fibre_draw import DrawnFibres, draw_fibres
 
@@ -116,26 +117,26 @@ class SimUp(HostsCommand, Command[UpDocument]):
         return draw_fibres(load_bare_lab(place.lab_file), self.fibres, crossed=self.crossed, dead=self.dead)
 
 
-def _lines_of_start(started: SimulatedLab) -> Iterator[str]:
+def _describe_start(started: SimulatedLab) -> Iterator[str]:
     reason = f" ({started.reason})" if started.reason else ""
     yield f"SIMULATED lab {started.lab.name} is up: {started.lab_id}, hosts: {started.hosts}{reason}"
     rate = started.link_rate
     yield f"  {rate.describe() if rate else f'links at {started.lab.link.rate_mbps:g} Mbit/s'}"
     if started.shared_root:
         yield f"  hosts share this machine's root and may write to it: {started.shared_root}"
-    yield from _missing_interpreters(started)
+    yield from _describe_missing_interpreters(started)
     yield from (f"  control of {name}: {address}" for name, address in started.control.items())
 
 
-def _missing_interpreters(started: SimulatedLab) -> Iterator[str]:
-    """Yield a line for each Python interpreter that hosts in namespaces need and this machine does not have."""
+def _describe_missing_interpreters(started: SimulatedLab) -> Iterator[str]:
+    """Yield a line for each Python interpreter that the hosts need and this machine lacks."""
     remedy = "install it, or correct `ssh.python` of the lab file (relative to that file); no link is probed before"
     if started.hosts != "model":
         for python in sorted({host.python for host in started.lab.hosts if not shutil.which(host.python)}):
             yield f"  the hosts' Python {python} does not exist: {remedy}"
 
 
-def _leave_lab_file(started: SimulatedLab, runs_dir: Path) -> Path:
+def _write_lab_file(started: SimulatedLab, runs_dir: Path) -> Path:
     from lightbed.output_file import replace_file
     from testbed.lab.inventory import render_lab
 
@@ -170,23 +171,23 @@ class SimDown(Command[DownDocument]):
         """Remove the labs. Raises `LabFileError` and `LabStartError`."""
         from testbed.lab.simulated.lifecycle import lab_down, lab_status
 
-        lab_ids = [_lab_id(word) for word in self.labs]
+        lab_ids = [_find_lab_id(word) for word in self.labs]
         removed = tuple(sorted(lab_down(lab_ids, all_labs=self.all_labs)))
         is_about_all = self.all_labs or not lab_ids
         others = {entry["lab_id"]: entry for entry in lab_status()} if is_about_all else {}
         place.say(*[f"removed {lab_id}" for lab_id in removed] or ["nothing to remove"])
-        place.say(*(f"left {lab_id}: {self._reason(entry)}" for lab_id, entry in others.items()))
+        place.say(*(f"left {lab_id}: {self._explain_left(entry)}" for lab_id, entry in others.items()))
         return DownDocument(removed=removed, left=tuple(sorted(others)))
 
-    def _reason(self, entry: dict[str, Any]) -> str:
+    def _explain_left(self, entry: dict[str, Any]) -> str:
         """Return why a lab stays up."""
         if not self.all_labs:
             return "its supervisor is alive (--all stops the labs that you started)"
         return f"lab {entry['lab']} was started by {entry['user'] or 'somebody else'}; name it to stop it"
 
 
-def _lab_id(word: str) -> str:
-    """Return an id as it is, or for a lab file the id of its running lab."""
+def _find_lab_id(word: str) -> str:
+    """Return the id of the running lab of a lab file. Return any other word unchanged, as an id."""
     if not (word.endswith((".yaml", ".yml")) or Path(word).is_file()):
         return word
     from testbed.lab.inventory import load_lab
@@ -196,8 +197,8 @@ def _lab_id(word: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabOfMachine:
-    """A simulated lab of this machine; if it is not live, only its id is known."""
+class LocalLab:
+    """A simulated lab of this machine. Only its id is known if it is not live."""
 
     lab_id: str
     lab: str
@@ -213,7 +214,7 @@ class LabOfMachine:
 class StatusDocument(Document):
     """The simulated labs of this machine, live or left over."""
 
-    labs: tuple[LabOfMachine, ...]
+    labs: tuple[LocalLab, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,7 +229,7 @@ class SimStatus(Command[StatusDocument]):
         """List the labs."""
         from testbed.lab.simulated.lifecycle import lab_status
 
-        labs = tuple(LabOfMachine(**entry) for entry in lab_status())
+        labs = tuple(LocalLab(**entry) for entry in lab_status())
         if labs:
             rows = [sorted(asdict(lab).items()) for lab in labs]
             columns = [name for name, _ in rows[0]]
@@ -276,7 +277,7 @@ class SimExamples(Command[ExamplesDocument]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TwinEnd(Document):
+class TwinExit(Document):
     """The exit status of the process of a simulated switch."""
 
     status: int
@@ -288,7 +289,7 @@ class TwinEnd(Document):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SimSwitch(Command[TwinEnd]):
+class SimSwitch(Command[TwinExit]):
     """`testbed sim switch`."""
 
     needs = "nothing"
@@ -304,7 +305,7 @@ class SimSwitch(Command[TwinEnd]):
     ] = REQUIRED
     words: Annotated[tuple[str, ...], argument("Options of the simulated switch.", "...", is_rest=True)] = ()
 
-    def run(self, place: Place) -> TwinEnd:
+    def run(self, place: Place) -> TwinExit:
         """Serve the switch until it is interrupted."""
         from lightbed.children import child_environment, module_command
 
@@ -312,10 +313,10 @@ class SimSwitch(Command[TwinEnd]):
         command = module_command("sim.twins", "--called-as", "testbed sim switch", *words)
         with subprocess.Popen(command, stdin=subprocess.PIPE, env=child_environment()) as twin:
             try:
-                return TwinEnd(status=twin.wait())
+                return TwinExit(status=twin.wait())
             except KeyboardInterrupt:
-                # Ctrl-C at a terminal reaches both processes; otherwise the end of its input ends the twin.
+                # Ctrl-C at a terminal reaches both processes. If only we got it, the end of its input ends the twin.
                 assert twin.stdin is not None
                 twin.stdin.close()
                 twin.wait()
-                return TwinEnd(status=DONE)
+                return TwinExit(status=DONE)

@@ -1,9 +1,9 @@
-"""`testbed switch ADDRESS ...`: one switch, without a lab file; this module holds the commands that only read it.
+"""`testbed switch ADDRESS ...`: one switch, without a lab file. This module holds the commands that only read it.
 
     testbed switch polatis+tl1://10.0.0.7 read
     testbed switch calient+tl1://10.0.0.8 connect 1.1.1:1.1.2
 
-Ports are numbers (inputs 1..N, outputs N+1..N+M) or the device's own names; `=NAME` is always a name.
+Ports are numbers (inputs 1 to N, outputs N+1 to N+M) or the device's own names. `=NAME` is always a name.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ocs_drivers import OpticalSwitch
 
 LOOK_TIMEOUT_S = 60.0
-"""Default time limit of a command that moves nothing; commands that move have none."""
+"""Default time limit of a command that only reads. Commands that move have no default limit."""
 LONGEST_S = 86400
 
 _EPILOG = """\b
@@ -54,7 +54,7 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
-class AsksSwitch(Command[Any]):
+class SwitchCommand(Command[Any]):
     """Options of the group `testbed switch`: the address, time limits and a recording."""
 
     needs = "switch"
@@ -118,7 +118,7 @@ class AsksSwitch(Command[Any]):
         )
 
     def open(self, *, is_bounded: bool = True) -> AbstractContextManager[OpticalSwitch]:
-        """Open the switch. `is_bounded` sets the default time limit; without it only `--timeout` limits the command."""
+        """Open the switch. With `is_bounded` the default time limit applies, otherwise only `--timeout`."""
         from testbed.commands.devices.session import open_device
 
         timeout_s = self.timeout_s or (LOOK_TIMEOUT_S if is_bounded else None)
@@ -186,7 +186,7 @@ class IdentityDocument(SwitchDocument):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwitchIdentity(AsksSwitch, Command[IdentityDocument]):
+class SwitchIdentity(SwitchCommand, Command[IdentityDocument]):
     """`testbed switch ADDRESS identity`."""
 
     def run(self, place: Place) -> IdentityDocument:
@@ -232,7 +232,7 @@ class PortList(SwitchDocument):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwitchPorts(AsksSwitch, Command[PortList]):
+class SwitchPorts(SwitchCommand, Command[PortList]):
     """`testbed switch ADDRESS ports`."""
 
     def run(self, place: Place) -> PortList:
@@ -262,7 +262,7 @@ class PendingMove:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadDocument(SwitchDocument):
-    """Connections of a switch and their revision, ports that cannot be used now, and queued moves of a robot."""
+    """Connections of a switch and their revision, ports that are unusable now, and queued moves of a robot."""
 
     connections: tuple[Pair, ...]
     revision: str
@@ -271,7 +271,7 @@ class ReadDocument(SwitchDocument):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwitchRead(AsksSwitch, Command[ReadDocument]):
+class SwitchRead(SwitchCommand, Command[ReadDocument]):
     """`testbed switch ADDRESS read`."""
 
     def run(self, place: Place) -> ReadDocument:
@@ -303,7 +303,7 @@ class SwitchRead(AsksSwitch, Command[ReadDocument]):
 
 @dataclass(frozen=True, kw_only=True)
 class PowerReading:
-    """Optical power in dBm; `below_floor` means that the monitor sees no light."""
+    """Optical power in dBm. `below_floor` is true if the monitor sees no light."""
 
     dbm: float
     below_floor: bool
@@ -311,13 +311,13 @@ class PowerReading:
 
 @dataclass(frozen=True, kw_only=True)
 class PowerDocument(SwitchDocument):
-    """Optical power by port; None for a port without a monitor."""
+    """Optical power by port, or None for a port without a monitor."""
 
     power: dict[int, PowerReading | None]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwitchPower(AsksSwitch, Command[PowerDocument]):
+class SwitchPower(SwitchCommand, Command[PowerDocument]):
     """`testbed switch ADDRESS power`."""
 
     named: Annotated[
@@ -338,13 +338,14 @@ class SwitchPower(AsksSwitch, Command[PowerDocument]):
                 for port, reading in device.power(numbers).items()
             }
             rows = [
-                (port, names.name(port), ports[port].side.value, _power_text(power[port])) for port in numbers
+                (port, names.name(port), ports[port].side.value, _format_power(power[port]))
+                for port in numbers
             ]
             place.say_table(heading(device), ("port", "name", "side", "power dBm"), rows)
             return PowerDocument(**about(device), power=power)
 
 
-def _power_text(reading: PowerReading | None) -> str:
+def _format_power(reading: PowerReading | None) -> str:
     if reading is None:
         return "no monitor"
     return "dark" if reading.below_floor else f"{reading.dbm:.2f}"
@@ -361,7 +362,7 @@ class WatchEvent(SwitchDocument):
     added: tuple[Pair, ...] | None = field(default=None, metadata=OMIT_NONE)
 
     def line(self) -> str:
-        """Return the event for people."""
+        """Return a line for people."""
         if self.connections is not None:
             return f"{len(self.connections)} connected"
         if self.event is not None:
@@ -372,7 +373,7 @@ class WatchEvent(SwitchDocument):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwitchWatch(AsksSwitch, StreamCommand[WatchEvent]):
+class SwitchWatch(SwitchCommand, StreamCommand[WatchEvent]):
     """`testbed switch ADDRESS watch`."""
 
     role = None
@@ -392,7 +393,7 @@ class SwitchWatch(AsksSwitch, StreamCommand[WatchEvent]):
     def stream(self, place: Place) -> Generator[WatchEvent, None, None]:
         """Yield the connections, then every change and every event of the device, until `--for` has passed.
 
-        The connections are read and compared after each interval of `--every`. Raises `OcsError`.
+        Connections are read every `--every` seconds. Raises `OcsError`.
         """
         from testbed.commands.devices.session import about
 

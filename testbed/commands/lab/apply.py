@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from testbed.commands.about import HostsFields, describe_findings, describe_hosts, heading_lines
+from testbed.commands.about import HostsFields, describe_findings, describe_hosts, make_heading_lines
 from testbed.commands.declare import input_file_option, option
-from testbed.commands.documents import DONE, ERROR, OMIT_NONE, Finding, finding_lines
+from testbed.commands.documents import DONE, ERROR, OMIT_NONE, Finding, yield_finding_lines
 from testbed.commands.groups import (
     INTERVAL,
     TAKE_OVER,
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     from testbed.operate.model import LabPlan
     from testbed.operate.session import BringUpReport, Change, LabSession, Note
 
-LONG_S = 1.0
-"""Expected duration above which an apply shows its progress."""
+PROGRESS_AFTER_S = 1.0
+"""Expected duration from which an apply shows its progress."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AwaitedConfirmation:
-    """The epoch to roll back to, the time, and whether the rollback is armed; it is not if the proof has findings."""
+    """The epoch to roll back to, the time, and whether the rollback is armed: only if the proof has no findings."""
 
     back_to: int
     due: str | None
@@ -127,7 +127,11 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
             confirmed.arm(session, report, note)
         choice = choose_design(lab, NamedTopology(epoch=report.epoch), place.runs_dir)
         findings = describe_findings(report.verified.findings)
-        place.say(*heading_lines(choice, self.hosts), *choice.describe_unfinished(), *finding_lines(findings))
+        place.say(
+            *make_heading_lines(choice, self.hosts),
+            *choice.describe_unfinished(),
+            *yield_finding_lines(findings),
+        )
         if report.verified.ok:
             place.say("everything is as planned")
         return ApplyDocument(
@@ -150,12 +154,15 @@ def _say_plan(place: Place, choice: DesignChoice, *, take_over: bool) -> None:
 
     with place.session(choice.lab) as session:
         planned = session.plan(choice.design, take_over=take_over)
-    place.say(*heading_lines(choice), *describe(choice.lab, planned))
+    place.say(*make_heading_lines(choice), *describe(choice.lab, planned))
 
 
 @contextmanager
 def _show_progress(session: LabSession, planned: LabPlan, runs_dir: Path) -> Iterator[None]:
-    """Show the progress of an apply of more than `LONG_S` on standard error, estimated from earlier durations."""
+    """Show the progress on standard error if the apply is expected to take `PROGRESS_AFTER_S` or more.
+
+    Earlier durations give the estimate.
+    """
     from testbed.commands.progress import narrate
     from testbed.errors import JournalError
     from testbed.operate.durations import Durations, Forecast, learn_durations
@@ -164,7 +171,7 @@ def _show_progress(session: LabSession, planned: LabPlan, runs_dir: Path) -> Ite
     with suppress(JournalError):
         durations = learn_durations(runs_dir, session.lab.name)
     forecast = Forecast(planned, durations)
-    if forecast.total_s < LONG_S:
+    if forecast.total_s < PROGRESS_AFTER_S:
         yield
         return
     with narrate() as narrator:
@@ -179,7 +186,7 @@ def _show_progress(session: LabSession, planned: LabPlan, runs_dir: Path) -> Ite
 
 @dataclass
 class _Confirmation:
-    """The confirmation of an apply with `--confirm-within`; without the option it does nothing."""
+    """The confirmation of an apply. It does nothing without `--confirm-within`."""
 
     lab: Lab
     change: Change
@@ -203,7 +210,7 @@ class _Confirmation:
         return cls(lab, change, hosts, really_move, runs_dir)
 
     def arm(self, session: LabSession, report: BringUpReport, note: Note) -> None:
-        """Start the watcher if the proof has no findings; else end the confirmation. Raises `NotArmed`."""
+        """Start the watcher if the proof has no findings, else end the confirmation. Raises `NotArmed`."""
         if self.change.confirm is None or report.epoch is None:
             return
         from testbed.operate.confirmation import Confirmations
@@ -213,20 +220,20 @@ class _Confirmation:
             confirmations.end("the proof has findings")
             note("automatic rollback is not armed, because the proof has findings: run `testbed rollback`")
             return
-        self.armed = confirmations.arm(lambda: self._start(report.epoch), report.epoch)
+        self.armed = confirmations.arm(lambda: self._start_watcher(report.epoch), report.epoch)
         due = self.armed.due_at[:19].replace("T", " ")
         note(
             f"The lab rolls back to epoch {self.armed.back_to} at {due} UTC, unless you run `testbed confirm` first"
         )
 
     def describe(self) -> AwaitedConfirmation | None:
-        """Return the confirmation for the document; None without `--confirm-within`."""
+        """Return the confirmation for the document, or None without `--confirm-within`."""
         if self.change.confirm is None:
             return None
         due = self.armed.due_at if self.armed else None
         return AwaitedConfirmation(back_to=self.change.confirm[1], due=due, armed=self.armed is not None)
 
-    def _start(self, epoch: int | None) -> None:
+    def _start_watcher(self, epoch: int | None) -> None:
         from lightbed.children import module_command
 
         words = [
@@ -239,17 +246,24 @@ class _Confirmation:
         with log.open("ab") as out, Path(os.devnull).open("rb") as nothing:
             streams = [(os.POSIX_SPAWN_DUP2, nothing.fileno(), 0)]
             streams += [(os.POSIX_SPAWN_DUP2, out.fileno(), number) for number in (1, 2)]
-            # Not waited for: the watcher outlives this process, in its own session.
+            # We do not wait for the watcher: it has its own session and runs longer than this process.
             os.posix_spawn(
-                sys.executable, list(map(str, words)), _environment(), file_actions=streams, setsid=True
+                sys.executable,
+                list(map(str, words)),
+                _make_watcher_environment(),
+                file_actions=streams,
+                setsid=True,
             )
 
 
-def _environment() -> dict[str, str]:
+def _make_watcher_environment() -> dict[str, str]:
     """Return the environment of the watcher, with the lease and the database of this process."""
     from testbed.leases.choice import get_selected_lease
     from testbed.storage.address import address_in
 
     database = address_in("")
-    same = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "LIGHTBED_LEASE": get_selected_lease()}
-    return os.environ | same | {"LIGHTBED_DATABASE": database if isinstance(database, str) else ""}
+    inherited = {
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+        "LIGHTBED_LEASE": get_selected_lease(),
+    }
+    return os.environ | inherited | {"LIGHTBED_DATABASE": database if isinstance(database, str) else ""}

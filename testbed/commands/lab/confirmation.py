@@ -1,7 +1,7 @@
-"""The process that rolls back to the previous epoch unless an apply is confirmed in time.
+"""The watcher process, which rolls back to the previous epoch unless an apply is confirmed in time.
 
-`python -m testbed.commands.lab.confirmation` runs in its own session, so that neither Ctrl-C nor closing a terminal
-ends it.
+`python -m testbed.commands.lab.confirmation` runs in its own session, so that neither Ctrl-C nor a closed terminal ends
+it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from testbed.storage.address import choose_database
 
 
 def main(arguments: list[Any]) -> int:
-    """Arm the confirmation of an epoch, wait, and roll back unless it is confirmed; return 0.
+    """Arm the confirmation of an epoch, wait, roll back unless it is confirmed, and return 0.
 
     Arguments are the directory of runs, the lab file, the epoch, the kind of hosts and, for a real lab, its name.
     """
@@ -41,18 +41,20 @@ def main(arguments: list[Any]) -> int:
     with journal_in(runs_dir) as journal:
         confirmations = Confirmations(journal, Place(Path(lab_file)).lab.name)
 
-        def go_back(back_to: int) -> str:
-            at = Place(Path(lab_file), Path(runs_dir))  # reads the lab file at the time of the rollback
+        def roll_back_to(back_to: int) -> str:
+            rollback_place = Place(
+                Path(lab_file), Path(runs_dir)
+            )  # reads the lab file at the time of the rollback
             return _roll_back(
-                Rollback(epoch=back_to, hosts=hosts, really_move="".join(really_move) or None), at
+                Rollback(epoch=back_to, hosts=hosts, really_move="".join(really_move) or None), rollback_place
             )
 
-        print(confirmations.watch(int(epoch), go_back), flush=True)
+        print(confirmations.watch(int(epoch), roll_back_to), flush=True)
     return 0
 
 
 def _roll_back(command: Rollback, place: Place) -> str:
-    """Run `testbed rollback`; return why it failed, or an empty string."""
+    """Run `testbed rollback`. Return the reason of a failure, or ""."""
     try:
         document = carry_out(command, place)
     except KeyboardInterrupt:

@@ -39,7 +39,7 @@ class Nic:
 
 
 @dataclass(frozen=True, kw_only=True)
-class InUse:
+class BusyElements:
     """Circuits and NICs in use, which were not touched."""
 
     circuits: tuple[str, ...]
@@ -59,7 +59,7 @@ class DiscoveryDocument(Document):
     resumed: bool
     dead: tuple[str, ...]
     uncertain: tuple[str, ...]
-    in_use: InUse
+    in_use: BusyElements
     unnamed_light: tuple[str, ...]
     notes: tuple[str, ...]
     output: Path
@@ -74,7 +74,7 @@ class DiscoveryDocument(Document):
         return DONE if is_complete else CHANGES
 
     def lines(self) -> Iterator[str]:
-        """Yield the document for people."""
+        """Yield the document as lines for people."""
         from lightbed.wording import count_noun
 
         known = sum(fibre.verdict == "found" for nic in self.nics for fibre in (nic.transmit, nic.receive))
@@ -129,31 +129,31 @@ class Discover(MovingCommand, Command[DiscoveryDocument]):
         lab = find_running(load_bare_lab(place.lab_file))
         check_new_file(self.output, replace=self.force)
         check_permission(lab, self.really_move)
-        result = _discover(lab, place, self._settle_s(lab))
+        result = _discover(lab, place, self._choose_settle_s(lab))
         text, comments_kept = write_lab_text(place.lab_file, result, self.output)
         write_new_file(self.output, text, replace=self.force)
         document = DiscoveryDocument(
             lab=lab.name,
             simulated=lab.simulated,
             hosts=hosts_of(lab),
-            nics=tuple(map(_nic, result.nics)),
+            nics=tuple(map(_make_nic, result.nics)),
             rounds=result.rounds,
             circuit_changes=result.circuit_changes,
             resumed=result.resumed,
             dead=result.fibres("dead"),
             uncertain=result.fibres("uncertain"),
-            in_use=InUse(circuits=result.busy_circuits, nics=tuple(map("/".join, result.busy_nics))),
-            unnamed_light=tuple(map(_port, result.nameless)),
+            in_use=BusyElements(circuits=result.busy_circuits, nics=tuple(map("/".join, result.busy_nics))),
+            unnamed_light=tuple(map(_format_port, result.nameless)),
             notes=result.notes,
             output=self.output,
             comments_kept=comments_kept,
         )
         place.say(*document.lines())
         document = replace(document, unfinished=place.say_unfinished(lab))
-        place.say(f"next: testbed plan {self.output}{_topology_option(lab, place.runs_dir)}")
+        place.say(f"next: testbed plan {self.output}{_make_topology_option(lab, place.runs_dir)}")
         return document
 
-    def _settle_s(self, lab: Lab) -> float:
+    def _choose_settle_s(self, lab: Lab) -> float:
         if self.settle_s is not None:
             return self.settle_s
         return SETTLE_SIMULATED_S if lab.simulated else SETTLE_REAL_S
@@ -173,26 +173,31 @@ def _discover(lab: Lab, place: Place, settle_s: float) -> DiscoveryResult:
             f"{what}; start it as root with `testbed sim up --hosts kernel`", host=lab.hosts[0].name
         )
     with journal_in(place.runs_dir) as journal, open_lab(lab, journal) as session, narrate() as narrator:
-        assert session.fleet is not None  # the hosts are real to the kernel
+        assert session.fleet is not None  # modelled hosts were refused above
         devices = Devices(lab, session.switches, session.fleet, journal, settle_s=settle_s)
         return discover(devices, DiscoveryRecord(journal, lab.name), narrator.note)
 
 
-def _nic(result: NicResult) -> Nic:
-    return Nic(nic="/".join(result.nic), transmit=_fibre(result.transmit), receive=_fibre(result.receive))
+def _make_nic(result: NicResult) -> Nic:
+    return Nic(
+        nic="/".join(result.nic), transmit=_make_fibre(result.transmit), receive=_make_fibre(result.receive)
+    )
 
 
-def _fibre(result: FibreResult) -> Fibre:
-    port = _port(result.port) if result.port else None
-    return Fibre(verdict=result.verdict, port=port, candidates=tuple(map(_port, result.candidates)))
+def _make_fibre(result: FibreResult) -> Fibre:
+    port = _format_port(result.port) if result.port else None
+    return Fibre(verdict=result.verdict, port=port, candidates=tuple(map(_format_port, result.candidates)))
 
 
-def _port(port: tuple[str, int]) -> str:
+def _format_port(port: tuple[str, int]) -> str:
     return f"{port[0]}:{port[1]}"
 
 
-def _topology_option(lab: Lab, runs_dir: Path) -> str:
-    """Return ` --method geometric` if an epoch is stored: the default is then the stored topology, for old ports."""
+def _make_topology_option(lab: Lab, runs_dir: Path) -> str:
+    """Return ` --method geometric` if an epoch is stored, or "".
+
+    The default of `testbed plan` would then be the stored topology, which belongs to the old ports.
+    """
     from testbed.operate.intent import load_intents
 
     return " --method geometric" if load_intents(runs_dir, lab.name) else ""

@@ -10,14 +10,14 @@ from typing import Annotated
 from lightbed.wording import count_noun
 from testbed.commands.about import LabFields, describe_findings, describe_lab
 from testbed.commands.declare import Text, option
-from testbed.commands.documents import CHANGES, DONE, Finding, finding_lines
+from testbed.commands.documents import CHANGES, DONE, Finding, yield_finding_lines
 from testbed.commands.groups import INTERVAL, HostsCommand, TopologyCommand
 from testbed.commands.place import Place
 from testbed.errors import UsageError
 
 
 def parse_time(text: str) -> float:
-    """Return the seconds since 1970 of a date or a time, in UTC unless it names a zone. Raises `UsageError`.
+    """Parse a date or a time as seconds since 1970. It is in UTC unless it names a zone. Raises `UsageError`.
 
     >>> parse_time("1970-01-02")
     86400.0
@@ -34,7 +34,7 @@ MOMENT = Text(parse_time, lambda seconds: datetime.fromtimestamp(seconds, UTC).i
 
 
 @dataclass(frozen=True, kw_only=True)
-class StretchLoss:
+class SectionLoss:
     """A fibre section: its loss, the loss of the lab file, and the verdict on the series of its readings."""
 
     place: str
@@ -55,12 +55,12 @@ class StretchLoss:
 
 @dataclass(frozen=True, kw_only=True)
 class DriftDocument(LabFields):
-    """A reading of a lab's optical losses and its verdict; `not_kept` says why it could not be stored, or is empty."""
+    """A reading of a lab's optical losses and its verdict. `not_kept` says why it could not be stored, or is empty."""
 
     taken: str
     ok: bool
     not_kept: str
-    series: tuple[StretchLoss, ...]
+    series: tuple[SectionLoss, ...]
     findings: tuple[Finding, ...]
 
     @property
@@ -89,7 +89,7 @@ class Drift(HostsCommand, TopologyCommand):
     ] = None
 
     def run(self, place: Place) -> DriftDocument:
-        """Read the optical power once and judge it. The lab is closed again, so that it is free between readings."""
+        """Read the optical power once and judge it. Then close the lab, so that it is free between readings."""
         from testbed.operate.choice import choose_design
         from testbed.operate.drift.history import history_in
         from testbed.operate.drift.report import read_drift
@@ -108,7 +108,7 @@ class Drift(HostsCommand, TopologyCommand):
             taken=rows["taken"],
             ok=rows["ok"],
             not_kept=rows["not_kept"],
-            series=tuple(StretchLoss(**row) for row in rows["series"]),
+            series=tuple(SectionLoss(**row) for row in rows["series"]),
             findings=describe_findings(report.findings, choice),
         )
         kinds = [stretch.verdict for stretch in document.series]
@@ -124,7 +124,7 @@ class Drift(HostsCommand, TopologyCommand):
             place.say(
                 f"this reading was judged, but could not be stored for later comparison: {document.not_kept}"
             )
-        place.say(*choice.describe_unfinished(), *finding_lines(document.findings))
+        place.say(*choice.describe_unfinished(), *yield_finding_lines(document.findings))
         if not document.findings:
             place.say("no light is lost")
         return document

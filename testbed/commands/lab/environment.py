@@ -1,4 +1,4 @@
-"""`testbed env`: variables and host file with which torchrun, mpirun and others use a lab's optical links."""
+"""`testbed env`: variables and a host file, with which torchrun, mpirun and others use a lab's optical links."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENVIRONMENT_FILE = "env.sh"
 
 @dataclass(frozen=True, kw_only=True)
 class Rank:
-    """A rank, in the order of a ring; `address` and `interfaces` are those of the optical links."""
+    """A rank, in the order of a ring. `address` and `interfaces` belong to the optical links."""
 
     rank: int
     host: str
@@ -33,7 +33,7 @@ class Rank:
 
 @dataclass(frozen=True, kw_only=True)
 class NcclRingFile:
-    """A graph file, the same name on all hosts: the stride of its rings, its channels, and the hosts by rank."""
+    """A graph file, which has the same name on all hosts: the stride of its rings, its channels, the hosts by rank."""
 
     graph: str
     stride: int
@@ -43,7 +43,7 @@ class NcclRingFile:
 
 @dataclass(frozen=True, kw_only=True)
 class NcclHostFiles:
-    """NCCL's files of a host, and the variables with which it reads them: the graph of the first ring."""
+    """NCCL's files of a host, and the variables with which NCCL reads them. They select the first ring's graph."""
 
     topology: Path
     graphs: tuple[Path, ...]
@@ -53,7 +53,7 @@ class NcclHostFiles:
 
 @dataclass(frozen=True, kw_only=True)
 class NcclFilesDocument:
-    """NCCL's files by host, the rings, and sentences on what is assumed."""
+    """NCCL's files by host, the rings, and sentences on assumptions."""
 
     rings: tuple[NcclRingFile, ...]
     hosts: dict[str, NcclHostFiles]
@@ -84,7 +84,7 @@ class Environment(TopologyCommand):
     ] = None
 
     def run(self, place: Place) -> EnvironmentDocument:
-        """Return the environment of programs; with `nccl` ask the hosts and write NCCL's files.
+        """Return the environment of programs. With `nccl`, read the hosts' hardware and write NCCL's files.
 
         Raises `HostError` if hosts name their NICs differently, or have more devices than NCCL reads.
         """
@@ -171,7 +171,7 @@ class Environment(TopologyCommand):
 
 
 def _read_hardware(lab: Lab) -> tuple[dict[str, HostHardware], dict[str, str]]:
-    """Return the hardware of the hosts that answer in time, and the reason of each of the others."""
+    """Return the hardware of hosts that answer in time, and for each other host the reason why it is unknown."""
     from testbed.errors import HostError
     from testbed.lab.hosts.fleet import SshFleet, run_where_possible
     from testbed.lab.hosts.nccl_files import read_hardware
@@ -185,5 +185,5 @@ def _read_hardware(lab: Lab) -> tuple[dict[str, HostHardware], dict[str, str]]:
         with SshFleet(lab, partial=True) as fleet:
             (hardware, unreadable), failed = run_where_possible(lambda able: read_hardware(able, lab), fleet)
             return hardware, {**fleet.off, **failed, **unreadable}
-    except HostError as error:  # names no host: it concerns all of them
+    except HostError as error:  # an error that names no host concerns all hosts
         return {}, {host.name: error.reasons.get(host.name, str(error)) for host in lab.hosts}

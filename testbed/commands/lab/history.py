@@ -1,4 +1,4 @@
-"""`testbed history|journal`: the epochs of a lab, and its operations with their steps. No device is read."""
+"""`testbed history|journal`: the epochs of a lab, and its operations with their steps. They read no device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """Change of an epoch on one device: of `circuits`, as pairs of input and output, or of the `routes` of a host."""
+    """Change of an epoch on one device: of `circuits`, listed as (input, output), or of the `routes` of a host."""
 
     device: str
     change: str
@@ -40,7 +40,7 @@ class Epoch:
     changes: tuple[Change, ...]
 
     def line(self) -> str:
-        """Return the epoch for people."""
+        """Return a line for people."""
         made = sum(len(one.made or ()) for one in self.changes)
         removed = sum(len(one.removed or ()) for one in self.changes)
         hosts = sum(one.change == "routes" for one in self.changes)
@@ -53,7 +53,7 @@ class Epoch:
 
 @dataclass(frozen=True, kw_only=True)
 class EpochList(Document):
-    """The epochs of a lab, the newest first."""
+    """The epochs of a lab, newest first."""
 
     lab: str
     epochs: tuple[Epoch, ...]
@@ -98,7 +98,7 @@ class Operation:
 
 @dataclass(frozen=True, kw_only=True)
 class OperationList(Document):
-    """The operations of a lab, the oldest first."""
+    """The operations of a lab, oldest first."""
 
     lab: str
     operations: tuple[Operation, ...]
@@ -150,7 +150,7 @@ class Journal(Command[OperationList]):
                     f"lab '{place.lab.name}' has no operation {self.operation} in {place.runs_dir}"
                 )
         records = records[-self.last :] if self.last else records
-        place.say(*(line for record in records for line in _operation_lines(record)))
+        place.say(*(line for record in records for line in _yield_operation_lines(record)))
         unfinished = place.say_unfinished()
         if not (records or unfinished):
             place.say(_describe_nothing(f"no operation of lab '{place.lab.name}'", place.runs_dir))
@@ -163,7 +163,7 @@ class Journal(Command[OperationList]):
 
 
 def _describe_nothing(what: str, runs_dir: Path) -> str:
-    """Return the line for an empty list; without a database it also says what to do."""
+    """Return the line for an empty list. Without a database, it also says what to do."""
     from testbed.storage.address import address_in
 
     address = address_in(runs_dir)
@@ -172,7 +172,7 @@ def _describe_nothing(what: str, runs_dir: Path) -> str:
     return f"{what} is stored: {runs_dir} has no database. Name another --runs-dir, or `testbed restore` a backup"
 
 
-def _operation_lines(record: OperationRecord) -> Iterator[str]:
+def _yield_operation_lines(record: OperationRecord) -> Iterator[str]:
     row = record.json()
     by = f" by {row['who']}" if row["who"] else ""
     why = f": {row['why']}" if row["why"] else ""

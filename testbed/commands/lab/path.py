@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Annotated
 
-from testbed.commands.about import HostsFields, describe_findings, describe_hosts, heading_lines
+from testbed.commands.about import HostsFields, describe_findings, describe_hosts, make_heading_lines
 from testbed.commands.declare import argument
-from testbed.commands.documents import CHANGES, DONE, Finding, finding_lines, key
+from testbed.commands.documents import CHANGES, DONE, Finding, key, yield_finding_lines
 from testbed.commands.groups import HostsCommand, TopologyCommand
 from testbed.commands.place import Place
 
 
 @dataclass(frozen=True, kw_only=True)
 class PathHop:
-    """A link of the planned path; `patched` is None if its switch does not answer, a power if it is not measured."""
+    """A link of the planned path. `patched` is None if its switch does not answer. Powers are None if not measured."""
 
     sender: str
     receiver: str
@@ -28,7 +28,7 @@ class PathHop:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelHop:
-    """A link that the kernel of a host chooses; `gateway` is the address of its next hop."""
+    """A link that the kernel of a host chooses. `gateway` is the address of the next hop."""
 
     sender: str
     receiver: str
@@ -36,8 +36,8 @@ class KernelHop:
 
 
 @dataclass(frozen=True, kw_only=True)
-class KernelWay:
-    """The path of a packet by the kernels; `end` says why it does not arrive, and is empty if it does."""
+class KernelPath:
+    """The path of a packet by the kernels. `end` says why the packet does not arrive, or is empty."""
 
     hops: tuple[KernelHop, ...]
     end: str
@@ -51,7 +51,7 @@ class PathDocument(HostsFields):
     source: str = field(metadata=key("from"))
     target: str = field(metadata=key("to"))
     hops: tuple[PathHop, ...]
-    kernel: KernelWay | None
+    kernel: KernelPath | None
     findings: tuple[Finding, ...]
 
     @property
@@ -81,24 +81,30 @@ class FollowPath(HostsCommand, TopologyCommand):
         )
 
         for name in (self.source, self.target):
-            find_node(place.lab, name)  # an unknown host is refused even if no lab runs
+            find_node(place.lab, name)  # refuse an unknown host even if no lab runs
         choice = choose_design(place.running_lab, self.topology_name, place.runs_dir)
         ends = find_node(choice.lab, self.source), find_node(choice.lab, self.target)
         with place.session(choice.lab, self.hosts, partial=True) as session:
             hops = follow_path(session, choice.design, *ends)
-            way = kernel_path(session, choice.design, *ends)
+            kernel_route = kernel_path(session, choice.design, *ends)
         findings = describe_findings(session.off_findings)
-        place.say(*heading_lines(choice, self.hosts), *choice.describe_unfinished(), *finding_lines(findings))
-        place.say(*describe_path(hops), *describe_kernel_path(way))
+        place.say(
+            *make_heading_lines(choice, self.hosts),
+            *choice.describe_unfinished(),
+            *yield_finding_lines(findings),
+        )
+        place.say(*describe_path(hops), *describe_kernel_path(kernel_route))
         return PathDocument(
             **describe_hosts(choice, self.hosts),
             source=self.source,
             target=self.target,
             hops=tuple(PathHop(**asdict(hop)) for hop in hops),
-            kernel=KernelWay(
-                hops=tuple(KernelHop(**asdict(hop)) for hop in way.hops), end=way.end, differs=way.differs
+            kernel=KernelPath(
+                hops=tuple(KernelHop(**asdict(hop)) for hop in kernel_route.hops),
+                end=kernel_route.end,
+                differs=kernel_route.differs,
             )
-            if way
+            if kernel_route
             else None,
             findings=findings,
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from testbed.commands.about import HostsFields, describe_hosts, heading_lines
+from testbed.commands.about import HostsFields, describe_hosts, make_heading_lines
 from testbed.commands.declare import option, output_file_option
 from testbed.commands.design.topology import TopologyDocument
 from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation, describe_unfinished
@@ -36,7 +36,7 @@ class PlannedStep:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedSwitch:
-    """Changes of one switch; `revision` identifies its circuits at the time of the plan."""
+    """Changes of one switch. `revision` identifies its circuits at the time of the plan."""
 
     switch: str
     revision: str
@@ -46,7 +46,7 @@ class PlannedSwitch:
 
 @dataclass(frozen=True, kw_only=True)
 class TouchedElement:
-    """A circuit, NIC or host that the plan affects, and why; `direct` is true if a step names it."""
+    """A circuit, NIC or host that the plan affects, and why. `direct` is true if a step names it."""
 
     kind: str
     name: str
@@ -74,7 +74,7 @@ class SwitchDurations:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanDurations:
-    """Expected durations of each switch, and of the whole plan; switches work in parallel."""
+    """Expected durations of each switch, and of the whole plan. Switches work in parallel."""
 
     switches: dict[str, SwitchDurations]
     total: ExpectedSeconds
@@ -82,7 +82,7 @@ class PlanDurations:
 
 @dataclass(frozen=True, kw_only=True)
 class PlanDocument(HostsFields, TopologyDocument):
-    """Changes that an apply would make; `revision` identifies the state of the lab that they start from."""
+    """Changes that an apply would make. `revision` identifies the lab's state before them."""
 
     has_changes: bool
     switches: tuple[PlannedSwitch, ...]
@@ -135,7 +135,7 @@ class Plan(TopologyCommand):
         change = PlannedChange(choice, planned, place.runs_dir)
         if self.out:
             change.write(self.out, take_over=self.take_over)
-        place.say(*heading_lines(choice), *describe(choice.lab, planned), *change.lines())
+        place.say(*make_heading_lines(choice), *describe(choice.lab, planned), *change.lines())
         place.say(*choice.describe_unfinished(), *change.to_apply())
         document = change.json()
         return PlanDocument(

@@ -1,4 +1,4 @@
-"""`testbed repair`: plan how traffic avoids lost fibres and failed GPUs, and apply that plan."""
+"""`testbed repair`: plan how traffic avoids lost fibres and failed GPUs, and apply the plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from testbed.commands.documents import (
     OMIT_NONE,
     Finding,
     describe_unfinished,
-    finding_lines,
+    yield_finding_lines,
 )
 from testbed.commands.groups import HostsCommand, MovingCommand, TopologyCommand
 from testbed.commands.place import Place
@@ -40,9 +40,9 @@ REPAIR, REPAIR_BEGUN = "repair", "repair begun"
 
 @dataclass(frozen=True, kw_only=True)
 class LostFibre:
-    """A fibre of a NIC without light; not `sure` if it may be the fibre at the other end of the link instead.
+    """A lost fibre of a NIC. `sure` is false if the fibre at the other end of the link may be lost instead.
 
-    `fibre` is `transmit`, `receive`, or `gpu`: the GPU beside the NIC has failed.
+    `fibre` is `transmit`, `receive`, or `gpu` if the GPU beside the NIC has failed.
     """
 
     nic: str
@@ -53,7 +53,7 @@ class LostFibre:
 
 @dataclass(frozen=True, kw_only=True)
 class LinkDetour:
-    """The path of a lost link's packets over other links; empty if there is none."""
+    """The path of a lost link's packets over other links. It is empty if no path exists."""
 
     link: str
     path: tuple[str, ...]
@@ -61,7 +61,7 @@ class LinkDetour:
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """Advice about one failure in a lab whose hosts have several GPUs, see `testbed.operate.failure_rules`."""
+    """Advice about one failure in a lab whose hosts have several GPUs (see `testbed.operate.failure_rules`)."""
 
     rule: int
     subject: str
@@ -87,9 +87,9 @@ class Proof:
 
 @dataclass(frozen=True, kw_only=True)
 class RepairOutcome:
-    """Durations of a repair in seconds, from the start of each stage until its routes were installed, and its proof.
+    """Durations of a repair in seconds, and its proof. A stage lasts until its routes are installed.
 
-    `outage_s` is how long the slowest switch took. Durations of a stage that did not take place are 0.
+    `outage_s` is the time of the slowest switch. The duration of a stage that did not take place is 0.
     """
 
     reroute_s: float
@@ -121,7 +121,7 @@ class RepairDocument(HostsFields):
 
     @property
     def exit_code(self) -> int:
-        """1 if a repair is not proven; 2 if one is planned, or something is lost, off or unfinished."""
+        """1 if a repair is not proven, 2 if a repair is planned or something is lost, off or unfinished."""
         if self.repaired is not None:
             return DONE if self.repaired.verified.ok else ERROR
         is_well = self.why is None and not (self.unpatched or self.unfinished or self.findings or self.rules)
@@ -155,9 +155,9 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         with place.session(lab, self.hosts, writes=self.apply, partial=not self.apply) as session:
             observation, planned, unfinished = plan_repair(session, choice, place.runs_dir, failed)
             findings = describe_findings(session.off_findings)
-            advice = _advise(session, choice, observation, planned, failed)
-            place.say(choice.heading(), *choice.lines(), *finding_lines(findings))
-            place.say(*_lines(session, choice, observation, planned, unfinished))
+            advice = _make_advice(session, choice, observation, planned, failed)
+            place.say(choice.heading(), *choice.lines(), *yield_finding_lines(findings))
+            place.say(*_describe_repair(session, choice, observation, planned, unfinished))
             place.say(*(f"rule {one.rule}: {one.text}" for one in advice or ()))
             repaired = None
             if planned and self.apply:
@@ -177,7 +177,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
             make=rows.get("make"),
             why=rows.get("why"),
             rules=advice,
-            repaired=_describe(repaired) if repaired else None,
+            repaired=_make_outcome(repaired) if repaired else None,
             findings=findings,
         )
 
@@ -206,7 +206,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         return repaired
 
 
-def _describe(repaired: RepairResult) -> RepairOutcome:
+def _make_outcome(repaired: RepairResult) -> RepairOutcome:
     report = repaired.verified
     return RepairOutcome(
         reroute_s=repaired.reroute_s,
@@ -228,10 +228,10 @@ def _describe(repaired: RepairResult) -> RepairOutcome:
 def plan_repair(
     session: LabSession, choice: DesignChoice, runs_dir: Path, failed: Collection[Gpu] = ()
 ) -> tuple[LossObservation, LabRepair | None, Sequence[Unfinished]]:
-    """Return the losses, observed or caused by failed GPUs, a plan of their repair, and the unfinished operations.
+    """Return the losses (observed, or caused by failed GPUs), the plan of their repair, and unfinished operations.
 
-    The plan is None if nothing is lost, or if a device does not answer: a repair routes traffic over every host and
-    may change circuits on every switch.
+    The plan is None if nothing is lost or if a device does not answer, because a repair routes traffic over every host
+    and may change circuits on every switch.
     """
     from testbed.measure.results.store import RunStore
     from testbed.operate.repair import add_failed_gpus, observe_design, plan_lab_repair
@@ -249,14 +249,14 @@ def plan_repair(
     return observation, planned, unfinished
 
 
-def _advise(
+def _make_advice(
     session: LabSession,
     choice: DesignChoice,
     observation: LossObservation,
     planned: LabRepair | None,
     failed: Collection[Gpu],
 ) -> tuple[Advice, ...] | None:
-    """Return what to do about each failure; None if no host of the lab has several GPUs."""
+    """Return what to do about each failure, or None if no host of the lab has several GPUs."""
     from testbed.operate.failure_rules import advise_on_failures, has_domains, list_failed_gpus
 
     if not has_domains(session.lab):
@@ -288,8 +288,8 @@ def _find_earlier_repair(
 
 
 def _load_plan_traffic(choice: DesignChoice) -> tuple[NDArray[np.float64] | None, RoutesFor]:
-    """Return the bytes between pairs of a plan, and the function that gives its routes on a topology."""
-    # Imported here: it imports the models of workloads, and most checks find nothing lost.
+    """Return the bytes between pairs of nodes, and a function that returns the plan's routes on a topology."""
+    # Imported late, because it imports the models of workloads and most checks find nothing lost.
     from testbed.design.evaluation.job import routes_for, sum_by_pairs
 
     plan = choice.plan()
@@ -297,7 +297,7 @@ def _load_plan_traffic(choice: DesignChoice) -> tuple[NDArray[np.float64] | None
     return sum_by_pairs(plan), lambda topology: routes_for(plan, topology)
 
 
-def _lines(
+def _describe_repair(
     session: LabSession,
     choice: DesignChoice,
     observation: LossObservation,

@@ -84,6 +84,6 @@ class Resume(MovingCommand, HostsCommand):
             with stop_on_interrupt(place.tell), place.session(choice.lab, self.hosts, writes=True) as session:
                 _, planned, _ = plan_repair(session, choice, place.runs_dir)
                 return resume_detours(session, unfinished, planned, place.say)
-        here, design = design_of_intent(lab, unfinished.intent) if unfinished.intent else (lab, None)
-        with stop_on_interrupt(place.tell), place.session(here, self.hosts, writes=True) as session:
+        shard, design = design_of_intent(lab, unfinished.intent) if unfinished.intent else (lab, None)
+        with stop_on_interrupt(place.tell), place.session(shard, self.hosts, writes=True) as session:
             return resume(session, unfinished, design, place.say)

@@ -7,7 +7,14 @@ from typing import Annotated
 
 from testbed.commands.about import describe_findings
 from testbed.commands.declare import Command, argument
-from testbed.commands.documents import CHANGES, DONE, Document, Finding, UnfinishedOperation, finding_lines
+from testbed.commands.documents import (
+    CHANGES,
+    DONE,
+    Document,
+    Finding,
+    UnfinishedOperation,
+    yield_finding_lines,
+)
 from testbed.commands.groups import TAKE_OVER, HostsCommand, MovingCommand
 from testbed.commands.place import Place
 
@@ -68,7 +75,7 @@ class Rollback(MovingCommand, HostsCommand):
             outcome = f"the rollback worked: epoch {target.epoch} is in force again, as epoch {report.epoch}"
         else:
             outcome = "the rollback did not work: its verification has findings"
-        place.say(outcome, *finding_lines(findings))
+        place.say(outcome, *yield_finding_lines(findings))
         return RollbackDocument(
             lab=lab.name,
             simulated=lab.simulated,
@@ -99,7 +106,7 @@ class ConfirmDocument(Document):
 class Confirm(Command[ConfirmDocument]):
     """`testbed confirm`."""
 
-    lane = "prompt"  # not behind the commands that change the lab: the time to confirm is short
+    lane = "prompt"  # the time to confirm is short, so it must not queue behind commands that change the lab
 
     def run(self, place: Place) -> ConfirmDocument:
         """Keep the epoch that awaits confirmation. Raises `NothingToConfirm`."""

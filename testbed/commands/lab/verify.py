@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from lightbed.wording import count_noun
-from testbed.commands.about import HostsFields, describe_findings, describe_hosts, heading_lines
+from testbed.commands.about import HostsFields, describe_findings, describe_hosts, make_heading_lines
 from testbed.commands.declare import option
-from testbed.commands.documents import CHANGES, DONE, OMIT_NONE, Finding, finding_lines
+from testbed.commands.documents import CHANGES, DONE, OMIT_NONE, Finding, yield_finding_lines
 from testbed.commands.groups import HostsCommand, TopologyCommand
 from testbed.commands.place import Place
 
@@ -72,7 +72,7 @@ class Verify(HostsCommand, TopologyCommand):
     ] = None
 
     def run(self, place: Place) -> VerifyDocument:
-        """Check the whole lab; a proof without findings completes an epoch. Raises the errors of `choose_design`."""
+        """Check the whole lab. A proof without findings completes an epoch. Raises the errors of `choose_design`."""
         from testbed.measure.plan_job import count_links_since_last_job, summarise_links
         from testbed.operate.apply import check_permission
         from testbed.operate.choice import choose_design
@@ -87,27 +87,34 @@ class Verify(HostsCommand, TopologyCommand):
         if self.narrow:
             check_permission(choice.lab, self.really_move)
         unfinished = find_unfinished_or_error(place.runs_dir, choice.lab)
-        own = tuple(each for each in unfinished if each.lacks_proof and each.intent == choice.intent)
-        others = tuple(each for each in unfinished if each not in own)  # `own` lack only this proof
+        awaiting_proof = tuple(
+            each for each in unfinished if each.lacks_proof and each.intent == choice.intent
+        )
+        others = tuple(
+            each for each in unfinished if each not in awaiting_proof
+        )  # those in `awaiting_proof` lack only this proof
         with place.session(choice.lab, self.hosts, writes=self.narrow, partial=True) as session:
             report = session.prove(choice.design, others)
             if self.narrow:
                 report = narrow(session, choice.design, report, notes.append)
             links = count_links_since_last_job(session, choice, place.runs_dir)
             has_hosts = session.fleet is not None
-        if report.ok and own and (has_hosts or self.hosts == "auto"):
-            choice, note = _complete(choice, report, place.runs_dir)
+        if report.ok and awaiting_proof and (has_hosts or self.hosts == "auto"):
+            choice, note = _mark_verified(choice, report, place.runs_dir)
             notes.append(note)
         is_settled = all(finding.kind != "changing" for finding in report.findings)
         if this_run() and has_hosts and is_settled:  # only runs of a service: a local verify writes nothing
             note_checks(place.runs_dir, choice.lab, choice.design.wiring, report)
         if choice.intent and choice.intent.lacks_proof:
-            lacking = tuple(UNFINISHED.report(each.operation, each.detail, each.hint) for each in own)
+            lacking = tuple(
+                UNFINISHED.report(each.operation, each.detail, each.hint) for each in awaiting_proof
+            )
             report = replace(report, findings=(*lacking, *report.findings))
         findings = describe_findings(report.findings, choice)
-        place.say(*heading_lines(choice, self.hosts), _summary(report), *notes)
+        place.say(*make_heading_lines(choice, self.hosts), _summarise(report), *notes)
         place.say(
-            *(f"since it ran as a job: {line}" for line in summarise_links(links)), *finding_lines(findings)
+            *(f"since it ran as a job: {line}" for line in summarise_links(links)),
+            *yield_finding_lines(findings),
         )
         if report.ok:
             place.say("everything is as planned")
@@ -126,8 +133,8 @@ class Verify(HostsCommand, TopologyCommand):
         )
 
 
-def _complete(choice: DesignChoice, report: VerifyReport, runs_dir: Path) -> tuple[DesignChoice, str]:
-    """Mark an epoch as verified; return the choice with its new state, and a line about it."""
+def _mark_verified(choice: DesignChoice, report: VerifyReport, runs_dir: Path) -> tuple[DesignChoice, str]:
+    """Mark an epoch as verified. Return the choice with its new state, and a line about it."""
     from testbed.errors import JournalError
     from testbed.operate.journal import journal_in
     from testbed.operate.session import record_proof
@@ -146,7 +153,7 @@ def _complete(choice: DesignChoice, report: VerifyReport, runs_dir: Path) -> tup
     return choice, f"epoch {intent.epoch} is verified now"
 
 
-def _summary(report: VerifyReport) -> str:
+def _summarise(report: VerifyReport) -> str:
     heard = (
         f", {count_noun(report.links_received, 'one-way link')} heard by probe"
         if report.links_received

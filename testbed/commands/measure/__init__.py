@@ -1,1 +1,1 @@
-"""Commands that measure, and that read stored measurements."""
+"""Commands that measure, and commands that read stored measurements."""

@@ -131,7 +131,7 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
         from testbed.measure.collectives.spec import parse_sizes
         from testbed.measure.job import run_job
 
-        # The second job is small: planning it without compilation takes a moment, compiling takes half a minute.
+        # The second job is small: planning without compilation takes a moment, compilation half a minute.
         os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
         lab = set_link_rate(place.lab, self.rate_mbps)
         if self.inference:
@@ -153,9 +153,9 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
         mark = "SIMULATED " if result.lab.simulated else ""
         model = ", hosts only modelled" if result.hosts == "model" else ""
         title = f"{mark}AllReduce on {result.lab.name}{model}"
-        place.say_table(title, _COLUMNS, [_cells(row) for row in result.timings])
-        place.say(*_lines(result))
-        return _document(result, place.say_unfinished(lab))
+        place.say_table(title, _COLUMNS, [_make_cells(row) for row in result.timings])
+        place.say(*_describe_result(result))
+        return _make_document(result, place.say_unfinished(lab))
 
     def _choose_program(self, lab: Lab, model: Path) -> Lab:
         """Return the lab whose board runs the model. Raises `InferenceError`, and `UsageError` for modelled hosts."""
@@ -167,7 +167,7 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
         return set_program(lab, model)
 
     def _prepare(self, lab: Lab, model: Path, narrator: Narrator) -> ModelTrial:
-        """Make the requests, after the check that the lab may be moved: the first picture takes a minute."""
+        """Make the requests. First check that the lab may be moved, because the first picture takes a minute."""
         from testbed.measure.inference import prepare_trial
         from testbed.operate.apply import check_permission
 
@@ -177,7 +177,7 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
 
 
 def _say_plan(place: Place, lab: Lab) -> None:
-    """Print the changes that the demo would make on a real lab, before it is refused."""
+    """Print the changes that the demo would make on a real lab, before the demo is refused."""
     from testbed.operate.design import design_for
     from testbed.operate.plan import describe
     from testbed.operate.session import open_lab
@@ -186,7 +186,7 @@ def _say_plan(place: Place, lab: Lab) -> None:
         place.say(*describe(lab, session.plan(design_for(lab))))
 
 
-def _document(result: JobResult, unfinished: tuple[UnfinishedOperation, ...]) -> DemoDocument:
+def _make_document(result: JobResult, unfinished: tuple[UnfinishedOperation, ...]) -> DemoDocument:
     gain, link = result.ring_gain, result.lab.link
     rows = (gain.one_ring, gain.many_rings) if gain else ()
     return DemoDocument(
@@ -198,9 +198,9 @@ def _document(result: JobResult, unfinished: tuple[UnfinishedOperation, ...]) ->
         hosts=result.hosts,
         rate_mbps=link.rate_mbps,
         represents_gbps=link.represents_gbps,
-        link_rate=_link_rate(result),
-        busbw_mbps={_key(row): row.busbw_mbps for row in rows},
-        busbw_spread_mbps={_key(row): row.busbw_spread_mbps for row in rows},
+        link_rate=_describe_link_rate(result),
+        busbw_mbps={_make_key(row): row.busbw_mbps for row in rows},
+        busbw_spread_mbps={_make_key(row): row.busbw_spread_mbps for row in rows},
         ratio=gain.ratio if gain else None,
         ratio_spread=gain.spread if gain else None,
         ratio_limit=gain.many_rings.rings if gain else None,
@@ -211,7 +211,7 @@ def _document(result: JobResult, unfinished: tuple[UnfinishedOperation, ...]) ->
     )
 
 
-def _link_rate(result: JobResult) -> LinkRate | None:
+def _describe_link_rate(result: JobResult) -> LinkRate | None:
     if (rate := result.link_rate) is None:
         return None
     machine = Machine(
@@ -233,12 +233,12 @@ def _describe_inference(result: JobResult) -> InferenceOutcome | None:
     return InferenceOutcome(**asdict(one) | {"latency_us": latency, "picture": picture})
 
 
-def _key(row: Timing) -> str:
+def _make_key(row: Timing) -> str:
     return row.configuration.replace(" ", "_")
 
 
-def _headline(gain: RingGain) -> str:
-    """Return the gain of all rings over one in words, or that the hosts' CPU limits the measurement."""
+def _describe_ring_gain(gain: RingGain) -> str:
+    """Describe the gain of all rings over one, or say that the hosts' CPU limits the measurement."""
     from testbed.measure.units import size_text
 
     many, one = gain.many_rings, gain.one_ring
@@ -270,29 +270,29 @@ _COLUMNS = (
 )
 
 
-def _cells(row: Timing) -> tuple[object, ...]:
+def _make_cells(row: Timing) -> tuple[object, ...]:
     quartiles = f"{row.low_us:.0f} to {row.high_us:.0f}"
     what = (row.topology, row.configuration, row.size_bytes)
     return *what, row.time_us, quartiles, row.busbw_mbps, row.limit_mbps, _find_bound(row)
 
 
-def _lines(result: JobResult) -> Iterator[str]:
+def _describe_result(result: JobResult) -> Iterator[str]:
     link = result.lab.link
     if result.lab.simulated:
         yield f"scale: {link.rate_mbps:g} Mbit/s stands for {link.represents_gbps:g} Gb/s ({link.scale:g}x)"
     if result.link_rate and result.link_rate.is_lowered:
         yield result.link_rate.describe()
     if result.ring_gain:
-        yield _headline(result.ring_gain)
+        yield _describe_ring_gain(result.ring_gain)
     if result.repatch:
-        yield from _repatch_lines(result.repatch)
+        yield from _describe_repatch(result.repatch)
     if result.inference:
-        yield from _inference_lines(result.inference)
+        yield from _describe_inference_result(result.inference)
     yield f"report: {result.report}"
     yield f"next: open it, then `testbed runs`, `testbed report {result.run_id}`, `testbed sim up LAB`"
 
 
-def _repatch_lines(repatch: Repatch) -> Iterator[str]:
+def _describe_repatch(repatch: Repatch) -> Iterator[str]:
     yield f"re-patch: {repatch.reason}"
     stall = f", TCP stalled {repatch.stall_s * 1e3:.0f} ms" if repatch.stall_s is not None else ""
     yield f"  dark for {repatch.outage_s * 1e3:.0f} ms{stall}"
@@ -301,7 +301,7 @@ def _repatch_lines(repatch: Repatch) -> Iterator[str]:
         yield f"  {one.label}: {one.before:.4g} -> {one.after:.4g} {one.unit} ({one.gain:.2f}x{note})"
 
 
-def _inference_lines(one: Inference) -> Iterator[str]:
+def _describe_inference_result(one: Inference) -> Iterator[str]:
     ends = [
         *([f"{one.wrong} wrong"] if one.wrong else []),
         *([f"{one.lost} lost{f' ({one.error})' if one.error else ''}"] if one.lost else []),

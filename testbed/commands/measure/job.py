@@ -105,7 +105,7 @@ class PlanJob(HostsCommand, TopologyCommand, Command[PlanJobDocument]):
             run.add_rank_figures(job.ranks, job.flows, job.rates)
             rates = {"rate_mbps": lab.link.rate_mbps, "rate_gbps": lab.link.represents_gbps}
             run.add_phase(PHASE, to_json(job, choice.intent.epoch if choice.intent else None) | rates)
-        place.say(*job_lines(choice, job))
+        place.say(*yield_job_lines(choice, job))
         return PlanJobDocument(
             run_id=run.run_id,
             **describe_hosts(choice, self.hosts),
@@ -119,7 +119,7 @@ class PlanJob(HostsCommand, TopologyCommand, Command[PlanJobDocument]):
         )
 
 
-def job_lines(choice: DesignChoice, job: PlanRun) -> Iterator[str]:
+def yield_job_lines(choice: DesignChoice, job: PlanRun) -> Iterator[str]:
     """Yield a job as lines for people."""
     from testbed.measure.plan_job import summarise_links
 

@@ -1,4 +1,4 @@
-"""`testbed nccl`: measure collectives over the current circuits of a lab, or import results of nccl-tests."""
+"""`testbed nccl`: measure AllReduce over the current circuits of a lab, or import results of nccl-tests."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class NcclTestsDocument(Document):
 
 @dataclass(frozen=True, kw_only=True)
 class RingFinding:
-    """A ring of NCCL that is not as planned; `order` lists its nodes."""
+    """A ring of NCCL that is not as planned. `order` lists its nodes."""
 
     kind: str
     order: tuple[int, ...]
@@ -200,7 +200,7 @@ class Measure(
         if self.import_file is not None and place.lab_file is None:
             table = import_nccl(self.import_file)
             _say_table(place, table)
-            return NcclTestsDocument(**_table_keys(table))
+            return NcclTestsDocument(**_make_table_keys(table))
         if place.lab_file is None or self.import_file is not None:
             raise ResultsError(
                 "give either a lab file to measure, or --import FILE with results of nccl-tests"
@@ -209,7 +209,7 @@ class Measure(
         choice = choose_design(place.running_lab, self.topology_name, place.runs_dir)
         mode = hosts_of(choice.lab, self.hosts)
         if self.program == "nccl-tests":
-            return self._test(place, choice, mode, sizes)
+            return self._measure_nccl_tests(place, choice, mode, sizes)
         return self._measure(place, choice, mode, sizes)
 
     def _measure(
@@ -218,7 +218,7 @@ class Measure(
         """Measure with our own program."""
         from testbed.measure.current_topology import measure_current
 
-        assert self.program != "nccl-tests", "`_test` measures with nccl-tests"
+        assert self.program != "nccl-tests", "`_measure_nccl_tests` measures with nccl-tests"
         with self._open(place, choice, mode) as (session, run), narrate() as narrator:
             result = measure_current(
                 session,
@@ -251,7 +251,7 @@ class Measure(
             results=tuple(result.timings),
         )
 
-    def _test(
+    def _measure_nccl_tests(
         self, place: Place, choice: DesignChoice, mode: HostsInUse, sizes: tuple[int, ...]
     ) -> NcclTestsOfLab:
         """Measure with nccl-tests."""
@@ -268,7 +268,7 @@ class Measure(
         _say_table(place, result.table)
         place.say(*(f"{finding.kind}: {finding.detail}" for finding in result.rings))
         rings = tuple(RingFinding(**asdict(finding)) for finding in result.rings)
-        return NcclTestsOfLab(**_table_keys(result.table), ring_findings=rings, **describe_epoch(choice))
+        return NcclTestsOfLab(**_make_table_keys(result.table), ring_findings=rings, **describe_epoch(choice))
 
     @contextmanager
     def _open(self, place: Place, choice: DesignChoice, mode: HostsInUse) -> Iterator[tuple[LabSession, Run]]:
@@ -283,7 +283,7 @@ class Measure(
             yield session, run
 
 
-def _table_keys(table: NcclTable) -> dict[str, Any]:
+def _make_table_keys(table: NcclTable) -> dict[str, Any]:
     """Return the fields of `NcclTestsDocument`."""
     from testbed.measure.nccl.table import table_json
 
@@ -291,24 +291,24 @@ def _table_keys(table: NcclTable) -> dict[str, Any]:
     devices = tuple(NcclDevice(**device) for device in keys["config"]["devices"])
     return keys | {
         "config": NcclConfig(devices=devices),
-        "results": tuple(_size(row) for row in keys["results"]),
+        "results": tuple(_make_size(row) for row in keys["results"]),
         "out_of_bounds": OutOfBounds(**keys["out_of_bounds"]),
         "average_bus_bandwidth": AverageBandwidth(**keys["average_bus_bandwidth"]),
         "problems": table.problems,
     }
 
 
-def _size(row: dict[str, Any]) -> NcclSize:
+def _make_size(row: dict[str, Any]) -> NcclSize:
     halves: dict[str, Any] = {}
     for name in ("out_of_place", "in_place"):
         if row[name] is not None:
-            halves[name] = _timing(row[name])
+            halves[name] = _make_timing(row[name])
         if f"{name}_per_iter" in row:
             halves[f"{name}_per_iter"] = IterationSpread(**row[f"{name}_per_iter"])
     return NcclSize(**{**row, **halves})
 
 
-def _timing(keys: dict[str, Any]) -> NcclTiming:
+def _make_timing(keys: dict[str, Any]) -> NcclTiming:
     if "cpu_time" in keys:
         return NcclCpuTiming(
             time=keys["cpu_time"], **{name: one for name, one in keys.items() if name != "cpu_time"}

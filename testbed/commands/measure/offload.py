@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DecisionDocument(Document):
-    """A decision: the candidate to offload, or None; its fraction of the data, its workers, and the reasons."""
+    """A decision: the candidate to offload (or None), its fraction of the data, its workers, and the reasons."""
 
     choice: str | None
     ratio: float

@@ -1,4 +1,4 @@
-"""`testbed run`: a command on hosts of a lab, on light of its own."""
+"""`testbed run`: a command on hosts of a lab, over circuits that are leased and patched for it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PHASE = "program"
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramRank:
-    """A rank: its exit code (None if it was stopped), and the end of its output; files of the run hold all of it."""
+    """A rank: its exit code (None if it was stopped), and the end of its output. Files of the run hold all output."""
 
     rank: int
     host: str
@@ -39,7 +39,7 @@ class ProgramRank:
 
 @dataclass(frozen=True, kw_only=True)
 class ProgramLink:
-    """Traffic of one direction of a link: bytes, mean rate, and as peak the 95th percentile of the rates in 0.1 s.
+    """Traffic of one direction of a link. `peak_mbps` is the 95th percentile of the rates in windows of 0.1 s.
 
     `retransmitted` counts the TCP segments that the sending host sent again, over all of its links.
     """
@@ -58,8 +58,8 @@ class ProgramLink:
 class ProgramDocument(Document):
     """Outcome of a program. `code` is the exit code of the rank that failed first, 0 if none did.
 
-    `failed_rank` is None also for mpirun, whose exit code does not say which rank it was. `patched` is False if no
-    circuit was changed; `restored` is False if the hosts could not be restored, which `problem` explains.
+    `failed_rank` is None also for mpirun, whose exit code does not name a rank. `patched` is False if no circuit was
+    changed. `restored` is False if the hosts could not be restored; `problem` says why.
     """
 
     run_id: str
@@ -80,7 +80,7 @@ class ProgramDocument(Document):
     unfinished: tuple[UnfinishedOperation, ...]
 
     def to_record(self) -> dict[str, Any]:
-        """Return the JSON object that the run keeps: without output, which files hold, and without secrets."""
+        """Return the JSON object to store in the run. It omits output, which is in files, and secrets."""
         from testbed.measure.results.run import redact_arguments
 
         document = self.to_json()
@@ -92,7 +92,7 @@ class ProgramDocument(Document):
 
     @property
     def exit_code(self) -> int:
-        """That of the rank that failed first; 1 if only the hosts were not restored."""
+        """Exit code of the rank that failed first, or 1 if only the hosts were not restored."""
         return self.code or (0 if self.restored else ERROR)
 
 
@@ -179,7 +179,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
                         raise
                 document = self._describe(run.run_id, light, ranks, place)
             run.add_phase(PHASE, document.to_record())
-        if RUN in os.environ and not place.is_quiet:  # a service keeps the end of the output only
+        if RUN in os.environ and not place.is_quiet:  # a service keeps only the end of the output
             for each in document.ranks:
                 place.say(*(f"[{each.rank}:{each.host}] {line}" for line in each.stdout.splitlines()))
         for line in (*_summarise(document, ranks), *(each.line() for each in document.unfinished)):
@@ -238,7 +238,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
 
 
 def _list_links(light: Light, rank: RankResult) -> Iterator[ProgramLink]:
-    """Yield the traffic of a host's NICs; a NIC without a link of the topology is named alone."""
+    """Yield the traffic of a host's NICs. A NIC without a link in the topology is listed by its own name."""
     from testbed.design.model import Nic
 
     lab = light.lab
@@ -261,7 +261,7 @@ def _list_links(light: Light, rank: RankResult) -> Iterator[ProgramLink]:
 
 
 def _print_output(output: Output) -> None:
-    """Print a piece of output at once, with the rank and host in front of each line."""
+    """Print a piece of output immediately, with the rank and host in front of each line."""
     stream = sys.stderr if output.is_error else sys.stdout
     text = output.text.encode(stream.encoding or "utf-8", "replace").decode(stream.encoding or "utf-8")
     for line in text.splitlines():
@@ -269,7 +269,7 @@ def _print_output(output: Output) -> None:
 
 
 def _summarise(document: ProgramDocument, ranks: Ranks) -> Iterator[str]:
-    """Yield how a program ended, as lines for people."""
+    """Yield lines for people on how a program ended."""
     if ranks.failure is not None:
         failure = ranks.failure
         who = "mpirun" if ranks.program.is_mpi else f"rank {failure.rank}"

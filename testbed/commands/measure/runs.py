@@ -41,7 +41,7 @@ RUN_COLUMNS = tuple(each.name for each in fields(RunRecord))
 """Columns of `--csv` and keys of `--json`."""
 
 
-def _columns_of(run: RunSummary) -> dict[str, Any]:
+def _make_columns(run: RunSummary) -> dict[str, Any]:
     return {
         "run_id": run.run_id,
         "lab": run.lab,
@@ -57,7 +57,7 @@ def _columns_of(run: RunSummary) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class RunList(TableDocument):
-    """The runs of a results directory, the newest first."""
+    """The runs of a results directory, newest first."""
 
     runs: tuple[RunRecord, ...]
 
@@ -88,7 +88,7 @@ class Runs(TableCommand, Command[RunList]):
             place.say_table("Runs", ["run", "lab", "status", "started (UTC)", "hosts", "simulated"], rows)
         else:
             place.say(f"no runs in {place.runs_dir}: `make run` makes one")
-        return RunList(runs=tuple(RunRecord(**_columns_of(run)) for run in stored))
+        return RunList(runs=tuple(RunRecord(**_make_columns(run)) for run in stored))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,7 @@ class RunsQuery(TableCommand, Command[QueryAnswer]):
         rows = tuple(
             tuple(str(cell) if isinstance(cell, datetime) else cell for cell in row) for row in answer.rows
         )
-        return QueryAnswer(columns=answer.columns, rows=rows)  # times as SQL writes them
+        return QueryAnswer(columns=answer.columns, rows=rows)  # times are text, as SQL writes them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +168,7 @@ COMPARED = ("configuration", "collective", "ranks", "size_bytes", "a_mbps", "b_m
 
 @dataclass(frozen=True, kw_only=True)
 class RunsComparison(TableDocument):
-    """Two runs row by row, the number of rows that only one of them has, and the facts that differ."""
+    """Comparison of two runs: common rows, numbers of rows in only one run, and facts that differ."""
 
     a: str
     b: str
@@ -211,7 +211,7 @@ class RunsCompare(TableCommand, Command[RunsComparison]):
 
         store = RunStore(place.runs_dir)
         one, other = store.load(self.a), store.load(self.b)
-        document = _comparison(one.summary.run_id, other.summary.run_id, compare_runs(one, other))
+        document = _make_comparison(one.summary.run_id, other.summary.run_id, compare_runs(one, other))
         title = f"A = {document.a}, B = {document.b}: bus bandwidth in Mbit/s"
         place.say_table(title, *document.to_table())
         if document.only_a or document.only_b:
@@ -221,7 +221,7 @@ class RunsCompare(TableCommand, Command[RunsComparison]):
         return document
 
 
-def _comparison(a: str, b: str, comparison: RunComparison) -> RunsComparison:
+def _make_comparison(a: str, b: str, comparison: RunComparison) -> RunsComparison:
     return RunsComparison(
         a=a,
         b=b,
@@ -265,7 +265,7 @@ class LevelChange:
 
 @dataclass(frozen=True, kw_only=True)
 class TrendDocument(Document):
-    """Numbers of series, of series `too_short` to judge and of regressions; all changes, regressions first."""
+    """Numbers of series, of series `too_short` to judge and of regressions, and all changes with regressions first."""
 
     series: int
     too_short: int
@@ -327,18 +327,18 @@ class RunsTrend(Command[TrendDocument]):
             too_short=report.short,
             rate=report.rate,
             regressions=len(report.regressions),
-            changes=tuple(_level_change(change) for change in report.changes),
+            changes=tuple(_make_level_change(change) for change in report.changes),
         )
 
 
-def _level_change(change: SeriesChange) -> LevelChange:
+def _make_level_change(change: SeriesChange) -> LevelChange:
     row = change.as_json()
     return LevelChange(**row | {"epochs": tuple(EpochOfChange(**one) for one in row["epochs"])})
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunCause:
-    """Why a run was slow: the rank and host that were, or the link (with its sender), and the evidence.
+    """A cause of a slow run: the slow rank and host, or the slow link (with its sender), and the evidence.
 
     `slower` is the estimated factor by which it lengthens the iterations that it affects.
     """
@@ -353,7 +353,7 @@ class RunCause:
 
 @dataclass(frozen=True, kw_only=True)
 class RunExplanation(Document):
-    """Causes that held up a run, the worst first; `note` says why a run cannot be explained, and is empty if it can."""
+    """Causes that held up a run, the worst first. `note` says why a run cannot be explained, or is empty."""
 
     run_id: str
     ranks: int
@@ -432,4 +432,4 @@ class Report(Command[ReportDocument]):
         write_report(stored, path)
         timings = len(stored.timings)
         place.say(f"{path}  ({timings} timings)")
-        return ReportDocument(**_columns_of(stored.summary), report=str(path), timings=timings)
+        return ReportDocument(**_make_columns(stored.summary), report=str(path), timings=timings)

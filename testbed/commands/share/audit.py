@@ -28,7 +28,7 @@ class AuditLine:
     hash: str
 
     def line(self) -> str:
-        """Return the line for people, with its control characters escaped."""
+        """Return a line for people, with control characters escaped."""
         lab = f" on lab {self.lab}" if self.lab else ""
         why = f": {self.why}" if self.why else ""
         plan = f" plan {self.plan[:12]}" if self.plan else ""
@@ -60,7 +60,7 @@ class AuditCheck(Document):
         return DONE if self.whole else CHANGES
 
     def line(self) -> str:
-        """Return the result for people."""
+        """Return a line for people."""
         if self.whole:
             return f"intact: {self.lines} lines, the newest {self.newest}"
         return f"broken at line {self.broken}: {self.reason}; the lines before it are intact"

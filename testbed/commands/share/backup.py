@@ -27,12 +27,12 @@ class BackupDocument(Document):
     runs: tuple[str, ...]
 
     def line(self, holder: str) -> str:
-        """Return a line for people with the contents of `holder`, the file or the database."""
+        """Return a line for people on the contents of `holder`: the file or the database."""
         rows = count_noun(sum(self.rows.values()), "row")
         return f"{holder} holds {rows}, and the files of {count_noun(len(self.runs), 'run')}"
 
 
-def _document(file: Path, report: BackupReport) -> BackupDocument:
+def _make_document(file: Path, report: BackupReport) -> BackupDocument:
     return BackupDocument(file=str(file), rows=report.rows, runs=tuple(report.runs))
 
 
@@ -49,7 +49,7 @@ class Backup(Command[BackupDocument]):
         from testbed.storage.address import address_in
         from testbed.storage.backup import back_up
 
-        document = _document(self.file, back_up(address_in(place.runs_dir), place.runs_dir, self.file))
+        document = _make_document(self.file, back_up(address_in(place.runs_dir), place.runs_dir, self.file))
         place.say(document.line(str(self.file)))
         return document
 
@@ -71,6 +71,8 @@ class Restore(Command[BackupDocument]):
         from testbed.storage.backup import restore
 
         address = address_in(place.runs_dir)
-        document = _document(self.file, restore(self.file, address, place.runs_dir, replace=self.replace))
+        document = _make_document(
+            self.file, restore(self.file, address, place.runs_dir, replace=self.replace)
+        )
         place.say(document.line(hide_password(address)))
         return document

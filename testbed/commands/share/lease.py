@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 POLL_S = 0.5
 DURATION = Text(str, str, INTERVAL.pattern)
-"""An interval that stays text, so that help shows its default as written; `run` parses it."""
+"""An interval that stays text, so that help shows its default as written. `run` parses it."""
 _LEASE_ID = argument("Lease id, as shown by `testbed lease list`.", "ID")
 
 
@@ -72,7 +72,7 @@ class MaintenanceReason:
 
 @dataclass(frozen=True, kw_only=True)
 class LeaseListDocument(Document):
-    """The leases of a lab; `maintenance` is None unless the lab is under maintenance."""
+    """The leases of a lab. `maintenance` is None unless the lab is under maintenance."""
 
     lab: str
     leases: tuple[Lease, ...]
@@ -117,7 +117,7 @@ class LeaseRequest(Command[LeaseDocument]):
 
     @property
     def starts_s(self) -> float | None:
-        """The start of a reservation, in seconds since 1970; None for now. Raises `UsageError`."""
+        """Start of a reservation in seconds since 1970, or None for now. Raises `UsageError`."""
         if not self.at:
             return None
         try:
@@ -146,9 +146,9 @@ class LeaseRequest(Command[LeaseDocument]):
 
 
 def _wait_for_grant(store: LeaseStore, lease: model.Lease, at_most_s: float) -> model.Lease:
-    """Poll a request until it is held or `at_most_s` has passed, and return its last state.
+    """Poll a request until it is granted or `at_most_s` has passed, and return its last state.
 
-    Each poll extends the request, except a reservation, which has a fixed time.
+    Each poll extends the request. A reservation has a fixed time and is not extended.
     """
     deadline = time.monotonic() + at_most_s
     while not lease.is_held and time.monotonic() < deadline:
@@ -297,10 +297,10 @@ def _read_leases(place: Place, *, ended: bool) -> tuple[Lease, ...]:
     from testbed.storage.address import address_in
 
     rows = describe_leases(address_in(place.runs_dir), place.lab.name, time.time(), ended=ended)
-    return tuple(_record(row) for row in rows)
+    return tuple(_make_lease(row) for row in rows)
 
 
-def _record(row: dict[str, Any]) -> Lease:
+def _make_lease(row: dict[str, Any]) -> Lease:
     return Lease(**row | {"resources": tuple(row["resources"]), "allowed": tuple(row["allowed"])})
 
 

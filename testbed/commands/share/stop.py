@@ -1,4 +1,4 @@
-"""`testbed stop`: the emergency stop of a lab. It needs no lease, no role and no lock of a database."""
+"""`testbed stop`: the emergency stop of a lab. It needs no lease, no role and no database lock."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from testbed.errors import JournalError
 
 @dataclass(frozen=True, kw_only=True)
 class StopDocument(Document):
-    """The lab, whether it is stopped, reason and running operations; for a release, whether it `was_stopped`."""
+    """The lab, whether it is stopped, the reason and running operations. A release has `was_stopped`."""
 
     lab: str
     stopped: bool
@@ -29,7 +29,7 @@ class StopDocument(Document):
         return CHANGES if self.running else DONE
 
     def lines(self, lab_file: Path | None) -> list[str]:
-        """Return the document for people."""
+        """Return the document as lines for people."""
         if not self.stopped:
             hint = "may be changed again: `testbed resume` completes what was stopped"
             return [f"lab '{self.lab}' {hint if self.was_stopped else 'was not stopped'}"]
@@ -81,7 +81,7 @@ class Stop(Command[StopDocument]):
 
 
 def _find_running_operations(place: Place) -> tuple[tuple[str, ...], str]:
-    """Return the ids of running operations, and an empty string, or none and why the journal cannot be read."""
+    """Return the ids of running operations, and "". If the journal cannot be read, return () and the error."""
     from testbed.operate.recovery.records import operations_of
 
     try:

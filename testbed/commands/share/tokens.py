@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Token(Document):
-    """A token without its secret; `revoked` is empty for one that is valid."""
+    """A token without its secret. `revoked` is empty for a valid token."""
 
     id: str
     name: str
@@ -32,7 +32,7 @@ class Token(Document):
     revoked: str
 
     def line(self) -> str:
-        """Return the token for people."""
+        """Return a line for people."""
         limits = ", ".join([*self.scopes, *self.labs])
         until = f"revoked {self.revoked}" if self.revoked else f"until {self.expires}"
         return f"{self.id} {self.role} {self.name}, {until}{f', only {limits}' if limits else ''}"
@@ -100,7 +100,7 @@ class TokenList(Command[TokenListDocument]):
     def run(self, place: Place) -> TokenListDocument:
         """List the tokens."""
         with _open_store(place) as store:
-            stored = tuple(_record(one) for one in store.list())
+            stored = tuple(_make_token(one) for one in store.list())
         place.say(*([one.line() for one in stored] or ["no tokens: create one with `testbed token create`"]))
         return TokenListDocument(tokens=stored)
 
@@ -116,12 +116,12 @@ class TokenRevoke(Command[Token]):
     def run(self, place: Place) -> Token:
         """Revoke the token. Raises `NotFound`."""
         with _open_store(place) as store:
-            token = _record(store.revoke(self.token))
+            token = _make_token(store.revoke(self.token))
         place.say(token.line())
         return token
 
 
-def _record(token: tokens.Token) -> Token:
+def _make_token(token: tokens.Token) -> Token:
     return Token(**token.json())
 
 

@@ -1,1 +1,1 @@
-"""Reproductions of papers: their figures computed with our models, beside the published numbers."""
+"""Reproductions of papers: figures computed with our models, beside the published numbers."""

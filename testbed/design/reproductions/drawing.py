@@ -1,4 +1,4 @@
-"""Drawing of plots to files, the same file from the same data. Needs matplotlib."""
+"""Drawing of plots with matplotlib. Equal data give identical files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MARKS = "osD^vXP"
 
 
 def draw(plot: Plot, path: Path) -> Path:
-    """Draw a plot to a file in the format of its suffix (`.svg`, `.png`), and return the path.
+    """Draw a plot to a file and return its path; the suffix (`.svg`, `.png`) selects the format.
 
     Raises `ModuleNotFoundError` with a hint if matplotlib is missing.
     """
@@ -25,17 +25,17 @@ def draw(plot: Plot, path: Path) -> Path:
         raise ModuleNotFoundError(
             f"drawing needs matplotlib: {install_extra('testbed')}", name=error.name
         ) from error
-    wide = min(plot.wide, len(plot.panels))
-    high = -(-len(plot.panels) // wide)
+    columns_wide = min(plot.columns_wide, len(plot.panels))
+    high = -(-len(plot.panels) // columns_wide)
     with mpl.rc_context({"svg.hashsalt": "lightbed", "font.size": 9}):
-        figure = Figure(figsize=(3.6 * wide + 0.4, 2.9 * high + 0.5), layout="constrained")
+        figure = Figure(figsize=(3.6 * columns_wide + 0.4, 2.9 * high + 0.5), layout="constrained")
         figure.suptitle(plot.title)
-        axes = list(figure.subplots(high, wide, squeeze=False).flat)
+        axes = list(figure.subplots(high, columns_wide, squeeze=False).flat)
         for axis, panel in zip(axes, plot.panels, strict=False):
             _PLOTS[panel.kind](axis, panel)
             from matplotlib.ticker import LogLocator
 
-            axis.set(title=panel.title, xlabel=panel.across, ylabel=panel.up)
+            axis.set(title=panel.title, xlabel=panel.x_label, ylabel=panel.y_label)
             if "y" in panel.logarithmic:
                 axis.set_yscale("log")
                 axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
@@ -47,7 +47,7 @@ def draw(plot: Plot, path: Path) -> Path:
                 axis.grid(alpha=0.3)
         for axis in axes[len(plot.panels) :]:
             axis.set_axis_off()
-        _legend(figure, plot, high)
+        _draw_legend(figure, plot, high)
         save_figure(figure, path)
     return path
 
@@ -56,12 +56,12 @@ def _colour(place: int) -> str:
     return _COLOURS[place % len(_COLOURS)]
 
 
-def _lines(axis: Any, panel: Panel) -> None:
+def _draw_lines(axis: Any, panel: Panel) -> None:
     for place, series in enumerate(panel.series):
         mark = _MARKS[place % len(_MARKS)]
         style = {"color": _colour(place), "marker": mark, "markersize": 4, "alpha": 0.85}
-        axis.plot(series.across, series.up, label=series.name, linewidth=1.3, **style)
-    ticks = sorted({value for series in panel.series for value in series.across})
+        axis.plot(series.x_values, series.y_values, label=series.name, linewidth=1.3, **style)
+    ticks = sorted({value for series in panel.series for value in series.x_values})
     if "x" in panel.logarithmic:
         axis.set_xscale("log")
         if len(ticks) <= 8:
@@ -69,40 +69,41 @@ def _lines(axis: Any, panel: Panel) -> None:
             axis.set_xticks([], minor=True)
 
 
-def _bars(axis: Any, panel: Panel) -> None:
-    names = list(dict.fromkeys(name for series in panel.series for name in series.across))
+def _draw_bars(axis: Any, panel: Panel) -> None:
+    names = list(dict.fromkeys(name for series in panel.series for name in series.x_values))
     width = 0.8 / len(panel.series)
     for place, series in enumerate(panel.series):
         shift = (place - (len(panel.series) - 1) / 2) * width
-        at = [names.index(name) + shift for name in series.across]
-        axis.bar(at, series.up, width, label=series.name, color=_colour(place))
+        positions = [names.index(name) + shift for name in series.x_values]
+        axis.bar(positions, series.y_values, width, label=series.name, color=_colour(place))
     axis.set_xticks(range(len(names)), [name if isinstance(name, str) else f"{name:g}" for name in names])
 
 
-def _steps(axis: Any, panel: Panel) -> None:
+def _draw_steps(axis: Any, panel: Panel) -> None:
     for place, series in enumerate(panel.series):
         style = {"color": _colour(place), "linestyle": ("-", "--", ":")[place % 3]}
-        axis.step(series.across, series.up, where="post", label=series.name, linewidth=1.4, **style)
+        axis.step(series.x_values, series.y_values, where="post", label=series.name, linewidth=1.4, **style)
     axis.set_xlim(left=0)
 
 
-def _heat(axis: Any, panel: Panel) -> None:
-    """Draw one row per series, white where it is 0; colours are logarithmic."""
+def _draw_heat(axis: Any, panel: Panel) -> None:
+    """Draw one row of cells per series, on a logarithmic colour scale. Cells of 0 stay white."""
     from matplotlib.colors import LogNorm
 
-    rows = [[value or float("nan") for value in series.up] for series in panel.series]
+    rows = [[value or float("nan") for value in series.y_values] for series in panel.series]
     image = axis.imshow(rows, norm=LogNorm(), cmap="viridis", interpolation="nearest")
     axis.figure.colorbar(image, ax=axis, shrink=0.8, label="bytes")
 
 
-def _tiles(axis: Any, panel: Panel) -> None:
-    """Draw areas of equal numbers in one colour each, with the number in the middle; white where it is 0."""
+def _draw_tiles(axis: Any, panel: Panel) -> None:
+    """Colour each area of equal numbers and write the number at its centre. Cells of 0 stay white."""
     places: dict[float, list[tuple[int, int]]] = {}
     for y, series in enumerate(panel.series):
-        for x, number in enumerate(series.up):
+        for x, number in enumerate(series.y_values):
             places.setdefault(number, []).append((x, y))
     rows = [
-        [(number - 1) % 10 if number else float("nan") for number in series.up] for series in panel.series
+        [(number - 1) % 10 if number else float("nan") for number in series.y_values]
+        for series in panel.series
     ]
     axis.imshow(rows, cmap="tab10", vmin=0, vmax=9, alpha=0.7, interpolation="nearest", aspect="auto")
     for number, cells in places.items():
@@ -111,16 +112,24 @@ def _tiles(axis: Any, panel: Panel) -> None:
             axis.text(x, y, f"{number:g}", ha="center", va="center", fontsize=8)
 
 
-_PLOTS = {"lines": _lines, "bars": _bars, "steps": _steps, "heat": _heat, "tiles": _tiles}
+_PLOTS = {
+    "lines": _draw_lines,
+    "bars": _draw_bars,
+    "steps": _draw_steps,
+    "heat": _draw_heat,
+    "tiles": _draw_tiles,
+}
 _MAPS = ("heat", "tiles")
 
 
-def _legend(figure: Any, plot: Plot, high: int) -> None:
-    """Draw one legend below all panels if they show the same series, otherwise one in each."""
+def _draw_legend(figure: Any, plot: Plot, high: int) -> None:
+    """Draw one legend below all panels if they show the same series, otherwise one per panel."""
     named = {tuple(series.name for series in panel.series) for panel in plot.panels}
     if len(named) == 1:
         handles, labels = figure.axes[0].get_legend_handles_labels()
-        entry_inches = 0.6 + 0.075 * max(map(len, labels))  # key, gaps, and letters of the font above
+        entry_inches = 0.6 + 0.075 * max(
+            map(len, labels)
+        )  # key, gaps, and letters of the font that `draw` sets
         columns = max(1, min(len(labels), int(figure.get_figwidth() / entry_inches)))
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
         return

@@ -1,4 +1,4 @@
-"""Figures of papers: table, plot as data, comparison of published and our numbers, and page in Markdown."""
+"""Figures of papers: tables, plots as data, comparisons with published numbers, and Markdown pages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Kind = Literal["lines", "bars", "steps", "heat", "tiles"]
 
 Cell = str | float
 Record = Mapping[str, Cell]
-#: Significant digits of numbers: more would differ between machines.
+#: Significant digits of numbers in tables: further digits differ between machines.
 _DIGITS = 6
 Source = Literal["S", "C", "A", "mem"]
 """Source of a published number: the authors' slides (S), their released code or data (C), the paper's abstract (A), or
@@ -25,23 +25,23 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A line, the bars of one colour, or a row of a heat map or of numbered tiles, 0 for none.
+    """A line, the bars of one colour, or a row of a heat map or tile map (where 0 means empty).
 
-    `across` are numbers, or labels of bars.
+    `x_values` holds numbers or the labels of bars.
     """
 
     name: str
-    across: tuple[Cell, ...]
-    up: tuple[float, ...]
+    x_values: tuple[Cell, ...]
+    y_values: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One pair of axes; `logarithmic` contains the logarithmic ones of `x` and `y`."""
+    """One pair of axes. `logarithmic` lists the logarithmic axes: "", "x", "y" or "xy"."""
 
     title: str
-    across: str
-    up: str
+    x_label: str
+    y_label: str
     series: tuple[Series, ...]
     kind: Kind = "lines"
     logarithmic: str = ""
@@ -49,25 +49,24 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Panels side by side, at most `wide` in a row."""
+    """Panels side by side, at most `wide` per row."""
 
     title: str
     panels: tuple[Panel, ...]
     wide: int = 3
 
 
-def series_of(table: Table, name: str, across: str, up: str) -> tuple[Series, ...]:
+def make_series(table: Table, name: str, x: str, y: str) -> tuple[Series, ...]:
     """Return a series for each value of the column `name`."""
     parts = [(str(value), table.select_rows(**{name: value})) for value in table.values(name)]
     return tuple(
-        Series(title, tuple(record[across] for record in part.records), part.numbers(up))
-        for title, part in parts
+        Series(title, tuple(record[x] for record in part.records), part.numbers(y)) for title, part in parts
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    r"""Table with named columns; `from_rows` rounds numbers to six significant digits, so CSV loses nothing.
+    r"""Table with named columns. `from_rows` rounds numbers to six significant digits, which CSV keeps.
 
     >>> Table.from_rows(("n", "ms"), [(2, 1 / 3)]).csv
     'n,ms\n2,0.333333\n'
@@ -78,7 +77,7 @@ class Table:
 
     @classmethod
     def from_rows(cls, columns: Iterable[str], rows: Iterable[Iterable[Cell]]) -> Table:
-        """Return the table with rounded numbers. Raises `ValueError` for a row of another length."""
+        """Return the table with rounded numbers. Raises `ValueError` for a row of the wrong length."""
         names = tuple(columns)
         rounded = tuple(
             tuple((cell if isinstance(cell, str) else float(f"{cell:.{_DIGITS}g}")) for cell in row)
@@ -91,7 +90,7 @@ class Table:
 
     @classmethod
     def from_csv(cls, text: str) -> Table:
-        """Return the table of a text from `csv`; cells that parse as numbers become numbers. Raises as `from_rows`."""
+        """Parse the text that `csv` returns. Numeric cells become numbers. Raises as `from_rows`."""
         columns, *rows = csv.reader(io.StringIO(text))
         return cls.from_rows(columns, [[_number_or_word(cell) for cell in row] for row in rows])
 
@@ -114,39 +113,42 @@ class Table:
         """Rows as mappings from column to cell."""
         return tuple(dict(zip(self.columns, row, strict=True)) for row in self.rows)
 
-    def select_rows(self, **wanted: Cell) -> Table:
-        """Return the table of the rows in which these columns have these values."""
+    def select_rows(self, **criteria: Cell) -> Table:
+        """Return a table of the rows whose cells equal `criteria`, column by column."""
         rows = [
             row
             for row, record in zip(self.rows, self.records, strict=True)
-            if all(record[name] == value for name, value in wanted.items())
+            if all(record[name] == value for name, value in criteria.items())
         ]
         return Table(self.columns, tuple(rows))
 
     def numbers(self, column: str) -> tuple[float, ...]:
-        """Return a column as numbers. Raises `ValueError` if it contains texts."""
+        """Return a column as numbers. Raises `ValueError` if a cell is not numeric."""
         return tuple(float(record[column]) for record in self.records)
 
     def values(self, column: str) -> tuple[Cell, ...]:
-        """Return the different values of a column, in the order of their first appearance."""
+        """Return the distinct values of a column, in order of first appearance."""
         return tuple(dict.fromkeys(record[column] for record in self.records))
 
-    def number(self, column: str, **wanted: Cell) -> float:
-        """Return the number of a column in the row with these values. Raises `ValueError` unless one row matches."""
-        numbers = self.select_rows(**wanted).numbers(column)
+    def number(self, column: str, **criteria: Cell) -> float:
+        """Return a column's number in the row that matches `criteria`. Raises `ValueError` unless one row matches."""
+        numbers = self.select_rows(**criteria).numbers(column)
         if len(numbers) != 1:
-            raise ValueError(f"{len(numbers)} rows match {wanted} instead of one")
+            raise ValueError(f"{len(numbers)} rows match {criteria} instead of one")
         return numbers[0]
 
 
-def plot_by_model(table: Table, title: str, label: str, name: str, across: str) -> Plot:
-    """Return a panel for each model: a line for each `name`, iterations in ms over `across`, whose axis has `label`."""
+def plot_by_model(table: Table, title: str, label: str, name: str, x: str) -> Plot:
+    """Return one panel per model, with one line per value of the column `name`.
+
+    The x axis shows the column `x` and carries `label`; the y axis shows the iteration time in ms.
+    """
     panels = [
         Panel(
             str(model),
             label,
             "iteration (ms)",
-            series_of(table.select_rows(model=model), name, across, "iteration_ms"),
+            make_series(table.select_rows(model=model), name, x, "iteration_ms"),
             logarithmic="xy",
         )
         for model in table.values("model")
@@ -163,9 +165,9 @@ def _number_or_word(text: str) -> Cell:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A published number; `told` is its text. `value` is None if only a direction or nothing is known."""
+    """A published number and its text. `value` is None if only a direction, or nothing, is known."""
 
-    told: str
+    text: str
     source: Source | None = None
     value: float | None = None
 
@@ -187,7 +189,7 @@ class Comparison:
 
     @property
     def difference(self) -> str:
-        """Difference of our number from the published one, in per cent of that.
+        """Difference of our number from the published one, in per cent of the published one.
 
         >>> Comparison("tax", Published("1.11", "S", 1.11), 1.0989).difference
         '-1.0 %'
@@ -202,11 +204,11 @@ class Comparison:
         """Texts of the line in a table: quantity, published, ours, difference, note."""
         source = f" [{self.published.source}]" if self.published.source else ""
         ours = f"{self.ours:.4g}{self.unit}"
-        return self.quantity, self.published.told + source, ours, self.difference, self.note
+        return self.quantity, self.published.text + source, ours, self.difference, self.note
 
 
 def mark_small_sizes(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
-    """Return the lines marked as not comparable, because sizes are smaller than the paper's."""
+    """Mark all lines as not comparable because our sizes are smaller than the paper's."""
     return tuple(
         replace(line, comparable=False, note=("small sizes" + (f"; {line.note}" if line.note else "")))
         for line in comparisons
@@ -221,7 +223,7 @@ def format_markdown(comparisons: Sequence[Comparison]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Figure(Generic[Scale]):
-    """A figure: `make` runs the models at a scale and returns a table, from which `compare` and `draw` work alone."""
+    """A figure of a paper. `make` runs the models and returns a table; `compare` and `draw` need only that table."""
 
     number: int
     title: str
@@ -235,9 +237,10 @@ def ignore_progress(_done: int, _total: int, _text: str) -> None:
 
 
 def format_page(figure: Figure[Scale], table: Table, plot: str, *, quick: bool = False) -> str:
-    """Return the page of a figure: title, plot (a file beside the page), comparison, and a link to the CSV beside it.
+    """Return the Markdown page of a figure: title, plot, comparison, and a link to the CSV.
 
-    A `quick` page marks its numbers as not comparable, because sizes are small.
+    `plot` is the name of the image, which lies beside the page like the CSV. A `quick` page marks its numbers as not
+    comparable, because sizes are small.
     """
     comparisons = figure.compare(table)
     if quick:

@@ -1,4 +1,4 @@
-"""AllReduces and transfers, measured on the hosts of a lab, or modelled without hosts."""
+"""AllReduces and exchanges, measured on the hosts of a lab or modelled without hosts."""
 
 from testbed.measure.collectives.ranks import Ranks, run_collectives
 from testbed.measure.collectives.spec import CollectiveSpec, Configuration

@@ -12,15 +12,15 @@ from testbed.errors import CollectiveError, CollectiveTimeout
 from testbed.lab.hosts.fleet import Completed
 from testbed.lab.model import Lab
 
-NAMED_AT_MOST = 4
+MAX_NAMES = 4
 
 
 @dataclass(slots=True)
 class RankReports:
-    """Messages by host; the order of `errors` and `guards` is that of arrival.
+    """Messages of ranks and guards, by host. `errors` and `guards` are in order of arrival.
 
-    `ready_again` are ranks that wait for another job after this one; `processor_s` is the processor time of all ranks.
-    `never_began` are hosts whose rank ended by itself before it was ready.
+    `ready_again` holds ranks that are done and wait for another job. `never_began` holds hosts whose rank ended before
+    it was ready. `processor_s` is the processor time of all ranks.
     """
 
     ready: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class RankReports:
     processor_s: float = 0.0
 
     def store_event(self, host: str, line: str) -> str:
-        """Store the event of one line and return its kind; empty for a line that is not an event."""
+        """Store the event of one line and return its kind, or "" if the line is not an event."""
         try:
             message = json.loads(line)
             event = str(message["event"])
@@ -59,7 +59,7 @@ class RankReports:
 
     @property
     def failed(self) -> bool:
-        """True if a rank is lost, so that the others would wait for it."""
+        """True if a rank is lost, which the other ranks would wait for."""
         ended = self.guards.values()
         return bool(self.errors) or any(guard["reason"] != "exit" or guard["status"] != 0 for guard in ended)
 
@@ -70,21 +70,21 @@ class RankReports:
 
     @property
     def hosts_killed(self) -> Iterator[str]:
-        """Hosts whose rank was ended by a signal from outside."""
+        """Hosts whose rank died of a signal that its guard did not send."""
         return (
             host for host, guard in self.guards.items() if guard["reason"] == "exit" and guard["status"] < 0
         )
 
     @property
     def hosts_failed(self) -> Iterator[str]:
-        """Hosts whose rank ended by itself with an error."""
+        """Hosts whose rank exited with an error."""
         return (
             host for host, guard in self.guards.items() if guard["reason"] == "exit" and guard["status"] > 0
         )
 
 
 class Diagnosis:
-    """Diagnosis of a failed launch from its reports. It makes the error that tells an operator where to look."""
+    """Diagnosis of a failed launch. It turns reports into an error that tells an operator where to look."""
 
     def __init__(
         self,
@@ -102,17 +102,16 @@ class Diagnosis:
         self.nodes = {host.name: node for node, host in enumerate(lab.hosts)}
 
     def make_not_ready_error(self) -> CollectiveError:
-        """Return the error if some ranks did not get ready; it names those that ended by themselves, else all missing.
+        """Return the error for ranks that did not get ready. It names the ranks that ended, or else all missing ranks.
 
-        If the deadline passed before that, return the timeout of `make_failure_error`.
+        If the deadline passed first, return the error of `make_failure_error`.
         """
         if self.reports.deadline_passed:
             return self.make_failure_error()
         missing = [host for host in self.nodes if host not in self.reports.ready]
         names = [host for host in missing if host in self.reports.never_began] or missing
         words = "; ".join(
-            f"rank {self.nodes[host]} ({host}): {self._read_last_words(host)}"
-            for host in names[:NAMED_AT_MOST]
+            f"rank {self.nodes[host]} ({host}): {self._read_last_words(host)}" for host in names[:MAX_NAMES]
         )
         what = f"{len(names)} of {len(self.nodes)} ranks did not get ready"
         hint = "Check that the Python of these hosts has torch: `testbed doctor LAB`"
@@ -121,24 +120,27 @@ class Diagnosis:
         )
 
     def make_failure_error(self) -> CollectiveError:
-        """Return the error if ranks did not finish: a timeout with the dark links, or the first failure."""
+        """Return the error for ranks that did not finish.
+
+        The first cause found counts: unreachable hosts, dark links, the deadline, and otherwise the first failed rank.
+        """
         silent = [
             host for host in self.nodes if host not in self.reports.guards and host not in self.completed
         ]
         if silent and self.reports.guards:
-            words = ", ".join(map(self._describe_rank, silent[:NAMED_AT_MOST])) + _describe_rest(silent)
+            words = ", ".join(map(self._describe_rank, silent[:MAX_NAMES])) + _describe_rest(silent)
             return CollectiveTimeout(
                 f"the AllReduce did not finish: {words} cannot be reached any more. Look at the management network "
                 f"and at these hosts; {self._describe_ending()}"
             )
         dark = list(self._describe_dark_links())
         if dark:
-            words = "; ".join(dark[:NAMED_AT_MOST]) + _describe_rest(dark)
+            words = "; ".join(dark[:MAX_NAMES]) + _describe_rest(dark)
             return CollectiveTimeout(f"the AllReduce did not finish: {words}. {self._describe_ending()}")
         if self.reports.deadline_passed:
             late = [host for host in self.nodes if host not in self.reports.ready]
             lost = late or [host for host in self.nodes if host not in self.reports.done]
-            words = ", ".join(map(self._describe_rank, lost[:NAMED_AT_MOST])) + _describe_rest(lost)
+            words = ", ".join(map(self._describe_rank, lost[:MAX_NAMES])) + _describe_rest(lost)
             return CollectiveTimeout(
                 f"the AllReduce did not finish within {self.deadline_s:g} s: {words} waited although every NIC has "
                 f"carrier. Look with `testbed verify`, or allow more time. {self._describe_ending()}"
@@ -148,7 +150,7 @@ class Diagnosis:
         )
 
     def _describe_dark_links(self) -> Iterator[str]:
-        """Yield a description of each rank and link whose NIC had no carrier, according to its guard."""
+        """Yield a description of each link without carrier at its receiver, according to the receiver's guard."""
         into = self.wiring.link_into
         for node, host in enumerate(self.lab.hosts):
             dark_nics = self.reports.guards.get(host.name, {}).get("dark_nics", ())
@@ -158,7 +160,7 @@ class Diagnosis:
                     yield f"{self._describe_rank(host.name)} has no light on {self.lab.link_label(link)}"
 
     def _describe_first_failure(self) -> str:
-        """Return the rank that failed first. Killed ranks come first: they report nothing, and make the others fail."""
+        """Describe the rank that failed first. Killed ranks report nothing and make others fail, so they go first."""
         for host in self.reports.hosts_killed:
             return f"{self._describe_rank(host)} was ended by signal {-self.reports.guards[host]['status']}"
         for host, words in self.reports.errors.items():
@@ -175,7 +177,7 @@ class Diagnosis:
         completed = self.completed.get(host)
         if completed is None:
             return "it sent nothing"
-        # Torch's warnings ([W...) are about other things.
+        # Warnings of torch start with "[W" and never explain the failure.
         lines = [line for line in completed.stderr.strip().splitlines() if not line.startswith("[W")]
         if lines:
             return lines[-1][-300:]
@@ -187,9 +189,9 @@ class Diagnosis:
         return "All ranks were ended" + self._describe_unconfirmed()
 
     def _describe_unconfirmed(self) -> str:
-        """Return a suffix for a message: the hosts that did not confirm that their rank has ended; "" if all did.
+        """Return a message suffix with the hosts that did not confirm the end of their rank, or "" if all did.
 
-        Their guards end the rank at the deadline at the latest.
+        The guards on these hosts end the rank at the deadline at the latest.
         """
         silent = [
             host for host in self.nodes if host not in self.reports.guards and host not in self.completed
@@ -198,5 +200,5 @@ class Diagnosis:
 
 
 def _describe_rest(names: list[str]) -> str:
-    rest = len(names) - NAMED_AT_MOST
+    rest = len(names) - MAX_NAMES
     return f" and {rest} more" if rest > 0 else ""

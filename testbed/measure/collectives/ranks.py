@@ -1,7 +1,7 @@
-"""AllReduces and exchanges, timed on all hosts: one launch per topology, with all ranks or none.
+"""AllReduces and exchanges, timed on all hosts. One launch measures a topology; it runs all ranks or none.
 
-`testbed/node/collective.py` runs on every host under `testbed/node/guard.py`, which ends it at the deadline or
-when we disconnect. Failures are typed errors that name rank and link. If the hosts are only modelled, the flow model
+On every host, `testbed/node/guard.py` runs the rank `testbed/node/collective.py` and ends it at the deadline or when we
+disconnect. Failures raise typed errors that name rank and link. If the hosts are only modelled, the flow model
 estimates the times, and every row is marked as simulated.
 """
 
@@ -24,12 +24,12 @@ from testbed.lab.hosts.forwarding import set_addresses
 from testbed.lab.model import Lab, LabHost
 from testbed.measure.collectives.rank_reports import Diagnosis, RankReports
 from testbed.measure.collectives.rows import (
-    flow_figures_of,
-    link_figures_of,
-    nic_bytes_of,
-    rank_figures_of,
-    timing_of,
-    weights_of,
+    compute_weights,
+    make_timing,
+    yield_flow_figures,
+    yield_link_figures,
+    yield_nic_bytes,
+    yield_rank_figures,
 )
 from testbed.measure.collectives.spec import CollectiveSpec, Configuration, doubling_sizes
 from testbed.measure.model import CollectiveResult, Timing
@@ -39,7 +39,7 @@ __all__ = ["CollectiveSpec", "Configuration", "Progress", "Ranks", "doubling_siz
 READY_TIMEOUT_S = 120.0
 # Time after the deadline for the guards' last reports, and the longest pause between two checks of the ranks.
 GRACE_S = 1.5
-LOOK_S = 0.5
+POLL_S = 0.5
 _TIMES = ("time_us", "min_us", "max_us", "low_us", "high_us")
 _IDLE = dict.fromkeys(("processor_s", "processor_busy", "processor_stolen", "processor_waited"), 0.0)
 Progress = Callable[[int, int, str], None]
@@ -58,20 +58,20 @@ def run_collectives(
 ) -> CollectiveResult:
     """Measure all configurations of `spec` in one launch.
 
-    `on_row` is called with each timing as soon as it is measured, so that a failure loses none. Raises
-    `CollectiveTimeout`, naming rank and link, at most 2 s after `deadline_s` (counted from the launch);
-    `WrongResult`; `CollectiveError` if a rank fails; `HostError` if hosts cannot be reached. All ranks are ended in
-    any case.
+    Calls `on_row` after each measurement, so a failure loses none. Raises `CollectiveTimeout` (which names rank and
+    link) at most 2 s after `deadline_s`, counted from the launch. Raises `WrongResult` for wrong sums,
+    `CollectiveError` if a rank fails, and `HostError` if hosts cannot be reached. All ranks have ended when it returns
+    or raises.
     """
     with Ranks(fleet, lab, deadline_s, kept=False) as ranks:
         return ranks.measure(wiring, routes, spec, on_progress=on_progress, on_row=on_row)
 
 
 class Ranks:
-    """One rank on every host, kept from one measurement to the next, because a start takes seconds of processor time.
+    """Ranks that stay alive between measurements, one per host, because a start takes seconds of processor time.
 
-    A context manager; leaving it ends them. They start with the first measurement, and again if the deadline passed
-    between two measurements.
+    A context manager: leaving it ends the ranks. The first measurement starts them. The next one restarts them if the
+    deadline has passed in between.
     """
 
     def __init__(self, fleet: Fleet, lab: Lab, deadline_s: float, *, kept: bool = True) -> None:
@@ -105,9 +105,9 @@ class Ranks:
         on_progress: Progress = lambda _done, _total, _text: None,
         on_row: Callable[[Timing], None] = lambda _timing: None,
     ) -> CollectiveResult:
-        """Measure all configurations of `spec`, as `run_collectives` does; the deadline applies to each measurement.
+        """Measure all configurations of `spec` as `run_collectives` does. The deadline applies to each measurement.
 
-        Raises the errors of `run_collectives`, after ending all ranks.
+        Raises the errors of `run_collectives` after it has ended all ranks.
         """
         try:
             reports = self._measure(wiring, routes, spec, on_progress, on_row)
@@ -116,7 +116,7 @@ class Ranks:
             raise
         if not self._keeps_ranks:
             self.close()
-        return _result(self._lab, wiring, routes, spec, reports)
+        return _make_result(self._lab, wiring, routes, spec, reports)
 
     def _measure(
         self,
@@ -131,17 +131,17 @@ class Ranks:
         ready = _await_ready(launch, reports, self._hosts, min(ends_at, time.monotonic() + READY_TIMEOUT_S))
         if ready:
             ends_at = time.monotonic() + self._deadline_s + GRACE_S if self._keeps_ranks else ends_at
-            spec = _for_backend(spec, reports)
-            job = _job(self._lab, spec, reports, self._deadline_s) | {"more": self._keeps_ranks}
+            spec = _drop_sets_for_nccl(spec, reports)
+            job = _make_job(self._lab, spec, reports, self._deadline_s) | {"more": self._keeps_ranks}
             launch.send(json.dumps(job) + "\n")
-            for row in _follow(launch, reports, spec, ends_at, on_progress, kept=self._keeps_ranks):
-                on_row(timing_of(self._lab, wiring, routes, spec, row))
+            for row in _yield_rows(launch, reports, spec, ends_at, on_progress, kept=self._keeps_ranks):
+                on_row(make_timing(self._lab, wiring, routes, spec, row))
             if self._keeps_ranks and reports.done == self._hosts:
                 return reports
         launch.close_input()
         try:
             completed = launch.wait(GRACE_S)
-        except HostError:  # some ranks do not end by themselves: leaving the launch ends them
+        except HostError:  # some ranks are still running: leaving the launch ends them
             completed = {}
         for host, line in launch.lines(0):
             reports.store_event(host, line)
@@ -153,7 +153,7 @@ class Ranks:
         return reports
 
     def _start(self) -> tuple[Launch, RankReports]:
-        """Return the running ranks, or new ones, and the reports of their next job."""
+        """Return the running ranks (or start new ones) and the reports for their next job."""
         if self._launch is not None and set(self._launch.running) == self._hosts:
             self._reports = RankReports(ready=self._reports.ready_again)
             return self._launch, self._reports
@@ -162,12 +162,12 @@ class Ranks:
             names = ("guard.py", "collective.py", "watch.py")
             programs = {name: resources.files("testbed.node").joinpath(name).read_bytes() for name in names}
             self._folder = self._fleet.put(programs)
-        commands = {host.name: self._command(host, node) for node, host in enumerate(self._lab.hosts)}
+        commands = {host.name: self._make_command(host, node) for node, host in enumerate(self._lab.hosts)}
         self._launch = self._resources.enter_context(self._fleet.start(commands))
         self._reports = RankReports()
         return self._launch, self._reports
 
-    def _command(self, host: LabHost, node: int) -> str:
+    def _make_command(self, host: LabHost, node: int) -> str:
         nics = [word for nic in host.nics for word in ("--nic", nic.name)]
         rank = [host.python, "-I", f"{self._folder}/collective.py", str(node)]
         guard = [host.python, "-IS", f"{self._folder}/guard.py", "--deadline", f"{self._deadline_s:g}"]
@@ -178,17 +178,17 @@ def _await_ready(launch: Launch, reports: RankReports, hosts: set[str], until: f
     """Return True once all ranks are ready, False as soon as one has ended or the time is up."""
     if reports.ready.keys() == hosts:
         return True
-    for _event in _events(launch, reports, until):
+    for _event in _yield_events(launch, reports, until):
         if reports.ready.keys() == hosts:
             return True
-        gone = reports.guards.keys() | (hosts - set(launch.running))
-        reports.never_began = gone - reports.ready.keys()
-        if gone:
+        ended_hosts = reports.guards.keys() | (hosts - set(launch.running))
+        reports.never_began = ended_hosts - reports.ready.keys()
+        if ended_hosts:
             return False
     return False
 
 
-def _follow(
+def _yield_rows(
     launch: Launch,
     reports: RankReports,
     spec: CollectiveSpec,
@@ -197,11 +197,11 @@ def _follow(
     *,
     kept: bool,
 ) -> Iterator[dict[str, Any]]:
-    """Yield rows as they arrive, until all ranks have ended, or are done if they are kept.
+    """Yield rows as they arrive, until all ranks have ended (or, with `kept`, until all are done).
 
-    Disconnects as soon as one is lost, because the others would wait for it.
+    Disconnects as soon as a rank is lost, because the others would wait for it.
     """
-    for event in _events(launch, reports, until):
+    for event in _yield_events(launch, reports, until):
         if event == "row":
             row = reports.rows[-1]
             text = f"{spec.topology}, {row['configuration']}, {row['size']} B"
@@ -213,21 +213,21 @@ def _follow(
             return
 
 
-def _events(launch: Launch, reports: RankReports, until: float) -> Iterator[str]:
-    """Yield kinds of events as they arrive, and an empty one at each check, until all have ended or time is up."""
+def _yield_events(launch: Launch, reports: RankReports, until: float) -> Iterator[str]:
+    """Yield the kind of each event as it arrives, and "" at each poll, until all ranks have ended or time is up."""
     while launch.running and (left_s := until - time.monotonic()) > 0:
-        for host, line in launch.lines(min(LOOK_S, left_s)):
+        for host, line in launch.lines(min(POLL_S, left_s)):
             yield reports.store_event(host, line)
         yield ""
     for host, line in launch.lines(0):
         yield reports.store_event(host, line)
 
 
-def _job(lab: Lab, spec: CollectiveSpec, reports: RankReports, deadline_s: float) -> dict[str, Any]:
+def _make_job(lab: Lab, spec: CollectiveSpec, reports: RankReports, deadline_s: float) -> dict[str, Any]:
     first, on_sets = lab.hosts[0], spec.sets
     return {
         "nodes": len(lab.hosts),
-        "backend": _backend(spec, reports.ready),
+        "backend": _choose_backend(spec, reports.ready),
         "store": f"{first.management}:{reports.ready[first.name]['store_port']}",
         "addresses": [str(host.address) for host in lab.hosts],
         "nics": [[nic.name for nic in host.nics] for host in lab.hosts],
@@ -237,7 +237,7 @@ def _job(lab: Lab, spec: CollectiveSpec, reports: RankReports, deadline_s: float
         "max_iterations": spec.max_iterations,
         "max_time_s": spec.max_time_s,
         "configurations": [
-            each.as_json() | ({"weights": weights_of(each, on_sets)} if on_sets else {})
+            each.as_json() | ({"weights": compute_weights(each, on_sets)} if on_sets else {})
             for each in spec.configurations
         ],
         **(
@@ -252,15 +252,15 @@ def _job(lab: Lab, spec: CollectiveSpec, reports: RankReports, deadline_s: float
     }
 
 
-def _for_backend(spec: CollectiveSpec, reports: RankReports) -> CollectiveSpec:
-    """Return the spec without sets of routes for NCCL, which chooses its connections itself."""
-    return spec if _backend(spec, reports.ready) == "gloo" else replace(spec, sets=None)
+def _drop_sets_for_nccl(spec: CollectiveSpec, reports: RankReports) -> CollectiveSpec:
+    """Return the spec without sets of routes if NCCL is used, because NCCL chooses its own connections."""
+    return spec if _choose_backend(spec, reports.ready) == "gloo" else replace(spec, sets=None)
 
 
-def _backend(spec: CollectiveSpec, ready: Mapping[str, Mapping[str, Any]]) -> str:
+def _choose_backend(spec: CollectiveSpec, ready: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the backend that all ranks use.
 
-    Raises `CollectiveError` if NCCL is requested and a host has no GPU or a configuration is an exchange.
+    Raises `CollectiveError` if NCCL is requested although a host has no GPU or a configuration is an exchange.
     """
     exchanges = [each.name for each in spec.configurations if not each.collective.on_gpus]
     if exchanges and spec.backend == "nccl":
@@ -278,29 +278,31 @@ def _backend(spec: CollectiveSpec, ready: Mapping[str, Mapping[str, Any]]) -> st
     return spec.backend
 
 
-def _result(
+def _make_result(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, reports: RankReports
 ) -> CollectiveResult:
-    spec = _for_backend(spec, reports)
-    timings = tuple(timing_of(lab, wiring, routes, spec, row) for row in reports.rows)
-    nic_bytes = tuple(entry for row in reports.rows for entry in nic_bytes_of(lab, wiring, routes, spec, row))
-    backend = _backend(spec, reports.ready)
+    spec = _drop_sets_for_nccl(spec, reports)
+    timings = tuple(make_timing(lab, wiring, routes, spec, row) for row in reports.rows)
+    nic_bytes = tuple(
+        entry for row in reports.rows for entry in yield_nic_bytes(lab, wiring, routes, spec, row)
+    )
+    backend = _choose_backend(spec, reports.ready)
     versions = {**next(iter(reports.ready.values()))["versions"], "collective_backend": backend}
     return CollectiveResult(
         timings,
         nic_bytes,
         versions,
         reports.processor_s,
-        tuple(one for row in reports.rows for one in rank_figures_of(lab, spec, row)),
-        tuple(one for row in reports.rows for one in flow_figures_of(lab, wiring, routes, spec, row)),
-        tuple(one for row in reports.rows for one in link_figures_of(lab, wiring, spec, row)),
+        tuple(one for row in reports.rows for one in yield_rank_figures(lab, spec, row)),
+        tuple(one for row in reports.rows for one in yield_flow_figures(lab, wiring, routes, spec, row)),
+        tuple(one for row in reports.rows for one in yield_link_figures(lab, wiring, spec, row)),
     )
 
 
 def model_collectives(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, on_progress: Progress
 ) -> CollectiveResult:
-    """Return the estimates of the flow model in place of measurements; `iterations` is 0, because nothing ran."""
+    """Return estimates of the flow model in place of measurements. `iterations` is 0, because nothing ran."""
     cases = [(configuration, size) for configuration in spec.configurations for size in configuration.sizes]
     timings = []
     for number, (configuration, size) in enumerate(cases, start=1):
@@ -310,6 +312,6 @@ def model_collectives(
         )
         row = {"configuration": configuration.name, "size": size, "iterations": 0, "wrong": (), **_IDLE}
         row |= dict.fromkeys(_TIMES, time_s * 1e6)
-        timings.append(replace(timing_of(lab, wiring, routes, spec, row), simulated=True, hosts="model"))
+        timings.append(replace(make_timing(lab, wiring, routes, spec, row), simulated=True, hosts="model"))
         on_progress(number, len(cases), f"{spec.topology}, {configuration.name}, {size} B (modelled)")
     return CollectiveResult(tuple(timings), (), {"host_python": f"model ({platform.python_version()})"})

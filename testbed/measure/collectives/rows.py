@@ -1,4 +1,4 @@
-"""Rows of rank 0 as timings, and as byte counts that prove the rings, on the sets of routes of a plan."""
+"""Conversion of the rows that rank 0 sends: to timings, and to byte counts that prove which routes the bytes took."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from testbed.lab.model import Lab
 from testbed.measure.collectives.spec import CollectiveSpec, Configuration
 from testbed.measure.model import FlowFigures, LinkFigures, NicBytes, RankFigures, Timing
 
-Figures = TypeVar("Figures")
+Value = TypeVar("Value")
 
-# A size is limited by the hosts' processors if the links were not full and processors were short on some host: all
-# together, or the rank's own one, were this busy; the hypervisor took this share of them; or the rank's threads were
-# runnable and waited for one for this share of the time.
+# A measurement is limited by processors if the links were not full and some host was short of processors: all of them
+# or the rank's own were this busy, the hypervisor took this share, or the rank's threads waited for one for this share
+# of the time.
 BUSY_PROCESSOR = 0.75
 STOLEN_SHARE = 0.05
 WAITED_SHARE = 0.1
 FULL_LINK = 0.9
 
 # Tolerances: missing and surplus bytes of a NIC relative to the ring arithmetic, and bytes of an idle NIC.
-FEWER, MORE = 0.05, 0.1
-"""Missing bytes may have taken another route; headers and acknowledgements add to the payload."""
+FEWER_TOLERANCE, MORE_TOLERANCE = 0.05, 0.1
+"""Missing bytes took another route. Surplus bytes are headers and acknowledgements."""
 IDLE_TOLERANCE = 0.02
-# Below this size, acknowledgements and headers outweigh the payload and the bytes prove nothing.
+# Smaller messages prove nothing: acknowledgements and headers outweigh the payload.
 PROVING_SIZE_BYTES = 1 << 20
 
 
-def timing_of(
+def make_timing(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, row: Mapping[str, Any]
 ) -> Timing:
-    """Return one row as a timing. Raise `WrongResult` with the ranks that hold wrong elements."""
-    configuration = _configuration(spec, row)
+    """Return the timing of a row. Raise `WrongResult` if ranks hold wrong elements."""
+    configuration = _find_configuration(spec, row)
     wrong = {rank: count for rank, count in enumerate(row["wrong"]) if count}
     if wrong:
         who = ", ".join(f"{count} on rank {rank} ({lab.hosts[rank].name})" for rank, count in wrong.items())
@@ -49,7 +49,7 @@ def timing_of(
     collective = configuration.collective
     if spec.sets is None:
         limit = collective.limit_mbps(wiring, routes, configuration, lab.link.rate_mbps)
-    else:  # the bytes of a node over the time of the most loaded link
+    else:  # bytes of a node divided by the time of the most loaded link
         shares = _link_shares(wiring, routes, spec, configuration)
         limit = lab.link.rate_mbps * collective.bus_factor(configuration.ranks) / max(shares.values())
     algbw = row["size"] * 8 / row["time_us"]
@@ -70,7 +70,7 @@ def timing_of(
         busbw_mbps=busbw,
         limit_mbps=limit,
         wrong=0,
-        cpu_limited=busbw < FULL_LINK * limit and lacks_processors(row),
+        cpu_limited=busbw < FULL_LINK * limit and is_short_of_processors(row),
         simulated=lab.simulated,
         hosts=spec.hosts,
         low_us=row["low_us"],
@@ -82,14 +82,14 @@ def timing_of(
 def _link_shares(
     wiring: Wiring, routes: Routes, spec: CollectiveSpec, configuration: Configuration
 ) -> Mapping[Link, float]:
-    """Return the load of each link in tensors of a node, on all sets of routes if the spec has them."""
+    """Return the bytes on each link, as a multiple of a node's tensor, over all sets of routes of the spec."""
     if spec.sets is None:
         return configuration.collective.link_shares(wiring, routes, configuration)
-    weights = weights_of(configuration, spec.sets)
+    weights = compute_weights(configuration, spec.sets)
     return link_shares(wiring, spec.sets, configuration, weights)
 
 
-def lacks_processors(row: Mapping[str, Any]) -> bool:
+def is_short_of_processors(row: Mapping[str, Any]) -> bool:
     """Return True if the ranks of a row had to share processors or wait for them."""
     return bool(
         row["processor_busy"] >= BUSY_PROCESSOR
@@ -98,11 +98,11 @@ def lacks_processors(row: Mapping[str, Any]) -> bool:
     )
 
 
-def nic_bytes_of(
+def yield_nic_bytes(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, row: Mapping[str, Any]
 ) -> Iterator[NicBytes]:
-    """Yield for each NIC the bytes it sent, and the payload that the collective puts on its link."""
-    configuration = _configuration(spec, row)
+    """Yield for each NIC the bytes that it sent and the payload that the plan expects on its link."""
+    configuration = _find_configuration(spec, row)
     shares = _link_shares(wiring, routes, spec, configuration)
     retransmitted = _sum_retransmitted(lab, wiring, routes, spec, row)
     for node, host in enumerate(lab.hosts):
@@ -123,32 +123,32 @@ def nic_bytes_of(
 def _sum_retransmitted(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, row: Mapping[str, Any]
 ) -> Counter[Link]:
-    """Return the retransmitted bytes by link: those of a connection count on each link of its path."""
+    """Return the retransmitted bytes of each link. Bytes of a connection count on every link of its path."""
     retransmitted: Counter[Link] = Counter()
     for source, of_peers in enumerate(row["retransmitted_bytes"]):
-        for _, _, path, count in _paths_of(lab, wiring, routes, spec, source, of_peers):
+        for _, _, path, count in _yield_paths(lab, wiring, routes, spec, source, of_peers):
             retransmitted.update(dict.fromkeys(path, count))
     return retransmitted
 
 
-def _paths_of(
+def _yield_paths(
     lab: Lab,
     wiring: Wiring,
     routes: Routes,
     spec: CollectiveSpec,
     source: int,
-    by_peer: Iterable[tuple[str, Figures]],
-) -> Iterator[tuple[int, int, tuple[Link, ...], Figures]]:
-    """Yield (target, set of routes, path, figures) of what a node observed by the address of the peer.
+    by_peer: Iterable[tuple[str, Value]],
+) -> Iterator[tuple[int, int, tuple[Link, ...], Value]]:
+    """Yield (target, set of routes, path, value) for what a node observed, which `by_peer` lists by peer address.
 
-    Other peers are left out: the store of the ranks is on the management network.
+    Skips addresses outside the topology: the store of the ranks is on the management network.
     """
     peers = {
         str(address): (node, number)
         for node, host in enumerate(lab.hosts)
         for number, address in enumerate(set_addresses(host))
     }
-    links = links_in_order(wiring)
+    links = sort_links(wiring)
     for address, figures in by_peer:
         if address in peers and figures:
             target, number = peers[address]
@@ -159,52 +159,54 @@ def _paths_of(
             yield target, number, path, figures
 
 
-def rank_figures_of(lab: Lab, spec: CollectiveSpec, row: Mapping[str, Any]) -> Iterator[RankFigures]:
-    """Yield what each rank observed of itself in each iteration of a row."""
+def yield_rank_figures(lab: Lab, spec: CollectiveSpec, row: Mapping[str, Any]) -> Iterator[RankFigures]:
+    """Yield what each rank measured about itself in each iteration of a row."""
     key = (spec.topology, row["configuration"], row["size"])
-    for rank, seen in enumerate(row.get("seen", ())):
-        yield from make_rank_figures(key, rank, lab.hosts[rank].name, seen)
+    for rank, observations in enumerate(row.get("seen", ())):
+        yield from make_rank_figures(key, rank, lab.hosts[rank].name, observations)
 
 
 def make_rank_figures(
-    key: tuple[str, str, int], rank: int, host: str, seen: Mapping[str, Any]
+    key: tuple[str, str, int], rank: int, host: str, observations: Mapping[str, Any]
 ) -> Iterator[RankFigures]:
-    """Yield what a rank observed of itself; `key` is topology, configuration and size of the row.
+    """Yield what a rank measured about itself. `key` is (topology, configuration, size) of the row.
 
-    The processor time of other processes on its host is spread over its iterations by their length.
+    The processor time of other processes on its host is divided over the iterations in proportion to their length.
     """
-    whole_s = sum(one["seconds"] for one in seen["iterations"]) or 1.0
-    for iteration, one in enumerate(seen["iterations"]):
-        others_s = seen["others_s"] * one["seconds"] / whole_s
+    whole_s = sum(one["seconds"] for one in observations["iterations"]) or 1.0
+    for iteration, one in enumerate(observations["iterations"]):
+        others_s = observations["others_s"] * one["seconds"] / whole_s
         yield RankFigures(*key, iteration=iteration, rank=rank, host=host, others_s=others_s, **one)
 
 
-def flow_figures_of(
+def yield_flow_figures(
     lab: Lab, wiring: Wiring, routes: Routes, spec: CollectiveSpec, row: Mapping[str, Any]
 ) -> Iterator[FlowFigures]:
-    """Yield what each rank observed of its connections in the iterations of a row."""
+    """Yield what each rank measured about its connections in the iterations of a row."""
     key = (spec.topology, row["configuration"], row["size"])
-    for source, seen in enumerate(row.get("seen", ())):
-        for target, number, path, one in _paths_of(lab, wiring, routes, spec, source, seen["flows"]):
+    for source, observations in enumerate(row.get("seen", ())):
+        for target, number, path, one in _yield_paths(
+            lab, wiring, routes, spec, source, observations["flows"]
+        ):
             yield make_flow_figures(key, lab, (source, target, number), path, one)
 
 
-def link_figures_of(
+def yield_link_figures(
     lab: Lab, wiring: Wiring, spec: CollectiveSpec, row: Mapping[str, Any]
 ) -> Iterator[LinkFigures]:
-    """Yield what each rank observed of its links in the iterations of a row."""
+    """Yield what each rank measured about its links in the iterations of a row."""
     key = (spec.topology, row["configuration"], row["size"])
-    for rank, seen in enumerate(row.get("seen", ())):
-        yield from make_link_figures(key, lab, wiring, rank, seen)
+    for rank, observations in enumerate(row.get("seen", ())):
+        yield from make_link_figures(key, lab, wiring, rank, observations)
 
 
 def make_link_figures(
-    key: tuple[str, str, int], lab: Lab, wiring: Wiring, rank: int, seen: Mapping[str, Any]
+    key: tuple[str, str, int], lab: Lab, wiring: Wiring, rank: int, observations: Mapping[str, Any]
 ) -> Iterator[LinkFigures]:
-    """Yield what a rank observed of its links; NICs without a link are left out."""
+    """Yield what a rank measured about its links. NICs without a link are skipped."""
     for index, nic in enumerate(lab.hosts[rank].nics):
         if link := wiring.link_from.get(Nic(rank, index)):
-            one = seen["nics"][nic.name]
+            one = observations["nics"][nic.name]
             yield LinkFigures(
                 *key,
                 rank=rank,
@@ -222,7 +224,7 @@ def make_flow_figures(
     path: Sequence[Link],
     one: Mapping[str, Any],
 ) -> FlowFigures:
-    """Return what a rank observed of its connections to another; `ends` are source, target and set of routes."""
+    """Return what a rank measured about its connections to another. `ends` is (source, target, set of routes)."""
     source, target, number = ends
     return FlowFigures(
         *key,
@@ -244,68 +246,72 @@ def make_flow_figures(
 
 
 def find_misplaced(nic_bytes: Sequence[NicBytes]) -> tuple[NicBytes, ...]:
-    """Return the NICs whose counters contradict the plan, at sizes large enough to prove it.
+    """Return the counters that contradict the plan, of sizes large enough to prove it.
 
-    A NIC on a ring must send between 95 % of the ring's bytes and 110 % of the ring's and the retransmitted bytes;
-    every other NIC less than 2 % of the bytes of the most loaded link, without retransmissions. Bytes on a wrong
-    route are missing on the right one.
+    A NIC with expected bytes must send at least 95 % of them, and at most 110 % of the expected and retransmitted
+    bytes. Any other NIC must send less than 2 % of the bytes of the most loaded link, not counting retransmissions.
     """
     full: dict[tuple[str, str, int], float] = {}
     for entry in nic_bytes:
-        full[_row_of(entry)] = max(full.get(_row_of(entry), 0.0), entry.expected_bytes)
-    proving = (entry for entry in nic_bytes if entry.size_bytes >= PROVING_SIZE_BYTES)
-    return tuple(entry for entry in proving if not _is_placed(entry, full[_row_of(entry)]))
+        full[_row_key(entry)] = max(full.get(_row_key(entry), 0.0), entry.expected_bytes)
+    large_enough = (entry for entry in nic_bytes if entry.size_bytes >= PROVING_SIZE_BYTES)
+    return tuple(entry for entry in large_enough if not _is_placed(entry, full[_row_key(entry)]))
 
 
 def _is_placed(entry: NicBytes, full_link_bytes: float) -> bool:
     if entry.expected_bytes:
-        most = entry.expected_bytes + entry.retransmitted_bytes
-        return (1 - FEWER) * entry.expected_bytes <= entry.sent_bytes <= (1 + MORE) * most
+        upper_bytes = entry.expected_bytes + entry.retransmitted_bytes
+        return (
+            (1 - FEWER_TOLERANCE) * entry.expected_bytes
+            <= entry.sent_bytes
+            <= (1 + MORE_TOLERANCE) * upper_bytes
+        )
     return entry.sent_bytes - entry.retransmitted_bytes < IDLE_TOLERANCE * full_link_bytes
 
 
-def _row_of(entry: NicBytes) -> tuple[str, str, int]:
+def _row_key(entry: NicBytes) -> tuple[str, str, int]:
     return entry.topology, entry.configuration, entry.size_bytes
 
 
-def _configuration(spec: CollectiveSpec, row: Mapping[str, Any]) -> Configuration:
+def _find_configuration(spec: CollectiveSpec, row: Mapping[str, Any]) -> Configuration:
     return next(c for c in spec.configurations if c.name == row["configuration"])
 
 
-def weights_of(configuration: Configuration, sets: RouteSets) -> tuple[tuple[float, ...], ...]:
-    """Return the share of each set of routes in each ring, or pair.
+def compute_weights(configuration: Configuration, sets: RouteSets) -> tuple[tuple[float, ...], ...]:
+    """Return the weight of each set of routes, for each ring or pair.
 
-    A library splits the tensor of a ring once, for all of its hops: a set gets its smallest weight on any hop, the
-    first set the rest.
+    A library splits the tensor of a ring once, for all hops. So a set gets its smallest weight on any hop, and the
+    first set gets the rest.
     """
     if configuration.pairs:
         return tuple(_pair_weights(sets, pair) for pair in configuration.pairs)
     return tuple(
-        _ring_weights([_pair_weights(sets, hop) for hop in _hops(ring.order)]) for ring in configuration.rings
+        _ring_weights([_pair_weights(sets, hop) for hop in _yield_hops(ring.order)])
+        for ring in configuration.rings
     )
 
 
 def link_shares(
     wiring: Wiring, sets: RouteSets, configuration: Configuration, weights: Sequence[Sequence[float]]
 ) -> Mapping[Link, float]:
-    """Return the load of each link, in tensors of a node."""
-    links, shares = links_in_order(wiring), dict[Link, float]()
-    for (source, target), part, of_sets in _messages(configuration, weights):
+    """Return the bytes on each link, as a multiple of a node's tensor."""
+    links, shares = sort_links(wiring), dict[Link, float]()
+    for (source, target), part, of_sets in _yield_messages(configuration, weights):
         for number, weight in enumerate(of_sets):
             for edge in sets.path(source, target, number) if weight else ():
                 shares[links[edge]] = shares.get(links[edge], 0.0) + part * weight
     return shares
 
 
-def links_in_order(wiring: Wiring) -> list[Link]:
-    """Return the links of a wiring in the order of the edges of its topology, see `route_sets.routes_on`."""
+def sort_links(wiring: Wiring) -> list[Link]:
+    """Return the links of a wiring in the order of its topology's edges (see `route_sets.routes_on`)."""
     return sorted(wiring.links, key=lambda link: (link.source.node, link.target.node, link))
 
 
-def _messages(
+def _yield_messages(
     configuration: Configuration, weights: Sequence[Sequence[float]]
 ) -> Iterator[tuple[Pair, float, Sequence[float]]]:
-    """Yield each (source, target), the part of the source's tensor that it sends, and the weights of the sets."""
+    """Yield ((source, target), fraction of the source's tensor, weights of the sets of routes) for each message."""
     if configuration.pairs:
         targets = Counter(source for source, _ in configuration.pairs)
         for pair, of_sets in zip(configuration.pairs, weights, strict=True):
@@ -313,11 +319,11 @@ def _messages(
         return
     part = configuration.collective.bus_factor(configuration.ranks) / configuration.rings_per_node
     for ring, of_sets in zip(configuration.rings, weights, strict=True):
-        for hop in _hops(ring.order):
+        for hop in _yield_hops(ring.order):
             yield hop, part, of_sets
 
 
-def _hops(order: Sequence[int]) -> Iterator[Pair]:
+def _yield_hops(order: Sequence[int]) -> Iterator[Pair]:
     return pairwise((*order, order[0]))
 
 

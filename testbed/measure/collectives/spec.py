@@ -22,11 +22,10 @@ Backend = Literal["auto", "gloo", "nccl"]
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """An AllReduce on `rings` over all nodes, or over groups of them at the same time; or an exchange.
+    """An AllReduce on `rings`, over all nodes or over several groups at once; or an exchange between `pairs`.
 
-    Every node must be in the same number of rings: its tensor is split evenly over them. Without rings, all
-    (source, target) of `pairs` are sent at once, and a node's tensor is split evenly over its targets; all pairs
-    form an all-to-all.
+    Every node must be in the same number of rings, and splits its tensor evenly over them. Without rings, all pairs
+    (source, target) send at once, and a node splits its tensor evenly over its targets. All pairs form an all-to-all.
     """
 
     name: str
@@ -41,7 +40,7 @@ class Configuration:
 
     @property
     def ranks(self) -> int:
-        """Number of nodes that share one sum, or that send and receive."""
+        """Number of nodes in one ring, or in the exchange."""
         return len({node for pair in self.pairs for node in pair}) or len(self.rings[0].order)
 
     @property
@@ -61,9 +60,10 @@ class Configuration:
 class CollectiveSpec:
     """Measurements of one launch.
 
-    Per size one warm-up, then iterations for `min_time_s` or up to `max_iterations`, at least `min_iterations`; if
-    these take longer than `max_time_s`, three are enough. The backend `auto` is NCCL if every host has a GPU and
-    there are no exchanges, else Gloo. Gloo uses all `sets` of routes of a plan, with their weights; NCCL the first.
+    Each size takes one warm-up, then iterations for `min_time_s` or up to `max_iterations`, but at least
+    `min_iterations`, or three if these take longer than `max_time_s`. The backend "auto" is NCCL if every host has a
+    GPU and no configuration is an exchange, else Gloo. Gloo uses all `sets` of routes with their weights, NCCL only the
+    first.
     """
 
     run_id: str
@@ -93,7 +93,7 @@ def all_to_all(name: str, nodes: int, sizes: tuple[int, ...]) -> Configuration:
 
 
 def doubling_sizes(smallest: int, largest: int) -> tuple[int, ...]:
-    """Return message sizes from `smallest` to `largest` bytes, each twice the one before.
+    """Return message sizes from `smallest` to at most `largest` bytes, each twice the one before.
 
     >>> doubling_sizes(1024, 8192)
     (1024, 2048, 4096, 8192)
@@ -103,7 +103,7 @@ def doubling_sizes(smallest: int, largest: int) -> tuple[int, ...]:
 
 
 def parse_sizes(text: str) -> tuple[int, ...]:
-    """Parse `1KiB:8MiB` as doubling sizes in bytes. Raise `CollectiveError` with an example for other text.
+    """Parse a range like `1KiB:8MiB` as doubling sizes in bytes. Raise `CollectiveError` for anything else.
 
     >>> parse_sizes("1KiB:4KiB")
     (1024, 2048, 4096)

@@ -1,1 +1,1 @@
-"""nccl-tests and NCCL: launches on hosts with GPUs, parsers of their output, our timings in their format."""
+"""nccl-tests and NCCL: launches on hosts with GPUs, parsers of the output, and our timings in the same format."""

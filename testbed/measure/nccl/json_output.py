@@ -1,8 +1,10 @@
-"""The JSON of nccl-tests (`-J`), document versions 1 to 3, complete or truncated; our timings in that format.
+"""Parser of the JSON of nccl-tests (`-J`, document versions 1 to 3, also truncated), and our timings in that format.
 
-Pitfalls: booleans are the words "true" and "false" (and real booleans in our own documents), `root` is a
-padded word, `okay` may be "unchecked", not-a-number is the word "nan" and infinity the bare word `inf`,
-`nwrong` is null if unchecked, and `env` holds the whole environment of the user.
+Pitfalls of the format:
+
+- Booleans are the words "true" and "false", and real booleans in our own documents. `okay` may be "unchecked".
+- `root` is a padded word. Not-a-number is the word "nan", infinity the bare word `inf`.
+- `nwrong` is null if unchecked. `env` holds the whole environment of the user.
 """
 
 from __future__ import annotations
@@ -34,16 +36,18 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.|\\\Z)*(?:"|\Z)|[\[\]{},]', re.DOTALL)
 
 
 def parse_json(text: str, name: str = "output") -> NcclTable:
-    """Parse a document; `name` (a file) starts all messages.
+    """Parse a document. `name` (a file) starts all messages.
 
-    Truncated or malformed parts become sentences in `problems`, if there is at least one complete row.
-    Raises `ResultsError`, naming the line, if it is not a document of nccl-tests or has no complete row.
+    Truncated or malformed parts become sentences in `problems`. Raises `ResultsError`, naming the line, if the text is
+    not a document of nccl-tests or has no complete row.
     """
     document, cut = _load(text, name)
     results = document.get("results")
     if not isinstance(results, list):
         if cut and "nccl_version" in document:
-            raise ResultsError(f"{name}:{_lines(text)}: cut off before the first result. Run the test again")
+            raise ResultsError(
+                f"{name}:{_count_lines(text)}: cut off before the first result. Run the test again"
+            )
         raise ResultsError(
             f"{name}:1: not an nccl-tests document: it has no list `results`. Give the file that a test "
             "wrote with -J, or its standard output"
@@ -54,19 +58,21 @@ def parse_json(text: str, name: str = "output") -> NcclTable:
     version = document.get("version")
     if isinstance(version, int) and version > JSON_VERSION:
         problems.append(f"document version {version} is newer than the {JSON_VERSION} known here")
-    problems.extend(f"error: {error}" for error in _errors(document))
-    own = document.get("problems")
-    if _is_list(own):
-        problems.extend(map(str, own))
-    rows = [row for place, entry in enumerate(results) if (row := _row(entry, place, problems))]
+    problems.extend(f"error: {error}" for error in _read_errors(document))
+    own_problems = document.get("problems")
+    if _is_list(own_problems):
+        problems.extend(map(str, own_problems))
+    rows = [row for place, entry in enumerate(results) if (row := _parse_row(entry, place, problems))]
     if not rows:
         why = "; ".join(problems) or "`results` is empty"
-        raise ResultsError(f"{name}:{_lines(text)}: no complete row of results: {why}. Run the test again")
+        raise ResultsError(
+            f"{name}:{_count_lines(text)}: no complete row of results: {why}. Run the test again"
+        )
     bounds, average = _get_mapping(document, "out_of_bounds"), _get_mapping(document, "average_bus_bandwidth")
     bounds_ok, average_ok = _parse_boolean(bounds.get("okay")), _parse_boolean(average.get("okay"))
-    devices = tuple(_devices(_get_mapping(document, "config").get("devices")))
+    devices = tuple(_parse_devices(_get_mapping(document, "config").get("devices")))
     uses_cpu_time = any("cpu_time" in (entry.get("in_place") or ()) for entry in document["results"][:1])
-    failed = bool(_errors(document)) or document.get("failed") is True
+    failed = bool(_read_errors(document)) or document.get("failed") is True
     code = document.get("nccl_version")
     return NcclTable(
         source="json",
@@ -75,7 +81,7 @@ def parse_json(text: str, name: str = "output") -> NcclTable:
         nccl_version=nccl_version_text(code)
         if isinstance(code, int) and code > 0
         else _convert_optional(str, code),
-        collective=_collective(document),
+        collective=_find_collective(document),
         devices=devices,
         time_kind="cpu" if uses_cpu_time else "gpu",
         average_busbw_gbytes_per_s=_parse_leniently(average.get("bandwidth")),
@@ -89,7 +95,7 @@ def parse_json(text: str, name: str = "output") -> NcclTable:
     )
 
 
-def _lines(text: str) -> int:
+def _count_lines(text: str) -> int:
     return text.count("\n") + 1
 
 
@@ -118,7 +124,7 @@ def _load(text: str, name: str) -> tuple[dict[str, Any], bool]:
 
 
 def close_document(text: str) -> str:
-    """Return a truncated document, closed after its last complete element.
+    """Complete a truncated document: cut it after its last complete element and close all brackets.
 
     >>> close_document('{"a":[{"b":1},{"b":2},{"b')
     '{"a":[{"b":1},{"b":2}]}'
@@ -139,17 +145,17 @@ def close_document(text: str) -> str:
     return best
 
 
-def _errors(document: Mapping[str, Any]) -> list[str]:
+def _read_errors(document: Mapping[str, Any]) -> list[str]:
     errors = document.get("errors")
     return [str(error) for error in errors if error] if _is_list(errors) else []
 
 
-def _row(entry: object, place: int, problems: list[str]) -> NcclRow | None:
-    """Return one entry of `results`; for an incomplete one add a problem and return None."""
+def _parse_row(entry: object, place: int, problems: list[str]) -> NcclRow | None:
+    """Parse one entry of `results`. If it is incomplete, add a problem and return None."""
     try:
         if not isinstance(entry, Mapping):
             raise TypeError("the entry is not an object")
-        in_place = _timing(entry, "in_place")
+        in_place = _parse_timing(entry, "in_place")
         if in_place is None:
             raise KeyError("in_place")
         return NcclRow(
@@ -158,7 +164,7 @@ def _row(entry: object, place: int, problems: list[str]) -> NcclRow | None:
             type=str(entry["type"]),
             redop=_convert_optional(str, entry.get("redop")),
             root=_convert_optional(int, entry.get("root")),
-            out_of_place=_timing(entry, "out_of_place"),
+            out_of_place=_parse_timing(entry, "out_of_place"),
             in_place=in_place,
             timestamp=_convert_optional(str, entry.get("timestamp")),
             iterations=_convert_optional(int, entry.get("actual_iterations")),
@@ -172,7 +178,7 @@ def _convert_optional(convert: Callable[[Any], T], value: object) -> T | None:
     return None if value is None else convert(value)
 
 
-def _timing(entry: Mapping[str, Any], half: str) -> NcclTiming | None:
+def _parse_timing(entry: Mapping[str, Any], half: str) -> NcclTiming | None:
     figures = entry[half]
     if figures is None:
         return None
@@ -184,18 +190,18 @@ def _timing(entry: Mapping[str, Any], half: str) -> NcclTiming | None:
         wrong=None if wrong is None else int(wrong),
         largest_error=_parse_number(figures.get("max_error")),
         copy_gbytes_per_s=_parse_number(figures.get("copy_bw")),
-        spread=_spread(entry.get(f"{half}_per_iter")),
+        spread=_parse_spread(entry.get(f"{half}_per_iter")),
     )
 
 
-def _spread(figures: Mapping[str, Any] | None) -> IterationSpread | None:
+def _parse_spread(figures: Mapping[str, Any] | None) -> IterationSpread | None:
     if not figures:
         return None
     return IterationSpread(*(_parse_number(figures[key]) for key in ("min_us", "max_us", "p99_us", "cv_pct")))
 
 
 def _parse_number(value: object) -> float | None:
-    """Return a finite number; None for null, not-a-number and infinity."""
+    """Return a finite number, or None for null, not-a-number and infinity. Raises `TypeError` or `ValueError`."""
     if value is None:
         return None
     if not isinstance(value, int | float | str):
@@ -205,7 +211,7 @@ def _parse_number(value: object) -> float | None:
 
 
 def _parse_boolean(value: object) -> bool | None:
-    """Return a boolean from nccl-tests' words; None for any other value, such as "unchecked"."""
+    """Parse nccl-tests' words for booleans. Return None for any other value, such as "unchecked"."""
     if isinstance(value, bool):
         return value
     return {"true": True, "false": False}.get(str(value).strip().lower())
@@ -228,16 +234,16 @@ def _parse_integer(value: object) -> int | None:
     return None if number is None else int(number)
 
 
-def _collective(document: Mapping[str, Any]) -> str | None:
-    """Return the name of the collective: our own key, else the name of the program in the arguments."""
+def _find_collective(document: Mapping[str, Any]) -> str | None:
+    """Return the name of the collective, from our own key or else from the program's name in the arguments."""
     if isinstance(document.get("collective"), str):
         return str(document["collective"])
     arguments = document.get("args")
     return str(arguments[0]).rpartition("/")[2] if _is_list(arguments) and arguments else None
 
 
-def _devices(entries: object) -> list[NcclDevice]:
-    """Return the devices with complete descriptions; skip the others rather than lose the results."""
+def _parse_devices(entries: object) -> list[NcclDevice]:
+    """Return the devices with complete descriptions. Skip the others rather than lose the results."""
     devices = []
     for entry in entries if isinstance(entries, list) else ():
         try:
@@ -260,7 +266,7 @@ def _devices(entries: object) -> list[NcclDevice]:
 def nccl_document(lab: Lab, timings: Sequence[Timing], versions: dict[str, str]) -> dict[str, Any]:
     """Return the rows of one configuration in the format of nccl-tests: bandwidths in GB/s, times in microseconds.
 
-    `experiment_name` and `lightbed` hold what nccl-tests has no fields for: topology, configuration, SIMULATED.
+    nccl-tests has no fields for topology, configuration and SIMULATED: `experiment_name` and `lightbed` hold these.
     """
     ran = any(timing.iterations for timing in timings)
     wrong = sum(timing.wrong for timing in timings)
@@ -279,8 +285,8 @@ def nccl_document(lab: Lab, timings: Sequence[Timing], versions: dict[str, str])
             "rate_mbps": lab.link.rate_mbps,
             "versions": versions,
         },
-        "config": _config(lab, timings, versions.get("collective_backend", ""), ran=ran),
-        "results": [_result(timing) for timing in timings],
+        "config": _make_config(lab, timings, versions.get("collective_backend", ""), ran=ran),
+        "results": [_make_result(timing) for timing in timings],
         "out_of_bounds": {"count": wrong, "okay": okay},
         "average_bus_bandwidth": {
             "bandwidth": sum(busbws) / len(busbws) if busbws else 0.0,
@@ -291,7 +297,7 @@ def nccl_document(lab: Lab, timings: Sequence[Timing], versions: dict[str, str])
     }
 
 
-def _config(lab: Lab, timings: Sequence[Timing], backend: str, *, ran: bool) -> dict[str, Any]:
+def _make_config(lab: Lab, timings: Sequence[Timing], backend: str, *, ran: bool) -> dict[str, Any]:
     device = backend if ran else "modelled, nothing ran"
     sizes = [timing.size_bytes for timing in timings]
     return {
@@ -310,7 +316,7 @@ def _config(lab: Lab, timings: Sequence[Timing], backend: str, *, ran: bool) -> 
     }
 
 
-def _result(timing: Timing) -> dict[str, Any]:
+def _make_result(timing: Timing) -> dict[str, Any]:
     return {
         "size": timing.size_bytes,
         "count": max(1, timing.size_bytes // BYTES_PER_ELEMENT),

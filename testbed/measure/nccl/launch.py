@@ -1,9 +1,8 @@
 """Launches of nccl-tests on hosts with GPUs: search for the programs, environment, command, and output.
 
-nccl-tests span hosts only in a build with MPI, so one `mpirun` on the first host starts a rank on each;
-every host has its own application context and environment. NCCL uses one ring order over the hosts
-(0, 1, 2 ...) for all its channels: other strides need a library that knows them (`NcclSettings.preload`),
-and `log.check_rings` checks the rings that were used.
+Only a build with MPI spans hosts, so one `mpirun` on the first host starts a rank on each host. Every host has its own
+application context and environment. NCCL uses one ring order over the hosts (0, 1, 2 ...) for all its channels. Other
+strides need a replacement of the NCCL library (`NcclSettings.preload`). `log.check_rings` checks which rings were used.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from testbed.lab.model import Lab, LabHost
 from testbed.measure.nccl.json_output import parse_json
 from testbed.measure.nccl.log import RingLog, parse_rings
 from testbed.measure.nccl.table import NcclTable
-from testbed.measure.nccl.text_output import json_output_path, parse_text
+from testbed.measure.nccl.text_output import find_json_output_path, parse_text
 
 _SEARCH_PATH = "$PATH:$HOME/nccl-tests/build:/opt/nccl-tests/build:/usr/local/nccl-tests/build"
 
 
 @dataclass(frozen=True, slots=True)
 class NcclSettings:
-    """Network settings of NCCL: InfiniBand verbs (also RoCE) or sockets, and the interfaces.
+    """Network settings of NCCL: InfiniBand verbs (also for RoCE) or sockets, and the interfaces.
 
-    `interfaces` are verbs devices (`qedr0`), or network interfaces for sockets; `channels` is the number of
-    rings; `preload` the path of a library that replaces NCCL.
+    `interfaces` names verbs devices (`qedr0`), or network interfaces for sockets. `channels` is the number of rings.
+    `preload` is the path of a library that replaces NCCL.
     """
 
     network: Literal["IB", "Socket"]
@@ -43,7 +42,7 @@ class NcclSettings:
 
 @dataclass(frozen=True, slots=True)
 class NcclTest:
-    """A test program, its sizes and iterations. `json` is the requested output file on the first host."""
+    """A test program, its sizes and iterations. `json` is the path of the output file on the first host."""
 
     program: str = "all_reduce_perf"
     smallest_bytes: int = 8
@@ -58,7 +57,7 @@ class NcclTest:
 
 @dataclass(frozen=True, slots=True)
 class NcclHost:
-    """Equipment of a host: its GPUs as the driver lists them, and the paths of the test and of mpirun, or ''."""
+    """GPUs of a host as the driver lists them, and the paths of the test and of mpirun ("" if missing)."""
 
     host: str
     gpus: tuple[str, ...]
@@ -76,9 +75,9 @@ class NcclRun:
 
 
 def environment(settings: NcclSettings) -> dict[str, str]:
-    """Return NCCL's environment variables: rings only, on exactly these interfaces, with the log of the rings.
+    """Return NCCL's environment variables: use only rings, on exactly these interfaces, and log the rings.
 
-    The variables are those of the 12-host testbed (`NCCL_NET=IB`, one channel per NIC, `NCCL_ALGO=Ring`).
+    The 12-host testbed uses the same variables (`NCCL_NET=IB`, one channel per NIC, `NCCL_ALGO=Ring`).
     """
     names = "=" + ",".join(
         settings.interfaces
@@ -99,7 +98,7 @@ def environment(settings: NcclSettings) -> dict[str, str]:
     return variables | ({"LD_PRELOAD": settings.preload} if settings.preload else {})
 
 
-def program_arguments(test: NcclTest) -> tuple[str, ...]:
+def make_program_arguments(test: NcclTest) -> tuple[str, ...]:
     """Return the arguments of the test program."""
     named = {
         "-b": test.smallest_bytes,
@@ -114,24 +113,25 @@ def program_arguments(test: NcclTest) -> tuple[str, ...]:
     return (*arguments, "-J", test.json) if test.json else tuple(arguments)
 
 
-def host_context(
+def make_host_context(
     host: LabHost, program: str, variables: Mapping[str, str], test: NcclTest
 ) -> tuple[str, ...]:
     """Return the application context of one host: one rank, its variables, the test."""
     settings = [word for name, value in variables.items() for word in ("-x", f"{name}={value}")]
-    return ("-np", "1", "-H", f"{host.management}:1", *settings, program, *program_arguments(test))
+    return ("-np", "1", "-H", f"{host.management}:1", *settings, program, *make_program_arguments(test))
 
 
-def mpirun_command(
+def make_mpirun_command(
     lab: Lab, nccl_hosts: Sequence[NcclHost], variables: Mapping[str, Mapping[str, str]], test: NcclTest
 ) -> str:
-    """Return the mpirun command of the first host; `variables` are by host name.
+    """Return the mpirun command for the first host. `variables` maps host names to environment variables.
 
     MPI's own traffic stays on the management network, so that the links carry only the collective.
     """
     programs = {one.host: one.program for one in nccl_hosts}
     contexts = [
-        shlex.join(host_context(host, programs[host.name], variables[host.name], test)) for host in lab.hosts
+        shlex.join(make_host_context(host, programs[host.name], variables[host.name], test))
+        for host in lab.hosts
     ]
     network = str(lab.management)
     common = [
@@ -174,7 +174,7 @@ def find_nccl(fleet: Fleet, test: NcclTest | None = None) -> tuple[NcclHost, ...
 
 
 def explain_missing(hosts: Sequence[NcclHost], test: NcclTest | None = None) -> str:
-    """Return why nccl-tests cannot run on these hosts, and what to do; empty if they can."""
+    """Return why nccl-tests cannot run on these hosts and what to do, or "" if they can run."""
     test = test or NcclTest()
     if not hosts:
         return "there are no hosts"
@@ -183,12 +183,12 @@ def explain_missing(hosts: Sequence[NcclHost], test: NcclTest | None = None) -> 
     reasons = []
     if no_gpu:
         reasons.append(
-            f"no GPU on {_names(no_gpu, len(hosts))} (`nvidia-smi -L` lists fewer than {test.gpus_per_host}); "
+            f"no GPU on {_join_names(no_gpu, len(hosts))} (`nvidia-smi -L` lists fewer than {test.gpus_per_host}); "
             f"the CPU collectives of `testbed nccl LAB` need none"
         )
     if no_program:
         reasons.append(
-            f"no `{test.program}` on {_names(no_program, len(hosts))}; build nccl-tests with MPI=1 and put it on "
+            f"no `{test.program}` on {_join_names(no_program, len(hosts))}; build nccl-tests with MPI=1 and put it on "
             f"the PATH or into ~/nccl-tests/build"
         )
     if not hosts[0].mpirun:
@@ -196,15 +196,15 @@ def explain_missing(hosts: Sequence[NcclHost], test: NcclTest | None = None) -> 
     return "; ".join(reasons)
 
 
-def _names(hosts: Sequence[str], of: int) -> str:
+def _join_names(hosts: Sequence[str], of: int) -> str:
     return "any host" if len(hosts) == of else f"host{'s' if len(hosts) > 1 else ''} {', '.join(hosts)}"
 
 
 def run_nccl(fleet: Fleet, lab: Lab, settings: NcclSettings, test: NcclTest | None = None) -> NcclRun:
     """Run a test over all hosts and parse its results, from its JSON document if there is one.
 
-    Raises `CollectiveError` if the hosts lack equipment or the test printed no row,
-    `HostError` if a host cannot be reached.
+    Raises `CollectiveError` if GPUs or programs are missing or the test printed no row, and `HostError` if a host
+    cannot be reached.
     """
     test = test or NcclTest()
     nccl_hosts = find_nccl(fleet, test)
@@ -212,7 +212,7 @@ def run_nccl(fleet: Fleet, lab: Lab, settings: NcclSettings, test: NcclTest | No
     if reason:
         raise CollectiveError(f"nccl-tests cannot run here: {reason}")
     variables = environment(settings)
-    command = mpirun_command(lab, nccl_hosts, {host.name: variables for host in lab.hosts}, test)
+    command = make_mpirun_command(lab, nccl_hosts, {host.name: variables for host in lab.hosts}, test)
     first = lab.hosts[0].name
     mpirun = fleet.run({first: command}, timeout_s=test.timeout_s + 60.0)[first]
     try:
@@ -226,8 +226,8 @@ def run_nccl(fleet: Fleet, lab: Lab, settings: NcclSettings, test: NcclTest | No
 
 
 def _read_results(fleet: Fleet, first: str, completed: Completed) -> NcclTable:
-    """Return the table from the JSON file that the output names, if it is readable, else from the output."""
-    path = json_output_path(completed.stdout)
+    """Return the table from the JSON file that the output names, or from the output if that file is unreadable."""
+    path = find_json_output_path(completed.stdout)
     if path:
         document = fleet.run({first: f"cat {shlex.quote(path)}"})[first]
         if document.exit_status == 0:
@@ -236,7 +236,7 @@ def _read_results(fleet: Fleet, first: str, completed: Completed) -> NcclTable:
 
 
 def import_nccl(path: Path | str) -> NcclTable:
-    """Return the table in a file, which is JSON if it begins with a brace, else text.
+    """Return the table in a file. A file that begins with a brace is parsed as JSON, any other as text.
 
     Raises `ResultsError`, naming file and line, if the file cannot be read or holds no row of results.
     """

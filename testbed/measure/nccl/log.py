@@ -1,6 +1,6 @@
 """Rings in the log of NCCL (`NCCL_DEBUG=INFO`, subsystems INIT and GRAPH), compared with the plan.
 
-The lines are undocumented and may change; supported are those of NCCL 2.4 to 2.29.
+The format of these lines is undocumented. The parser supports NCCL 2.4 to 2.29.
 
     host:pid:tid [0] NCCL INFO ... rank 3 nranks 12 ... commId 0x5d - Init START      since 2023
     host:pid:tid [0] NCCL INFO Ring 00 : 11 -> 0 -> 1                                 every rank, GRAPH
@@ -25,10 +25,7 @@ _CHANNEL = re.compile(r"Channel (?P<channel>\d+)/\d+ :(?P<ranks>(?: +\d+)+)(?P<c
 
 @dataclass(frozen=True, slots=True)
 class FoundRing:
-    """One ring of NCCL: its ranks in the direction of the data, from the lowest.
-
-    `communicator` is NCCL's id, empty if the log has none.
-    """
+    """A ring of NCCL: its ranks in the direction of the data, from the lowest. `communicator` is NCCL's id, or ""."""
 
     communicator: str
     channel: int
@@ -37,7 +34,7 @@ class FoundRing:
 
 @dataclass(frozen=True, slots=True)
 class RingLog:
-    """The rings of a log, by communicator in the order of appearance, and sentences about rings that are unclear."""
+    """The rings of a log in order of appearance, and sentences about rings that are unclear."""
 
     rings: tuple[FoundRing, ...]
     problems: tuple[str, ...]
@@ -50,7 +47,7 @@ class RingLog:
 
 @dataclass(frozen=True, slots=True)
 class RingFinding:
-    """One difference from the planned rings; `order` is the ring concerned, as nodes."""
+    """A difference from the planned rings. `order` is the ring that differs, as nodes."""
 
     kind: Literal["missing", "reversed", "unplanned"]
     order: tuple[int, ...]
@@ -59,7 +56,7 @@ class RingFinding:
 
 @dataclass(slots=True)
 class _Channel:
-    """State of one ring while reading: the neighbours of each rank, and the whole order if it was printed."""
+    """Parser state for one ring: the neighbours of each rank, and the whole order if the log has it."""
 
     after: dict[int, int] = field(default_factory=dict)
     before: dict[int, int] = field(default_factory=dict)
@@ -69,9 +66,9 @@ class _Channel:
 
 
 def parse_rings(text: str) -> RingLog:
-    """Parse the rings in a log of one or all ranks; ignore other lines.
+    """Parse the rings in a log of one rank or all ranks, and ignore other lines.
 
-    Lines of single ranks take precedence over the whole ring that rank 0 prints, which may be truncated.
+    The lines of single ranks take precedence over the whole ring that rank 0 prints, because that may be truncated.
     """
     communicator_of: dict[str, str] = {}
     sizes: dict[str, int] = {}
@@ -80,16 +77,16 @@ def parse_rings(text: str) -> RingLog:
         match = _THREAD.search(line)
         if not match:
             continue
-        thread, text_of_line = match["thread"], match["said"]
-        start = _START.match(text_of_line)
+        thread, message = match["thread"], match["said"]
+        start = _START.match(message)
         if start:
             communicator_of[thread] = start["id"]
             sizes[start["id"]] = int(start["ranks"])
         else:
-            _read_ring(channels, communicator_of.get(thread, ""), text_of_line)
+            _read_ring(channels, communicator_of.get(thread, ""), message)
     rings, problems = [], []
     for (communicator, number), channel in channels.items():
-        order = _order(channel, sizes.get(communicator))
+        order = _find_order(channel, sizes.get(communicator))
         if isinstance(order, str):
             communicator_text = f" of communicator {communicator}" if communicator else ""
             problems.append(f"channel {number}{communicator_text}: {order}")
@@ -99,15 +96,14 @@ def parse_rings(text: str) -> RingLog:
 
 
 def check_rings(
-    planned: Sequence[RingOrder], found: RingLog, nodes_of_ranks: Sequence[Sequence[int]] = ()
+    planned: Sequence[RingOrder], ring_log: RingLog, nodes_of_ranks: Sequence[Sequence[int]] = ()
 ) -> tuple[RingFinding, ...]:
-    """Return the differences between planned and used rings; empty if exactly the planned rings were used.
+    """Return the differences between planned and used rings, or () if exactly the planned rings were used.
 
-    Rings are equal when one is a rotation of the other. `nodes_of_ranks[k][r]` is the node of rank r in
-    the k-th communicator to appear; without it, rank r is node r. Consecutive ranks of one node count
-    once.
+    Rings are equal if one is a rotation of the other. `nodes_of_ranks[k][r]` is the node of rank r in the k-th
+    communicator of the log. By default rank r is node r. Consecutive ranks of one node count once.
     """
-    used = {_rotate(_as_nodes(ring, found, nodes_of_ranks)) for ring in found.rings}
+    used = {_rotate(_convert_to_nodes(ring, ring_log, nodes_of_ranks)) for ring in ring_log.rings}
     planned_rings = {_rotate(ring.order): ring for ring in planned}
     findings = [
         _make_missing_finding(ring, used) for order, ring in planned_rings.items() if order not in used
@@ -118,7 +114,10 @@ def check_rings(
     unplanned = sorted(used - explained)
     return (
         *findings,
-        *(RingFinding("unplanned", order, f"NCCL used the ring {_ring_text(order)}") for order in unplanned),
+        *(
+            RingFinding("unplanned", order, f"NCCL used the ring {_format_ring(order)}")
+            for order in unplanned
+        ),
     )
 
 
@@ -135,12 +134,12 @@ def _read_ring(channels: dict[tuple[str, int], _Channel], communicator: str, lin
         channel.printed = () if channel.is_cut else tuple(map(int, whole["ranks"].split()))
 
 
-def _order(channel: _Channel, size: int | None) -> tuple[int, ...] | str:
-    """Return the ring from its lowest rank, or a sentence on why it is unknown."""
+def _find_order(channel: _Channel, size: int | None) -> tuple[int, ...] | str:
+    """Return the ring, from its lowest rank, or a sentence that says why it is unknown."""
     if channel.contradictory:
         return "ranks contradict each other: the log mixes two communicators without their ids"
-    order = _follow(channel.after)
-    if order and len(order) == (size or len(order)) and _agrees(channel, order):
+    order = _find_cycle(channel.after)
+    if order and len(order) == (size or len(order)) and _has_matching_predecessors(channel, order):
         return order
     if channel.printed and len(set(channel.printed)) == (size or len(channel.printed)):
         return _rotate(channel.printed)
@@ -151,7 +150,7 @@ def _order(channel: _Channel, size: int | None) -> tuple[int, ...] | str:
     return "the line is truncated; set NCCL_DEBUG_SUBSYS=INIT,GRAPH so that each rank logs its neighbours"
 
 
-def _follow(after: dict[int, int]) -> tuple[int, ...]:
+def _find_cycle(after: dict[int, int]) -> tuple[int, ...]:
     """Return the cycle through all ranks, from the lowest, or () if there is none."""
     if not after:
         return ()
@@ -162,14 +161,16 @@ def _follow(after: dict[int, int]) -> tuple[int, ...]:
     return tuple(order) if closed else ()
 
 
-def _agrees(channel: _Channel, order: tuple[int, ...]) -> bool:
+def _has_matching_predecessors(channel: _Channel, order: tuple[int, ...]) -> bool:
     """Return whether each rank reports its predecessor in this order."""
     return all(
         channel.before[rank] == before for before, rank in zip(order, order[1:] + order[:1], strict=True)
     )
 
 
-def _as_nodes(ring: FoundRing, log: RingLog, nodes_of_ranks: Sequence[Sequence[int]]) -> tuple[int, ...]:
+def _convert_to_nodes(
+    ring: FoundRing, log: RingLog, nodes_of_ranks: Sequence[Sequence[int]]
+) -> tuple[int, ...]:
     place = log.communicators.index(ring.communicator)
     if place >= len(nodes_of_ranks):
         return ring.order
@@ -190,10 +191,10 @@ def _make_missing_finding(ring: RingOrder, used: set[tuple[int, ...]]) -> RingFi
     if _rotate(ring.order[::-1]) in used:
         detail = f"the ring of stride {ring.stride} was used in the reverse direction"
         return RingFinding("reversed", ring.order, detail)
-    detail = f"the ring of stride {ring.stride} ({_ring_text(ring.order)}) was not used"
+    detail = f"the ring of stride {ring.stride} ({_format_ring(ring.order)}) was not used"
     return RingFinding("missing", ring.order, detail)
 
 
-def _ring_text(order: Sequence[int]) -> str:
-    shown = [str(node) for node in order[:8]]
-    return " -> ".join([*shown, "..."] if len(order) > len(shown) else shown)
+def _format_ring(order: Sequence[int]) -> str:
+    shown_nodes = [str(node) for node in order[:8]]
+    return " -> ".join([*shown_nodes, "..."] if len(order) > len(shown_nodes) else shown_nodes)

@@ -1,8 +1,7 @@
-"""Results of nccl-tests as one table, from text or JSON.
+"""Results of nccl-tests as one table, whether they were read from text or JSON.
 
-`table_json` returns the format of nccl-tests' `-J` (keys `size`, `time`, `alg_bw`, `bus_bw`, `nwrong`;
-microseconds and 10^9 bytes per second), with real booleans and further keys such as `complete`, `failed` and
-`problems`.
+`table_json` returns the format of nccl-tests' `-J` (keys `size`, `time`, `alg_bw`, `bus_bw`, `nwrong`; microseconds and
+10^9 bytes per second), but with real booleans and additional keys such as `complete`, `failed` and `problems`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ JSON_VERSION = 3
 
 @dataclass(frozen=True, slots=True)
 class IterationSpread:
-    """Spread of single iterations (`-I 1`): minimum, maximum, 99th percentile, and deviation over mean."""
+    """Spread of single iterations (`-I 1`): minimum, maximum, 99th percentile, and standard deviation over mean."""
 
     least_us: float | None
     most_us: float | None
@@ -28,10 +27,10 @@ class IterationSpread:
 
 @dataclass(frozen=True, slots=True)
 class NcclTiming:
-    """One half of a row, out-of-place or in-place. Bandwidths in GB/s (10^9 bytes per second).
+    """One half of a row, out-of-place or in-place. Bandwidths are in GB/s (10^9 bytes per second).
 
-    `wrong` is None if it was not checked; versions before August 2022 print `largest_error` instead;
-    `copy_gbytes_per_s` is the copy bandwidth that versions of 2024-2025 may add.
+    `wrong` is None if the test did not check it. Versions before August 2022 print `largest_error` instead.
+    `copy_gbytes_per_s` is the copy bandwidth, which versions of 2024 and 2025 may add.
     """
 
     time_us: float | None
@@ -45,7 +44,7 @@ class NcclTiming:
 
 @dataclass(frozen=True, slots=True)
 class NcclRow:
-    """One size. `redop` and `root` are None if the collective has none or the version prints none."""
+    """One row of the table: one size. `redop` and `root` are None if the output has none."""
 
     size_bytes: int
     count: int
@@ -75,9 +74,9 @@ class NcclDevice:
 class NcclTable:
     """Contents of one output.
 
-    `time_kind` is `cpu` if the times are the processor's (`-C 1`). `complete` is True if the footer was
-    reached, `failed` if the tests or NCCL reported a failure; `problems` are sentences for a person.
-    `json_path` is the path of the JSON file in the output, which may differ from the requested one.
+    `time_kind` is `cpu` if the times were measured on the processor (`-C 1`). `complete` is True if the output has its
+    footer, `failed` if the test or NCCL reported a failure. `problems` are sentences for people. `json_path` is the
+    path of the JSON file that the output names, which may differ from the requested path.
     """
 
     source: Literal["text", "json"]
@@ -103,7 +102,7 @@ class NcclTable:
 
 
 def nccl_version_text(code: int) -> str:
-    """Return NCCL's version number as people write it; versions before 2.9 use a narrower code.
+    """Decode NCCL's version number. Versions before 2.9 use a code with fewer digits.
 
     >>> nccl_version_text(22907), nccl_version_text(2708)
     ('2.29.7', '2.7.8')
@@ -123,8 +122,8 @@ def table_json(table: NcclTable) -> dict[str, Json]:
         "nccl_version": table.nccl_version,
         "collective": table.collective,
         "ranks": table.ranks,
-        "config": {"devices": [_device_json(device) for device in table.devices]},
-        "results": [_row_json(row, table.time_kind) for row in table.rows],
+        "config": {"devices": [_describe_device(device) for device in table.devices]},
+        "results": [_describe_row(row, table.time_kind) for row in table.rows],
         "out_of_bounds": {"count": table.out_of_bounds, "okay": table.out_of_bounds_ok},
         "average_bus_bandwidth": {
             "bandwidth": table.average_busbw_gbytes_per_s,
@@ -138,14 +137,14 @@ def table_json(table: NcclTable) -> dict[str, Json]:
 
 
 def table_text(table: NcclTable) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Return column names and text cells: one row per size, both halves side by side; empty if unknown."""
+    """Return column names and rows of text, one row per size with both halves side by side. Unknown cells are ""."""
     columns = ("size (B)", "type", "redop", "root")
     figures = ("time (us)", "algbw (GB/s)", "busbw (GB/s)", "wrong")
     names = (*columns, *(f"{half} {name}" for half in ("out-of-place", "in-place") for name in figures))
-    return names, tuple(_row_text(row) for row in table.rows)
+    return names, tuple(_make_text_row(row) for row in table.rows)
 
 
-def _row_text(row: NcclRow) -> tuple[str, ...]:
+def _make_text_row(row: NcclRow) -> tuple[str, ...]:
     before = (row.size_bytes, row.type, row.redop, row.root)
     cells: list[object] = list(before)
     for half in (row.out_of_place, row.in_place):
@@ -160,7 +159,7 @@ def _row_text(row: NcclRow) -> tuple[str, ...]:
     )
 
 
-def _device_json(device: NcclDevice) -> dict[str, Json]:
+def _describe_device(device: NcclDevice) -> dict[str, Json]:
     return {
         "rank": device.rank,
         "group": device.group,
@@ -172,7 +171,7 @@ def _device_json(device: NcclDevice) -> dict[str, Json]:
     }
 
 
-def _row_json(row: NcclRow, time_kind: Literal["gpu", "cpu"]) -> dict[str, Json]:
+def _describe_row(row: NcclRow, time_kind: Literal["gpu", "cpu"]) -> dict[str, Json]:
     document: dict[str, Json] = {
         "size": row.size_bytes,
         "count": row.count,
@@ -181,7 +180,7 @@ def _row_json(row: NcclRow, time_kind: Literal["gpu", "cpu"]) -> dict[str, Json]
         "root": row.root,
     }
     for name, half in (("out_of_place", row.out_of_place), ("in_place", row.in_place)):
-        document[name] = _timing_json(half, time_kind) if half else None
+        document[name] = _describe_timing(half, time_kind) if half else None
         if half and half.spread:
             document[f"{name}_per_iter"] = {
                 "min_us": half.spread.least_us,
@@ -194,7 +193,7 @@ def _row_json(row: NcclRow, time_kind: Literal["gpu", "cpu"]) -> dict[str, Json]
     return document
 
 
-def _timing_json(half: NcclTiming, time_kind: Literal["gpu", "cpu"]) -> dict[str, Json]:
+def _describe_timing(half: NcclTiming, time_kind: Literal["gpu", "cpu"]) -> dict[str, Json]:
     optional: Mapping[str, Json] = {"max_error": half.largest_error, "copy_bw": half.copy_gbytes_per_s}
     return {
         "cpu_time" if time_kind == "cpu" else "time": half.time_us,

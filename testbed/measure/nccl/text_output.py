@@ -8,9 +8,9 @@
     timestamp at the end             2025-10 (`-S 1`)
     i_min i_max i_p99 i_cv%          2026-06 (`-I 1`), after #wrong
 
-The header names the columns, and rows are split on blanks: widths have changed over the years, and wide
-numbers shift their neighbours. Output of other programs in between (NCCL's own log, labels of `mpirun` and
-`srun`) is removed, even in the middle of a row.
+The header names the columns. Rows are split on blanks, because widths have changed over the years and wide numbers
+shift their neighbours. The parser removes output of other programs (NCCL's log, labels of `mpirun` and `srun`), even in
+the middle of a row.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ from testbed.measure.nccl.table import (
 )
 
 _TIME_NAMES = ("time", "cputime")
-_LEADING = ("size", "count", "type")
-_HALF = ("time", "algbw", "busbw", "#wrong")
-_SPREAD = ("i_min", "i_max", "i_p99", "i_cv%")
-_ERROR_CELL = re.compile(r"\de[+-]\d\d")  # `%5.0le`, as `error` was printed
+_LEADING_COLUMNS = ("size", "count", "type")
+_HALF_COLUMNS = ("time", "algbw", "busbw", "#wrong")
+_SPREAD_COLUMNS = ("i_min", "i_max", "i_p99", "i_cv%")
+_ERROR_CELL = re.compile(r"\de[+-]\d\d")  # nccl-tests printed `error` with `%5.0le`
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """Names of the columns before the times and of one half, and True if a timestamp ends the row."""
+    """Columns of a row: names before the times, names of one half, and True if a timestamp ends the row."""
 
     leading: tuple[str, ...]
     half: tuple[str, ...]
     has_timestamp: bool = False
 
     def cells(self, halves: Literal[1, 2] = 2) -> int:
-        """Return the number of blank-separated cells of a complete row; a timestamp is two: date and time."""
+        """Return the number of blank-separated cells of a complete row. A timestamp counts as two, date and time."""
         return len(self.leading) + halves * len(self.half) + (2 if self.has_timestamp else 0)
 
     @classmethod
     def from_header(cls, names: Sequence[str]) -> Columns | None:
-        """Return the columns of a header line, or None if it is not a complete header line."""
+        """Return the columns of a header line, or None if the line is not a complete header."""
         starts = [place for place, name in enumerate(names) if name in _TIME_NAMES]
-        if len(starts) != 2 or tuple(names[:3]) != _LEADING:
+        if len(starts) != 2 or tuple(names[:3]) != _LEADING_COLUMNS:
             return None
         first, rest = tuple(names[starts[0] : starts[1]]), tuple(names[starts[1] :])
         has_timestamp = rest[-1] == "timestamp"
@@ -65,28 +65,28 @@ class Columns:
 
     @classmethod
     def guess(cls, cells: Sequence[str]) -> Columns | None:
-        """Return the columns of a row without a header, guessed from their number; None if no known set has as many."""
-        if len(cells) < len(_LEADING) + 2 * len(_HALF):
+        """Guess the columns of a row without a header from the number of its cells. Return None if none match."""
+        if len(cells) < len(_LEADING_COLUMNS) + 2 * len(_HALF_COLUMNS):
             return None
-        both = (*_LEADING, "redop", "root")
-        one = (*_LEADING, "root" if is_whole(cells[3]) else "redop")
+        both = (*_LEADING_COLUMNS, "redop", "root")
+        one = (*_LEADING_COLUMNS, "root" if is_whole(cells[3]) else "redop")
         has_timestamp = _DATE.fullmatch(cells[-2]) is not None
         candidates = (
             *(
                 cls(leading, _guess_half(cells, len(leading)), has_timestamp)
-                for leading in (_LEADING, one, both)
+                for leading in (_LEADING_COLUMNS, one, both)
             ),
-            cls(both, (*_HALF[:3], "copybw", "#wrong"), has_timestamp),
-            cls(both, (*_HALF, *_SPREAD), has_timestamp),
+            cls(both, (*_HALF_COLUMNS[:3], "copybw", "#wrong"), has_timestamp),
+            cls(both, (*_HALF_COLUMNS, *_SPREAD_COLUMNS), has_timestamp),
         )
         return next((columns for columns in candidates if columns.cells() == len(cells)), None)
 
 
 def _guess_half(cells: Sequence[str], leading: int) -> tuple[str, ...]:
-    """Return the columns of one half: with `error` if the cell has the format of an error, else with `#wrong`."""
+    """Return the columns of one half, with `error` if its cell looks like an error, else with `#wrong`."""
     cell = cells[leading + 3] if len(cells) > leading + 3 else ""
     is_error = _ERROR_CELL.fullmatch(cell) is not None and float(cell) < 1e5
-    return (*_HALF[:3], "error") if is_error else _HALF
+    return (*_HALF_COLUMNS[:3], "error") if is_error else _HALF_COLUMNS
 
 
 def starts_row(cells: Sequence[str]) -> bool:
@@ -109,7 +109,7 @@ def is_whole(cell: str) -> bool:
 
 
 def parse_number(cell: str | None) -> float | None:
-    """Return the number in a cell; None for `N/A`, infinity or not-a-number, and for no cell.
+    """Return the number in a cell, or None for `N/A`, infinity, not-a-number and a missing cell.
 
     Raises `ValueError` for anything else.
     """
@@ -120,7 +120,7 @@ def parse_number(cell: str | None) -> float | None:
 
 
 def make_row(columns: Columns, cells: Sequence[str], halves: Literal[1, 2] = 2) -> NcclRow:
-    """Return a row from its cells; a single half is the in-place one (a replayed trace).
+    """Return a row from its cells. A single half is in-place (a replayed trace).
 
     Raises `ValueError` for a wrong number of cells or a cell that is not a number.
     """
@@ -129,7 +129,7 @@ def make_row(columns: Columns, cells: Sequence[str], halves: Literal[1, 2] = 2) 
     width, rest = len(columns.half), cells[len(columns.leading) :]
     before = dict(zip(columns.leading, cells[: len(columns.leading)], strict=True))
     timings = [
-        _timing(columns.half, rest[start : start + width]) for start in range(0, halves * width, width)
+        _parse_timing(columns.half, rest[start : start + width]) for start in range(0, halves * width, width)
     ]
     return NcclRow(
         size_bytes=int(before["size"]),
@@ -143,10 +143,10 @@ def make_row(columns: Columns, cells: Sequence[str], halves: Literal[1, 2] = 2) 
     )
 
 
-def _timing(names: Sequence[str], cells: Sequence[str]) -> NcclTiming:
+def _parse_timing(names: Sequence[str], cells: Sequence[str]) -> NcclTiming:
     by_name = dict(zip(names, cells, strict=True))
     wrong = parse_number(by_name.get("#wrong"))
-    spread = [parse_number(by_name[name]) for name in _SPREAD if name in by_name]
+    spread = [parse_number(by_name[name]) for name in _SPREAD_COLUMNS if name in by_name]
     return NcclTiming(
         time_us=parse_number(cells[0]),
         algbw_gbytes_per_s=parse_number(by_name["algbw"]),
@@ -154,12 +154,12 @@ def _timing(names: Sequence[str], cells: Sequence[str]) -> NcclTiming:
         wrong=None if wrong is None else int(wrong),
         largest_error=parse_number(by_name.get("error")),
         copy_gbytes_per_s=parse_number(by_name.get("copybw")),
-        spread=IterationSpread(*spread) if len(spread) == len(_SPREAD) else None,
+        spread=IterationSpread(*spread) if len(spread) == len(_SPREAD_COLUMNS) else None,
     )
 
 
 _LABEL = re.compile(r"^(?:\[\d+,\d+\](?:<std(?:out|err)>)?:|\s{0,3}\d+: )")
-# A log line may follow a row's last number without a blank, so a host name must start with a letter here.
+# A log line may follow a row's last number without a blank, so only host names that start with a letter are removed.
 _LOG = re.compile(r"(?:\[[^\]]*\] )?[A-Za-z][\w.-]*:\d+:\d+ (?:\[-?\d+\] )?\S.*$")
 _FAILURE = re.compile(r"\S*: Test (?:NCCL failure|CUDA failure|timeout).*| \.\. \S+ pid \d+: Test failure.*")
 _BLANK_HALF = re.compile(r"\S {30,}\S")
@@ -167,7 +167,7 @@ _DEVICE = re.compile(
     r"#\s+Rank\s+(?P<rank>\d+)\s+(?:Group\s+(?P<group>\d+)\s+)?Pid\s+(?P<pid>\d+)\s+on\s+(?P<host>\S+)\s+"
     r"device\s+(?P<device>\d+)\s+\[(?P<bus>[^\]]*)\]\s*(?P<name>.*)"
 )
-_FACTS = (
+_HEADER_LINES = (
     re.compile(r"# nccl-tests version (?P<version>\S+)(?: nccl-headers=\d+ nccl-library=(?P<library>\d+))?"),
     re.compile(r"# Collective test starting: (?P<collective>.*\S)"),
     re.compile(r"# nThread .*?(?<!warmup )\biters: (?P<iterations>\d+)"),
@@ -180,7 +180,7 @@ _WORDS = {"OK": True, "FAILED": False}
 
 @dataclass(slots=True)
 class _Reading:
-    """State of the parser; `pending` are the cells of an interrupted row."""
+    """State of the parser. `pending` holds the cells of an interrupted row."""
 
     columns: Columns | None = None
     rows: list[NcclRow] = field(default_factory=list)
@@ -192,14 +192,14 @@ class _Reading:
 
 
 def parse_text(text: str, name: str = "output") -> NcclTable:
-    """Parse the text; `name` (a file) starts all messages.
+    """Parse the text. `name` (a file) starts all messages.
 
-    Truncated or malformed parts become sentences in `problems`, if there is at least one complete row.
-    Raises `ResultsError`, naming the line, if the text is not output of nccl-tests or has no complete row.
+    Truncated or malformed parts become sentences in `problems`. Raises `ResultsError`, naming the line, if the text is
+    not output of nccl-tests or has no complete row.
     """
     reading = _Reading()
     lines = text.split("\n")
-    # The last line has no end, so its last word may be truncated and is dropped.
+    # The last line has no line end, so its last word may be truncated: drop it.
     lines[-1] = re.sub(r"\S+$", "", lines[-1])
     for line_number, line in enumerate(lines, start=1):
         _read_line(reading, line_number, line.rstrip("\r"))
@@ -231,10 +231,10 @@ def parse_text(text: str, name: str = "output") -> NcclTable:
     )
 
 
-def json_output_path(text: str) -> str | None:
-    r"""Return the JSON path in the output, which may differ from the requested one: no file is overwritten.
+def find_json_output_path(text: str) -> str | None:
+    r"""Return the JSON path that the output names. It may differ from the requested path, lest a file is overwritten.
 
-    >>> json_output_path("#\n# Writing JSON output to out.json.1\n")
+    >>> find_json_output_path("#\n# Writing JSON output to out.json.1\n")
     'out.json.1'
     """
     match = re.search(r"^# Writing JSON output to (.*\S)\s*$", text, re.MULTILINE)
@@ -284,14 +284,14 @@ def _read_comment(reading: _Reading, line_number: int, line: str) -> None:
     elif line.startswith("# error: "):
         _note_failure(reading, line_number, line[2:].strip())
     else:
-        for fact in _FACTS:
+        for fact in _HEADER_LINES:
             match = fact.match(line)
             if match:
                 reading.facts.update({key: word for key, word in match.groupdict().items() if word})
 
 
 def _read_cells(reading: _Reading, line_number: int, line: str) -> None:
-    """Read the cells of a row: all of them, or those before or after an interruption."""
+    """Read the cells of a whole row, or of its part before or after an interruption."""
     cells = line.split()
     if starts_row(cells):
         _drop_pending(reading, line_number)

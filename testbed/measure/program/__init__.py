@@ -1,1 +1,1 @@
-"""Programs of users on hosts of a lab: their light, their ranks, and what they carried."""
+"""Programs of users on hosts of a lab: their light, their ranks, and their traffic."""

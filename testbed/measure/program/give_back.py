@@ -1,7 +1,7 @@
-"""The process that gives back lease and light if `testbed run` is killed, or interrupted while it does so itself.
+"""The keeper process: it restores hosts and releases the lease if `testbed run` is killed before it does so itself.
 
-`python -m testbed.measure.program.give_back` runs in its own session. It reads from its input what it may have to give
-back, and does so if the input ends without the word `done`.
+`python -m testbed.measure.program.give_back` runs in its own session. Its input lists what may have to be given back.
+If the input ends without the word `done`, the process gives it back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Debts:
-    """Lease and state of hosts that another process has not given back."""
+    """Lease and earlier state of hosts that `testbed run` has not given back."""
 
     lease: str = ""
     under: str = ""
@@ -32,19 +32,19 @@ class Debts:
 
     @classmethod
     def read(cls, lines: IO[str]) -> Debts | None:
-        """Return the debts that the lines name; None if the process has paid them."""
+        """Read the debts from the lines. Return None if the lines end with `done`: then there are none."""
         debts = cls()
         for line in lines:
             if line == "done\n":
                 return None
-            if line.endswith("\n"):  # a write may have been cut
+            if line.endswith("\n"):  # the last line may be incomplete
                 for name, value in json.loads(line).items():
                     setattr(debts, name, value)
         return debts
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Wait for the end of the input, and pay the debts that it names; return 0."""
+    """Wait for the end of the input, settle the debts that it lists, and return 0."""
     debts = Debts.read(sys.stdin)
     if debts is None:
         return 0
@@ -80,23 +80,23 @@ def _give_back(debts: Debts, runs_dir: Path, lab_file: Path, run_id: str, reason
                 store.release(lease)
     finally:
         database.close()
-        if not is_running(owner):  # else it was interrupted, and records that itself
+        if not is_running(owner):  # a process that was only interrupted records that itself
             error = f"testbed run was killed (process {owner.split(maxsplit=1)[0]})"
             RunStore(runs_dir).close_killed(run_id, f"{error}; {problem}" if problem else error)
 
 
 def _restore(debts: Debts, lab: Lab, runs_dir: Path, reason: str, owner: str, store: LeaseStore) -> str:
-    """Restore the hosts; return why that failed, or an empty text."""
+    """Restore the hosts. Return the reason of a failure, or ""."""
     from testbed.lab.model import shard_of
     from testbed.leases.heartbeat import keep_alive
-    from testbed.measure.program.light import TTL_S, mark_not_restored, restore_hosts
+    from testbed.measure.program.light import LEASE_TTL_S, mark_not_restored, restore_hosts
     from testbed.operate.borrow import LabState
 
     assert debts.state is not None
     leased = shard_of(lab, debts.hosts) if len(debts.hosts) < len(lab.hosts) else lab
     state = LabState.from_json(debts.state, runs_dir, lab.name)
     try:
-        with keep_alive(lambda: store.extend(debts.under), TTL_S / 4):
+        with keep_alive(lambda: store.extend(debts.under), LEASE_TTL_S / 4):
             store.extend(debts.under)
             restore_hosts(state, leased, runs_dir, debts.under, owner, reason)
     except Exception as error:  # noqa: BLE001 - the lease is released, whatever the error
@@ -105,7 +105,7 @@ def _restore(debts: Debts, lab: Lab, runs_dir: Path, reason: str, owner: str, st
 
 
 def _find_lease(database: Database, lab: Lab, reason: str, owner: str) -> str:
-    """Return the lease that the process requested just before it was killed; empty if there is none."""
+    """Return the lease that the process requested just before it was killed, or ""."""
     from testbed.leases.listing import read_leases
 
     leases = read_leases(database.address, lab.name)

@@ -1,4 +1,4 @@
-"""The keeper of a program: a process that gives back lease and light if ours is killed."""
+"""The keeper of a program: a process that restores hosts and releases the lease if our process is killed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Debt = Literal["lease", "hosts"]
 
 @dataclass
 class Keeper:
-    """Starts the process of `give_back`, and writes to its input what there is to give back. A context manager.
+    """A context manager that starts the keeper process (`give_back`) and tells it what there is to give back.
 
-    At its end, the keeper ends if we have no debts, and pays them if we do. `reason` is that of our lease, by which the
-    keeper finds it if it was granted just before we were killed.
+    When the block ends without debts, the process ends. Otherwise it settles the debts. `reason` is the reason stated
+    for our lease: by it the keeper finds a lease that was granted just before we were killed.
     """
 
     runs_dir: Path
@@ -65,18 +65,18 @@ class Keeper:
             if not self.debts:
                 self._pipe.write("done\n")
             self._pipe.close()
-        if not self.debts:  # else it needs the lock of our run
+        if not self.debts:  # with debts, the keeper waits for the lock of our run, so we must not wait for it
             os.waitpid(self._process, 0)
 
     def note_lease(self, lease: str) -> None:
-        """Note the lease that the keeper has to release."""
+        """Tell the keeper which lease to release."""
         self._write({"lease": lease})
 
     def note_state(self, state: LabState, hosts: Sequence[str], lease: str) -> None:
-        """Note the state to which the keeper has to restore hosts, and the lease for that."""
+        """Tell the keeper to which state it has to restore the hosts, and under which lease."""
         self.debts.add("hosts")
         self._write({"state": state.to_json(), "hosts": list(hosts), "under": lease})
 
     def _write(self, document: dict[str, Any]) -> None:
-        with suppress(BrokenPipeError):  # a keeper that has died is no reason to stop
+        with suppress(BrokenPipeError):  # the program goes on if the keeper has died
             self._pipe.write(json.dumps(document) + "\n")

@@ -1,6 +1,6 @@
-"""Light for a program: hosts are leased, patched, verified, and given back at the end.
+"""Light for a program: lease hosts, patch and verify their circuits, and restore all at the end.
 
-A program on a lease of its user gets the circuits as they are, unless a topology is named.
+A program under its user's own lease gets the current circuits, unless the request names a topology.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from testbed.storage.address import address_in
 from testbed.storage.database import DATABASE_ERRORS, Database
 from testbed.storage.owner import this_process
 
-TTL_S = 60.0
-"""Duration of the lease without a heartbeat: it expires so long after its machine has died."""
+LEASE_TTL_S = 60.0
+"""Duration of the lease without a heartbeat. It expires this long after our machine has died."""
 Note = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class LightRequest:
-    """A request for light: a number of hosts, the topology, which may name hosts, and the wait for the lease."""
+    """A request for light: the number of hosts, the topology (which may name hosts), and the wait for the lease."""
 
     nodes: int | None
     topology: NamedTopology
@@ -55,14 +55,14 @@ class LightRequest:
 
 @dataclass(slots=True)
 class LeaseWatch:
-    """Extends a lease while a program runs. `problem` is empty until the lease has ended."""
+    """A lease that is extended while a program runs. `problem` is "" until the lease has ended."""
 
     store: LeaseStore
     lease: str
     problem: str = ""
 
     def beat(self) -> None:
-        """Extend the lease, or note why that is refused. Raises what the database raises."""
+        """Extend the lease, or store the reason of a refusal in `problem`. Raises the errors of the database."""
         try:
             self.store.extend(self.lease)
         except LeaseDenied as error:
@@ -71,10 +71,11 @@ class LeaseWatch:
 
 @dataclass(slots=True)
 class Light:
-    """The hosts that a program has, in the order of its ranks, open in `fleet`, with the `variables` of programs.
+    """The hosts of a program in the order of its ranks. They are open in `fleet`, and programs get `variables`.
 
-    `design` is the topology in force on them, None if nobody knows one; its node i is `lab.hosts[i]`. `was_patched` is
-    True if a circuit was changed for the program. `problem` says after the end why the hosts could not be restored.
+    `design` is the topology in force on the hosts, or None if it is unknown. Its node i is `lab.hosts[i]`.
+    `was_patched` is True if a circuit was changed for the program. `problem` says in the end why the hosts could not be
+    restored.
     """
 
     lab: Lab
@@ -90,7 +91,7 @@ class Light:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Hosts of a program in the order of its ranks, and the design of `lab`, which `must_be_patched` or is there."""
+    """Hosts of a program in the order of its ranks, and the design of `lab`, in force unless `must_be_patched`."""
 
     lab: Lab
     hosts: tuple[LabHost, ...]
@@ -100,7 +101,7 @@ class _Choice:
 
 @contextmanager
 def open_under_lease(lab: Lab, runs_dir: Path, lease: str, *, partial: bool = False) -> Iterator[LabSession]:
-    """Open a lab and its hosts for changes under a lease. Epochs are not stored: a program is no intent for the lab."""
+    """Open a lab and its hosts for changes under a lease. A program's topology is temporary, so no epoch is stored."""
     with (
         use_lease(lease),
         journal_in(runs_dir) as journal,
@@ -113,10 +114,10 @@ def open_under_lease(lab: Lab, runs_dir: Path, lease: str, *, partial: bool = Fa
 def provide_light(
     lab: Lab, request: LightRequest, runs_dir: Path, keeper: Keeper, note: Note
 ) -> Iterator[Light]:
-    """Provide hosts with light, and give them back at the end of the block.
+    """Provide hosts with light, and restore them at the end of the block.
 
-    Raises `LightDenied` if the lease or the light is not available, and errors of the user for a request that cannot be
-    met, such as `UsageError` and `TopologyError`.
+    Raises `LightDenied` if the lease or the light is not available. Raises errors such as `UsageError` and
+    `TopologyError` for a request that the user has to correct.
     """
     database = Database(address_in(runs_dir))
     try:
@@ -125,9 +126,9 @@ def provide_light(
                 store = LeaseStore(database, lab.name)
                 lease, names = _lease_hosts(stack, lab, request, runs_dir, store, keeper, note)
                 watch = LeaseWatch(store, lease)
-                stack.enter_context(keep_alive(watch.beat, TTL_S / 4))
-                chosen = _choose_hosts(lab, request, runs_dir, names)
-                choice = _choose_light(lab, request, runs_dir, lease, chosen)
+                stack.enter_context(keep_alive(watch.beat, LEASE_TTL_S / 4))
+                chosen_names = _choose_hosts(lab, request, runs_dir, names)
+                choice = _choose_light(lab, request, runs_dir, lease, chosen_names)
                 variables = variables_for(choice.hosts)
                 fleet = stack.enter_context(SshFleet(shard_of(lab, [host.name for host in choice.hosts])))
             light = Light(choice.lab, choice.hosts, watch, fleet, variables, choice.design)
@@ -141,7 +142,7 @@ def provide_light(
 
 @contextmanager
 def deny_light() -> Iterator[None]:
-    """Convert errors before the start of a program into `LightDenied`, except those that the user has to correct."""
+    """Convert errors of the lab into `LightDenied`. Errors that the user has to correct pass unchanged."""
     try:
         yield
     except LightDenied:
@@ -161,21 +162,21 @@ def _lease_hosts(
     keeper: Keeper,
     note: Note,
 ) -> tuple[str, tuple[str, ...]]:
-    """Return a lease and the hosts that it covers: the user's, or one of our own that `stack` releases."""
+    """Return the user's lease, or acquire one that `stack` releases. Also return the hosts that the lease covers."""
     selected = get_selected_lease()
     if selected:
-        held = store.extend(selected)  # raises if it is somebody else's
-        if held.state != "granted":
-            raise LightDenied(f"lease {selected} is {held.state}: wait until it is granted")
+        extended_lease = store.extend(selected)  # raises for a lease of somebody else
+        if extended_lease.state != "granted":
+            raise LightDenied(f"lease {selected} is {extended_lease.state}: wait until it is granted")
         return selected, tuple(
-            host.name for host in lab.hosts if parts_of(lab, [f"host:{host.name}"]) <= held.parts
+            host.name for host in lab.hosts if parts_of(lab, [f"host:{host.name}"]) <= extended_lease.parts
         )
     names = _list_hosts_of_topology(lab, request.topology, runs_dir)
     needs = HostNeeds(hosts=request.nodes, names=names)
-    host_request = HostRequest(lab, needs, store, request.wait_s, keeper.reason, TTL_S)
+    host_request = HostRequest(lab, needs, store, request.wait_s, keeper.reason, LEASE_TTL_S)
     keeper.debts.add("lease")
     try:
-        lease, hosts = host_request.acquire(lambda wanted: note(f"waiting for the lease of {wanted}"))
+        lease, hosts = host_request.acquire(lambda requested: note(f"waiting for the lease of {requested}"))
     except (LightbedError, *DATABASE_ERRORS):
         keeper.debts.discard("lease")  # `acquire` has withdrawn the request
         raise
@@ -188,13 +189,13 @@ def _lease_hosts(
 def _release(store: LeaseStore, lease: str, keeper: Keeper) -> None:
     if "hosts" in keeper.debts:
         return  # the keeper restores the hosts, under this lease
-    with suppress(LeaseDenied):  # somebody has ended it meanwhile
+    with suppress(LeaseDenied):  # somebody has already ended it
         store.release(lease)
     keeper.debts.discard("lease")
 
 
 def _list_hosts_of_topology(lab: Lab, named: NamedTopology, runs_dir: Path) -> tuple[str, ...]:
-    """Return the hosts that options, a plan file or an epoch name; none if any hosts will do."""
+    """Return the hosts that options, a plan file or an epoch name, or () if any hosts will do."""
     if named.plan_file is not None:
         from testbed.design.plans.file import read_plan  # with all workloads that a plan may be for
 
@@ -205,54 +206,54 @@ def _list_hosts_of_topology(lab: Lab, named: NamedTopology, runs_dir: Path) -> t
 
 
 def _choose_hosts(lab: Lab, request: LightRequest, runs_dir: Path, names: Sequence[str]) -> tuple[str, ...]:
-    """Return the hosts of the program among those that are leased."""
-    wanted = _list_hosts_of_topology(lab, request.topology, runs_dir)
-    missing = [name for name in wanted if name not in names]
+    """Choose the hosts of the program among the leased hosts `names`."""
+    requested = _list_hosts_of_topology(lab, request.topology, runs_dir)
+    missing = [name for name in requested if name not in names]
     if missing:
         raise LightDenied(f"the lease does not cover host {', '.join(missing)}: request one that does")
-    chosen = wanted or tuple(names[: request.nodes or len(names)])
-    if request.nodes not in (None, len(chosen)):
-        where = "the topology names" if wanted else "the lease covers"
-        raise UsageError(f"--nodes {request.nodes}, but {where} {count_noun(len(chosen), 'host')}")
-    if not chosen:
+    chosen_names = requested or tuple(names[: request.nodes or len(names)])
+    if request.nodes not in (None, len(chosen_names)):
+        where = "the topology names" if requested else "the lease covers"
+        raise UsageError(f"--nodes {request.nodes}, but {where} {count_noun(len(chosen_names), 'host')}")
+    if not chosen_names:
         raise LightDenied("the lease covers no whole host: request one of host:NAME")
-    return chosen
+    return chosen_names
 
 
 def _choose_light(
-    lab: Lab, request: LightRequest, runs_dir: Path, lease: str, chosen: tuple[str, ...]
+    lab: Lab, request: LightRequest, runs_dir: Path, lease: str, chosen_names: tuple[str, ...]
 ) -> _Choice:
-    """Return the topology of the hosts: the one that is named, else the one in force, else the default.
+    """Choose the topology of the hosts: the named topology, else the topology in force, else the default.
 
-    Without a named topology, hosts on a lease of the user, and a single host, are not patched.
+    Without a named topology, a single host and hosts under the user's lease are not patched.
     """
-    here, named = shard_of(lab, chosen), request.topology
+    shard, named = shard_of(lab, chosen_names), request.topology
     if named.epoch is not None:
         stored = choose_design(lab, named, runs_dir)
         return _order_ranks(stored.lab, stored.design, must_be_patched=True)
     if named.has_topology:
-        there, design, _ = state_design(here, named)
-        return _order_ranks(there, design, must_be_patched=True)
+        its_lab, design, _ = state_design(shard, named)
+        return _order_ranks(its_lab, design, must_be_patched=True)
     in_force = next(
         (
             intent
             for intent in select_in_force(load_intents(runs_dir, lab.name))
-            if set(chosen) <= set(intent.hosts)
+            if set(chosen_names) <= set(intent.hosts)
         ),
         None,
     )
     is_own = lease != get_selected_lease()
-    if in_force is not None and (not is_own or set(in_force.hosts) == set(chosen)):
-        there, design = design_of_intent(lab, in_force)
-        return _order_ranks(there, design, must_be_patched=is_own, only=chosen)
-    if not is_own or len(chosen) == 1:
-        return _Choice(here, here.hosts)
-    there, design, _ = state_design(here, named)
-    return _order_ranks(there, design, must_be_patched=True)
+    if in_force is not None and (not is_own or set(in_force.hosts) == set(chosen_names)):
+        its_lab, design = design_of_intent(lab, in_force)
+        return _order_ranks(its_lab, design, must_be_patched=is_own, only=chosen_names)
+    if not is_own or len(chosen_names) == 1:
+        return _Choice(shard, shard.hosts)
+    its_lab, design, _ = state_design(shard, named)
+    return _order_ranks(its_lab, design, must_be_patched=True)
 
 
 def _order_ranks(lab: Lab, design: Design, *, must_be_patched: bool, only: Sequence[str] = ()) -> _Choice:
-    """Return the choice of a design whose ranks follow a ring of the topology."""
+    """Return a choice whose ranks follow a ring of the topology. `only` restricts it to these hosts."""
     ranks = program_environment(lab, design.topology).ranks
     hosts = tuple(host for host in ranks if not only or host.name in only)
     return _Choice(lab, hosts, design, must_be_patched)
@@ -260,7 +261,7 @@ def _order_ranks(lab: Lab, design: Design, *, must_be_patched: bool, only: Seque
 
 @contextmanager
 def _patch(light: Light, leased: Lab, runs_dir: Path, keeper: Keeper, note: Note) -> Iterator[None]:
-    """Bring the design into force within the block, and restore the leased hosts after it."""
+    """Apply the design for the duration of the block, then restore the leased hosts."""
     lease, begin_s = light.watch.lease, time.monotonic()
     with deny_light(), open_under_lease(leased, runs_dir, lease) as session:
         state = LabState.read(session)
@@ -284,7 +285,7 @@ def _patch(light: Light, leased: Lab, runs_dir: Path, keeper: Keeper, note: Note
     finally:
         with _ignore_first_interrupt(note):
             try:
-                with stoppable():  # a cancelled caller must not stop this, too
+                with stoppable():  # the cancellation that ended the program must not stop the restoration
                     restore_hosts(state, leased, runs_dir, lease, this_process(), keeper.reason)
             except Exception as error:  # noqa: BLE001 - whatever it is, the hosts are not restored
                 light.problem = mark_not_restored(leased, runs_dir, keeper.reason, error)
@@ -294,16 +295,16 @@ def _patch(light: Light, leased: Lab, runs_dir: Path, keeper: Keeper, note: Note
 
 @contextmanager
 def _ignore_first_interrupt(note: Note) -> Iterator[None]:
-    """Ignore the first Ctrl-C in the block; the second raises, and leaves the rest to the keeper."""
+    """Ignore the first Ctrl-C in the block. The second raises, and the keeper process does the rest."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    def pass_over(_number: int, _frame: FrameType | None) -> None:
+    def ignore(_number: int, _frame: FrameType | None) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         note("restoring the hosts; press Ctrl-C again to leave that to the keeper, a process of its own")
 
-    before = signal.signal(signal.SIGINT, pass_over)
+    before = signal.signal(signal.SIGINT, ignore)
     try:
         yield
     finally:
@@ -311,9 +312,9 @@ def _ignore_first_interrupt(note: Note) -> Iterator[None]:
 
 
 def restore_hosts(state: LabState, leased: Lab, runs_dir: Path, lease: str, owner: str, reason: str) -> None:
-    """Restore leased hosts to an earlier state; `owner` is the process that changed them.
+    """Restore leased hosts to an earlier state. `owner` is the process that changed them.
 
-    Circuits are restored even if a host does not answer. Raises what `LabState.restore` raises.
+    Circuits are restored even if a host does not answer. Raises the errors of `LabState.restore`.
     """
 
     def reopen(lab: Lab) -> AbstractContextManager[LabSession]:
@@ -324,9 +325,9 @@ def restore_hosts(state: LabState, leased: Lab, runs_dir: Path, lease: str, owne
 
 
 def mark_not_restored(leased: Lab, runs_dir: Path, reason: str, error: Exception) -> str:
-    """Mark hosts that could not be restored as faulty, so that they are not granted; return why.
+    """Mark hosts that could not be restored as faulty, so that no lease grants them. Return the reason as a sentence.
 
-    If the lease has ended, others may have the hosts: then they are not marked.
+    If the lease has ended, others may already have the hosts, so they are not marked.
     """
     problem = f"the hosts are not restored after {reason}: {error}"
     if isinstance(error, LeaseDenied):

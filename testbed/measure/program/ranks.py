@@ -1,8 +1,8 @@
 """A program on hosts of a lab, one rank per host: its environment, its start under guards, its output and its end.
 
 A guard on each host ends the rank there if our connection breaks, or if no heartbeat arrives for `DEADLINE_S`. Open
-MPI's `mpirun` is started on the first host only. It reaches the other hosts through us instead of ssh, so that guards
-watch its ranks, too.
+MPI's `mpirun` runs only on the first host. It starts ranks on the other hosts through us instead of ssh, so that guards
+watch these ranks too.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ DEADLINE_S = 20.0
 BEAT_S = 2.0
 POLL_S = 0.2
 STOP_S = 4.0
-"""Time that ranks have to report after they were told to stop."""
-LOST = 255
-"""Exit code of a rank whose host was lost, as ssh has it."""
+"""Time in which ranks must report after a request to stop."""
+LOST_EXIT_CODE = 255
+"""Exit code of a rank whose host was lost, the same as ssh uses."""
 TAIL_LENGTH = 1 << 16
-"""Characters of a rank's output that its result holds, the last ones; files hold all of it."""
+"""Number of last characters of a rank's output in its result. Files hold the whole output."""
 _MPI_TAG = re.compile(r"\[\d+,(\d+)\]<(stdout|stderr)>:")
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """A piece of a rank's output, usually a line; `is_error` if it is from standard error."""
+    """A piece of a rank's output, usually a line. `is_error` is True for standard error."""
 
     rank: int
     host: str
@@ -51,11 +51,11 @@ class Output:
 
 @dataclass(slots=True)
 class RankResult:
-    """Result of one rank: its exit code (None if it was stopped), seconds, and what the NICs of its host carried.
+    """Result of one rank: its exit code (None if it was stopped), seconds, and the traffic of its host's NICs.
 
-    `counters` are increments of the kernel's counters during the program; `rates` are the number of windows, of 0.1 s
-    or of more in a program of hours, and the 95th percentile of the rates in them, in bytes/s. `problem` says why a
-    rank has no exit code of its own.
+    `counters` are increments of the kernel's counters during the program. `rates` holds for each NIC a number of time
+    windows and the 95th percentile of the rates in them, in bytes/s. Windows last 0.1 s, or longer in a program of
+    hours. `problem` says why a rank has no exit code of its own.
     """
 
     rank: int
@@ -76,8 +76,8 @@ class RankResult:
 class Program:
     """A command and the environment of its ranks.
 
-    `folder` is the working directory on the hosts. A host that does not have it uses the home directory, unless
-    `needs_folder`: then the rank fails.
+    `folder` is the working directory on the hosts. On a host without it, the rank uses the home directory, or fails if
+    `needs_folder` is set.
     """
 
     argv: tuple[str, ...]
@@ -93,7 +93,7 @@ class Program:
         return Path(self.argv[0]).name in MPI_LAUNCHERS
 
     def make_spec(self, rank: int, argv: Sequence[str]) -> dict[str, Any]:
-        """Return what `testbed/node/rank.py` reads: a command, and the environment of one rank."""
+        """Return the input of `testbed/node/rank.py`: a command and the environment of one rank."""
         host = self.hosts[rank]
         python = Path(host.python)
         spec: dict[str, Any] = {
@@ -108,7 +108,7 @@ class Program:
             spec["variables"] |= {
                 "OMPI_MCA_orte_leave_session_attached": "1",
                 "OMPI_MCA_orte_tag_output": "1",
-                "OMPI_MCA_plm_rsh_no_tree_spawn": "1",  # only the first host can hand commands on
+                "OMPI_MCA_plm_rsh_no_tree_spawn": "1",  # only the first host can start ranks on others
             }
             spec |= {
                 "spawns": rank == 0,
@@ -118,10 +118,10 @@ class Program:
 
 
 def make_rank_variables(rank: int, hosts: Sequence[LabHost], run_id: str) -> dict[str, str]:
-    """Return the variables that tell a rank its number: plain ones, those of torchrun, and those of Open MPI.
+    """Return the variables that tell a rank its number: our own, torch.distributed's and Open MPI's.
 
-    `PET_*` are the options of torchrun, so that `torchrun train.py` needs none. The first host is named by its address,
-    because the hosts of a real lab need not resolve the names of the lab file.
+    `PET_*` set the options of torchrun, so `torchrun train.py` needs none. The first host is given by its address,
+    because the hosts of a real lab may not resolve the names of the lab file.
     """
     size, master = str(len(hosts)), str(hosts[0].management)
     return {
@@ -152,7 +152,7 @@ def make_rank_variables(rank: int, hosts: Sequence[LabHost], run_id: str) -> dic
 
 
 def start_guards(fleet: Fleet, hosts: Sequence[LabHost]) -> Launch:
-    """Start a guard on each host, whose rank waits for its command. Raises `HostError`."""
+    """Start a guard on each host, with a rank that waits for its command. Raises `HostError`."""
     files = {
         name: resources.files("testbed.node").joinpath(name).read_bytes() for name in ("guard.py", "rank.py")
     }
@@ -168,8 +168,8 @@ def _make_command(host: LabHost, remote: str) -> str:
 class Ranks:
     """The ranks of a program.
 
-    `failure` is the rank that failed first, None if none did. `on_output` gets the output as it comes; `find_problem`
-    returns why the program must stop, or an empty text.
+    `failure` is the rank that failed first, or None. `on_output` receives each piece of output as it arrives.
+    `find_problem` returns why the program must stop, or "".
     """
 
     def __init__(
@@ -188,16 +188,16 @@ class Ranks:
         self._has_ended = False
 
     def run(self, launch: Launch, folder: Path) -> None:
-        """Run the program to its end; if a rank fails, stop the others. All ranks have ended when this returns.
+        """Run the program until all ranks have ended. If a rank fails, stop the others.
 
-        `folder` receives the output of each rank, as `RANK-HOST.out` and `RANK-HOST.err`. Raises `Interrupted` if the
-        caller is cancelled or there is a problem.
+        The output of each rank goes to `RANK-HOST.out` and `RANK-HOST.err` in `folder`. Raises `Interrupted` if the
+        caller is cancelled or `find_problem` finds a problem.
         """
         with launch, self._open_files(folder):
             try:
-                # In a thread, so that slow output delays no heartbeat.
+                # Heartbeats come from a thread, so that slow output does not delay them.
                 with keep_alive(lambda: launch.send("\n"), BEAT_S):
-                    self._follow(launch)
+                    self._receive_until_end(launch)
                     self._stop(launch)
             finally:
                 launch.close_input()
@@ -219,11 +219,11 @@ class Ranks:
             for file in self._files.values():
                 file.close()
 
-    def _follow(self, launch: Launch) -> None:
+    def _receive_until_end(self, launch: Launch) -> None:
         """Receive events until all ranks have ended, or one has failed."""
         while not (self.failure or self._has_ended):
             ended = [host for host in self._rank_of if host not in launch.running]
-            # What a host has sent before its end is in the queue by now.
+            # Everything that a host sent before it ended is in the queue by now.
             self._receive_for(launch, 0.0 if ended else POLL_S)
             for host in ended:
                 self._judge_end(launch, self.results[self._rank_of[host]])
@@ -240,7 +240,7 @@ class Ranks:
                 return
 
     def _stop(self, launch: Launch) -> None:
-        """Stop the ranks that still run, and wait for what they counted."""
+        """Stop the ranks that still run, and wait for their reports."""
         if not self.program.is_mpi or self.failure:
             launch.send("stop\n")  # the daemons of Open MPI end by themselves after mpirun
         deadline = time.monotonic() + STOP_S
@@ -258,7 +258,7 @@ class Ranks:
             event = json.loads(line)
             kind = event["event"]
         except (ValueError, TypeError, KeyError):
-            return  # the last line of a guard begins with an empty one
+            return  # a guard prints an empty line before its last one
         if kind == "ready":
             if not self.program.is_mpi or result.rank == 0:
                 self._start(launch, result, self.program.argv)
@@ -276,7 +276,7 @@ class Ranks:
         launch.send(json.dumps(self.program.make_spec(result.rank, argv)) + "\n", result.host.name)
 
     def _spawn(self, launch: Launch, launcher: RankResult, event: Mapping[str, Any]) -> None:
-        """Run a command of mpirun on another host; the program fails if that host is not waiting for one."""
+        """Run a command of mpirun on another host. The program fails if that host is not waiting for a command."""
         target = self.results[self._rank_of.get(event["host"], launcher.rank)]
         if target.has_started:
             launcher.problem = (
@@ -312,7 +312,7 @@ class Ranks:
             result.exit_code, self.failure = code, result
 
     def _judge_end(self, launch: Launch, result: RankResult) -> None:
-        """Count a rank as failed whose command has ended without an event."""
+        """Mark a rank as failed if its connection has ended without a `rank` event."""
         if result.has_ended or self._has_ended:
             return
         done = launch.result(result.host.name)
@@ -321,4 +321,4 @@ class Ranks:
         result.problem = result.problem or (
             lost if done.exit_status == -1 else f"the rank did not start: {last}"
         )
-        self._fail(result, LOST)
+        self._fail(result, LOST_EXIT_CODE)

@@ -1,4 +1,4 @@
-"""One run as one HTML file."""
+"""HTML report of a run."""
 
 from testbed.measure.report.page import render_report, write_report
 

@@ -1,4 +1,4 @@
-"""Bus bandwidth against message size (logarithmic) with link-limit lines. Inline SVG, styled by the page."""
+"""Chart of bus bandwidth over message size (logarithmic) with link limits. Inline SVG, styled by the page."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _BAND_LABEL_WIDTH = 150
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One line of the chart: the timings of one configuration in ascending order of size, and its label."""
+    """One line of the chart: a label, and the timings of a configuration in ascending order of size."""
 
     label: str
     timings: tuple[Timing, ...]
 
     @property
     def limit_mbps(self) -> float:
-        """The link limit of the configuration (the same at every size)."""
+        """Link limit of the configuration, which is the same at every size."""
         return max(timing.limit_mbps for timing in self.timings)
 
     @classmethod
@@ -40,7 +40,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class _Axes:
-    """Axes of the chart: coordinates of sizes and bandwidths."""
+    """Axes of the chart. They convert sizes and bandwidths to coordinates in pixels."""
 
     sizes: tuple[int, ...]
     ticks: Sequence[float]
@@ -65,11 +65,10 @@ class _Axes:
 def draw_bandwidth(
     series: Sequence[Series], key: str, *, title: str, scale: float = 1.0, simulated: bool = False
 ) -> Markup:
-    """Return the chart of several configurations; `key` makes ids unique.
+    """Draw the chart of several configurations. `key` makes element ids unique on the page.
 
-    With a `scale` other than 1, the labels of the limits also show the rates that they represent.
-
-    Raises `ValueError` if there are no timings.
+    With a `scale` other than 1, the labels of the limits also show the rates that they represent. Raises `ValueError`
+    if there are no timings.
     """
     if not any(one.timings for one in series):
         raise ValueError("no timings to draw")
@@ -81,7 +80,7 @@ def draw_bandwidth(
         "svg",
         tag("title", title, id=f"{key}-title"),
         tag("desc", describe(series), id=f"{key}-desc"),
-        _shade(series, axes),
+        _draw_cpu_bands(series, axes),
         _draw_grid(axes),
         _draw_limits(series, axes),
         tag("g", (_draw_line(index, one, axes) for index, one in enumerate(series))),
@@ -95,7 +94,7 @@ def draw_bandwidth(
 
 
 def cpu_limited_sizes(series: Sequence[Series]) -> list[str]:
-    """Return, as text for each configuration concerned, the sizes at which the hosts' processors were the limit."""
+    """Return for each affected configuration a text with the sizes at which the hosts' processors were the limit."""
     sentences = []
     for one in series:
         runs = groupby(one.timings, key=lambda timing: timing.cpu_limited)
@@ -122,8 +121,8 @@ def describe(series: Sequence[Series]) -> str:
     return " ".join(sentences)
 
 
-def _shade(series: Sequence[Series], axes: _Axes) -> Markup:
-    """Return shaded bands behind the sizes at which the hosts' processors limited a configuration."""
+def _draw_cpu_bands(series: Sequence[Series], axes: _Axes) -> Markup:
+    """Draw shaded bands behind the sizes at which the hosts' processors limited a configuration."""
     limited = {timing.size_bytes for one in series for timing in one.timings if timing.cpu_limited}
     bands = [_find_band(axes, size) for size in axes.sizes if size in limited]
     merged: list[tuple[float, float]] = []
@@ -135,7 +134,7 @@ def _shade(series: Sequence[Series], axes: _Axes) -> Markup:
 
 
 def _find_band(axes: _Axes, size: int) -> tuple[float, float]:
-    """Return the x coordinates of a size's band, half way to the neighbouring sizes."""
+    """Return the x coordinates of a size's band, which reaches half way to the neighbouring sizes."""
     place = axes.sizes.index(size)
     octaves = [log2(max(one, 1)) for one in axes.sizes]
     before = (octaves[place - 1] + octaves[place]) / 2 if place else octaves[0] - 0.5
@@ -184,7 +183,7 @@ def _draw_grid(axes: _Axes) -> Markup:
 
 
 def _draw_limits(series: Sequence[Series], axes: _Axes) -> Markup:
-    """Return one line per limit, in the colour of its configuration, or in grey if several share it."""
+    """Draw one line per limit, in the colour of its configuration, or in grey if several configurations share it."""
     users: dict[float, list[int]] = {}
     for index, one in enumerate(series):
         users.setdefault(one.limit_mbps, []).append(index)
@@ -216,7 +215,7 @@ def _draw_line(index: int, one: Series, axes: _Axes) -> Markup:
 
 
 def _draw_point(index: int, x: float, y: float, timing: Timing, label: str) -> Markup:
-    """Return a point; its shape distinguishes configurations without colour, and hollow means limited by CPU."""
+    """Draw a point. Its shape distinguishes configurations without colour; a hollow point is limited by the CPU."""
     note = ", limited by the hosts’ CPU" if timing.cpu_limited else ""
     tooltip = (
         f"{label}, {size_text(timing.size_bytes)}: {number_text(timing.busbw_mbps)} Mbit/s, "
@@ -240,7 +239,7 @@ def _draw_shape(index: int, x: float, y: float, style: str) -> Markup:
 
 
 def _draw_end_labels(series: Sequence[Series], axes: _Axes) -> Markup:
-    """Return the labels at the right: each configuration beside its last point, each link limit beside its line."""
+    """Draw the labels at the right: configurations beside their last points, link limits beside their lines."""
     labels: list[tuple[float, str, str]] = []
     for index, one in enumerate(series):
         last = one.timings[-1]
@@ -249,11 +248,13 @@ def _draw_end_labels(series: Sequence[Series], axes: _Axes) -> Markup:
         stands_for = f" ≙ {number_text(limit * axes.scale / 1000)} Gb/s" if axes.scale != 1 else ""
         labels.append((axes.y(limit), f"limit {number_text(limit)}{stands_for}", "limit-label"))
     x = _LEFT + _PLOT_WIDTH + 12
-    return tag("g", (tag("text", text, x=x, y=y + 4.5, class_=style) for y, text, style in _spread(labels)))
+    return tag(
+        "g", (tag("text", text, x=x, y=y + 4.5, class_=style) for y, text, style in _spread_labels(labels))
+    )
 
 
-def _spread(labels: list[tuple[float, str, str]]) -> list[tuple[float, str, str]]:
-    """Move labels apart, keeping their order from top to bottom and staying inside the plot."""
+def _spread_labels(labels: list[tuple[float, str, str]]) -> list[tuple[float, str, str]]:
+    """Move labels apart. They keep their order from top to bottom and stay inside the plot."""
     ordered = sorted(labels)
     heights = [y for y, _, _ in ordered]
     for place in range(1, len(heights)):

@@ -1,4 +1,4 @@
-"""Ranks against iterations: the part of each iteration that a rank lost by itself. Inline SVG, styled by the page."""
+"""Heat map of the share of each iteration that each rank lost. Inline SVG, styled by the page."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ _CELL, _GAP, _LEFT, _TOP, _BOTTOM, _WIDTH = 18.0, 2.0, 90, 30, 40, 930
 _MOST_TICKS = 10
 
 
-def slow_rank_section(stored: StoredRun) -> Markup:
-    """Return what held up the run, and a heat map of each configuration at its largest size."""
+def make_slow_rank_section(stored: StoredRun) -> Markup:
+    """Return a table of what held up the run, and a heat map of each configuration at its largest size."""
     explained = explain_run(stored)
     lags = find_lags(stored.ranks)
     largest: dict[tuple[str, str], Row] = {}
     for row in lags:
         largest[row[:2]] = max(row, largest.get(row[:2], row), key=lambda one: one[2])
     return join(
-        _findings(explained),
-        *(_figure(stored, row, lags[row], f"ranks-{place}") for place, row in enumerate(largest.values())),
+        _list_findings(explained),
+        *(
+            _make_figure(stored, row, lags[row], f"ranks-{place}")
+            for place, row in enumerate(largest.values())
+        ),
     )
 
 
-def _findings(explained: Explanation) -> Markup:
+def _list_findings(explained: Explanation) -> Markup:
     if not explained.findings:
         return tag("p", "No rank and no link held up the others.")
     rows = (
@@ -44,7 +47,7 @@ def _findings(explained: Explanation) -> Markup:
     return table("What held up this run.", columns, rows, text_columns=3)
 
 
-def _figure(stored: StoredRun, row: Row, lags: Sequence[Sequence[Lag]], key: str) -> Markup:
+def _make_figure(stored: StoredRun, row: Row, lags: Sequence[Sequence[Lag]], key: str) -> Markup:
     topology, configuration, size = row
     heading = f"{configuration}, {size_text(size)}" if size else configuration
     hosts = stored.lab.host_names
@@ -58,11 +61,11 @@ def _figure(stored: StoredRun, row: Row, lags: Sequence[Sequence[Lag]], key: str
 
 
 def draw_heat_map(lags: Sequence[Sequence[Lag]], hosts: Sequence[str], key: str, *, title: str) -> Markup:
-    """Return the heat map of a row: lags by rank and iteration; `key` makes ids unique."""
+    """Draw the heat map of `lags`, indexed by rank and iteration. `key` makes element ids unique on the page."""
     iterations = max(map(len, lags), default=0)
     width = min(_CELL * 2, (_WIDTH - _LEFT) / max(1, iterations))
     bottom = _TOP + _CELL * len(lags)
-    every = -(-iterations // _MOST_TICKS)
+    tick_step = -(-iterations // _MOST_TICKS)
     worst = max((lag.share for of_rank in lags for lag in of_rank), default=0.0)
     return tag(
         "svg",
@@ -74,10 +77,10 @@ def draw_heat_map(lags: Sequence[Sequence[Lag]], hosts: Sequence[str], key: str,
             )
             for rank in range(len(lags))
         ),
-        *_cells(lags, hosts, width),
+        *_draw_cells(lags, hosts, width),
         *(
             tag("text", str(place + 1), x=_LEFT + width * (place + 0.5), y=bottom + 18, class_="tick middle")
-            for place in range(0, iterations, max(1, every))
+            for place in range(0, iterations, max(1, tick_step))
         ),
         tag("text", "rank", x=_LEFT - 8, y=_TOP - 10, class_="axis-title end"),
         tag("text", "iteration", x=_LEFT, y=bottom + 34, class_="axis-title"),
@@ -88,7 +91,7 @@ def draw_heat_map(lags: Sequence[Sequence[Lag]], hosts: Sequence[str], key: str,
     )
 
 
-def _cells(lags: Sequence[Sequence[Lag]], hosts: Sequence[str], width: float) -> Iterator[Markup]:
+def _draw_cells(lags: Sequence[Sequence[Lag]], hosts: Sequence[str], width: float) -> Iterator[Markup]:
     for rank, of_rank in enumerate(lags):
         for place, lag in enumerate(of_rank):
             words = f"rank {rank} ({hosts[rank]}), iteration {place + 1}: {lag.share:.0%} lost"

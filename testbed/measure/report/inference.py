@@ -1,4 +1,4 @@
-"""The trial of a board: its circuits, requests and answers, latency, and the picture of a request."""
+"""Report section on a board's trial: circuits, requests and answers, latency, and the picture of a request."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from testbed.measure.results.records import Inference, StoredRun
 from testbed.measure.units import number_text, seconds_text
 
 
-def inference_section(stored: StoredRun, one: Inference) -> Markup:
-    """Return what host and board did, as a table, and the picture of a request if the run has it."""
+def make_inference_section(stored: StoredRun, one: Inference) -> Markup:
+    """Return a table of the requests and answers, and the picture of a request if the run has one."""
     simulated = (
         "The board is simulated: its RTL runs on this machine. Latencies are those of the simulator, cycles those of "
         "the hardware."
@@ -52,7 +52,7 @@ def _list_facts(one: Inference) -> Iterator[tuple[str, str]]:
 
 
 def _draw_picture(stored: StoredRun, one: Inference) -> Markup:
-    """Return the picture inside the page: a PNG, because the lines of every cycle would make a huge drawing."""
+    """Return the picture as an embedded PNG: an SVG with the lines of every cycle would be huge."""
     file = stored.summary.directory / one.picture
     if not one.picture or not file.is_file():
         return Markup()

@@ -1,4 +1,4 @@
-"""HTML and SVG as nested calls: `tag("p", "a < b", class_="note")`. Text is escaped, markup is not."""
+"""HTML and SVG built by nested calls: `tag("p", "a < b", class_="note")`. Text is escaped, markup is not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Markup(str):
 
 
 def tag(name: str, /, *content: Content, **attributes: Attribute) -> Markup:
-    """Return one element. `class_` loses its underscore, `stroke_width` becomes `stroke-width`; numbers are rounded.
+    """Return one element. `class_` becomes `class`, `stroke_width` becomes `stroke-width`, and floats are rounded.
 
     `True` gives an attribute without a value; `False` and `None` omit the attribute.
 
@@ -28,7 +28,7 @@ def tag(name: str, /, *content: Content, **attributes: Attribute) -> Markup:
     >>> tag("g", tag("circle", r=2.0), (tag("path", d=d) for d in "ab"))
     '<g><circle r="2"></circle><path d="a"></path><path d="b"></path></g>'
     """
-    opening = f"<{name}{''.join(_attribute(key, value) for key, value in attributes.items())}>"
+    opening = f"<{name}{''.join(_render_attribute(key, value) for key, value in attributes.items())}>"
     if name in _VOID:
         return Markup(opening)
     return Markup(f"{opening}{''.join(map(_render_content, content))}</{name}>")
@@ -47,7 +47,7 @@ def _render_content(content: Content) -> str:
     return "".join(content)
 
 
-def _attribute(key: str, value: Attribute) -> str:
+def _render_attribute(key: str, value: Attribute) -> str:
     if value is None or value is False:
         return ""
     name = key.rstrip("_").replace("_", "-")

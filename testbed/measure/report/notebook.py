@@ -1,6 +1,6 @@
 """Documents of commands as drawings and tables for notebooks, in the style of the report.
 
-A document is a page in a frame of its own, so that its style does not change the notebook's.
+Each document has its own frame, so that its style does not affect the notebook.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from testbed.measure.report.topology import draw_topology
 from testbed.measure.results.records import StoredTopology
 
 MAX_ROWS = 100
-"""Most rows of a table; the rest is counted."""
+"""Largest number of rows in a table. The caption counts the rest."""
 HEIGHT_PX = 480
 
 
 def draw_document(document: Any, as_json: Callable[[Any], Any]) -> str:
-    """Return a document as HTML: a topology and measurements as drawings, everything else as tables.
+    """Return a document as HTML: topologies and measurements as drawings, everything else as tables.
 
-    `document` is a dataclass; `as_json` returns a value of it in the form of its JSON.
+    `document` is a dataclass. `as_json` converts the value of a field to its JSON form.
     """
     title = type(document).__name__.removesuffix("Document")
     mark = tag("span", "SIMULATED", class_="badge") if getattr(document, "simulated", False) else ""
@@ -38,7 +38,7 @@ def draw_document(document: Any, as_json: Callable[[Any], Any]) -> str:
 
 
 def _draw_figures(document: Any) -> Iterator[Markup]:
-    if {"nodes", "degree", "strides", "links", "diameter"} <= set(_names_of(document)):
+    if {"nodes", "degree", "strides", "links", "diameter"} <= set(_field_names(document)):
         topology = StoredTopology(
             name="topology",
             nodes=document.nodes,
@@ -61,28 +61,31 @@ def _draw_figures(document: Any) -> Iterator[Markup]:
 
 
 def _list_tables(document: Any, as_json: Callable[[Any], Any]) -> Iterator[Markup]:
-    """Yield a table of the values of a document that are not empty, and one of each list of records."""
+    """Yield a table of the document's fields that are not empty, and one table per list of records."""
     single, several = [], []
-    for name in _names_of(document):
+    for name in _field_names(document):
         value = getattr(document, name)
         if isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
             several.append((name, value))
         elif name != "links" and value not in (None, ()):
-            single.append((name, _write(as_json(value))))
+            single.append((name, _format_value(as_json(value))))
     cells = [
         tag("tr", tag("td", name, class_="text"), tag("td", value, class_="text")) for name, value in single
     ]
     yield table("", ("", ""), cells, text_columns=2)
     for name, records in several:
-        yield _table_of(name, records, as_json)
+        yield _make_table(name, records, as_json)
 
 
-def _table_of(name: str, records: Sequence[Any], as_json: Callable[[Any], Any]) -> Markup:
-    columns = _names_of(records[0])
+def _make_table(name: str, records: Sequence[Any], as_json: Callable[[Any], Any]) -> Markup:
+    columns = _field_names(records[0])
     rows = [
         tag(
             "tr",
-            [tag("td", _write(as_json(getattr(record, column, ""))), class_="text") for column in columns],
+            [
+                tag("td", _format_value(as_json(getattr(record, column, ""))), class_="text")
+                for column in columns
+            ],
         )
         for record in records[:MAX_ROWS]
     ]
@@ -90,11 +93,11 @@ def _table_of(name: str, records: Sequence[Any], as_json: Callable[[Any], Any]) 
     return table(f"{name.replace('_', ' ')}{more}", columns, rows, text_columns=len(columns))
 
 
-def _names_of(record: Any) -> tuple[str, ...]:
+def _field_names(record: Any) -> tuple[str, ...]:
     return tuple(each.name for each in dataclasses.fields(record))
 
 
-def _write(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return str(value)

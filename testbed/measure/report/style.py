@@ -1,4 +1,4 @@
-"""The look of a report: one style sheet for light, dark and paper. No fonts or images from elsewhere."""
+"""Style sheet of a report, for light and dark screens and for paper. It uses no external fonts or images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of a report: timings, bytes on the NICs, circuits, environment, and commands to repeat it."""
+"""The tables of a report: timings, bytes on the NICs, circuits, environment, and commands to repeat the run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _TIMING_COLUMNS = (
 
 
 def table(caption: str, columns: Sequence[str], rows: Iterable[Markup], *, text_columns: int = 1) -> Markup:
-    """Return a table with a caption and column headers; the first `text_columns` columns hold words."""
+    """Return a table with a caption and column headers. The first `text_columns` columns hold text, others numbers."""
     heads = (
         tag("th", name, scope="col", class_="text" if place < text_columns else None)
         for place, name in enumerate(columns)
@@ -40,9 +40,9 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Markup], *, text_
 
 
 def timing_table(stored: StoredRun) -> Markup:
-    """Return every timing, grouped by topology and configuration in the order measured."""
+    """Return a table of all timings, grouped by topology and configuration in the order measured."""
     groups = groupby(stored.timings, key=lambda timing: (timing.topology, timing.configuration))
-    rows = [row for key, timings in groups for row in _timing_group(key, list(timings))]
+    rows = [row for key, timings in groups for row in _make_timing_group(key, list(timings))]
     caption = (
         "Each iteration counts with the time of its slowest rank; bandwidths follow from the median. "
         "Bus bandwidth is defined as in nccl-tests: for AllReduce, algorithm bandwidth times 2(n−1)/n."
@@ -50,7 +50,7 @@ def timing_table(stored: StoredRun) -> Markup:
     return table(caption, _TIMING_COLUMNS, rows)
 
 
-def _timing_group(key: tuple[str, str], timings: Sequence[Timing]) -> list[Markup]:
+def _make_timing_group(key: tuple[str, str], timings: Sequence[Timing]) -> list[Markup]:
     first = timings[0]
     about = (
         f"{key[0]}, {key[1]}: {first.collective}, {first.ranks} ranks, "
@@ -60,10 +60,10 @@ def _timing_group(key: tuple[str, str], timings: Sequence[Timing]) -> list[Marku
     head = tag(
         "tr", tag("th", about, colspan=len(_TIMING_COLUMNS), scope="colgroup", class_="text"), class_="group"
     )
-    return [head, *map(_timing_row, timings)]
+    return [head, *map(_make_timing_row, timings)]
 
 
-def _timing_row(timing: Timing) -> Markup:
+def _make_timing_row(timing: Timing) -> Markup:
     share = timing.busbw_mbps / timing.limit_mbps if timing.limit_mbps else 0.0
     cells = (
         str(timing.iterations),
@@ -85,7 +85,7 @@ def _timing_row(timing: Timing) -> Markup:
 
 
 def bytes_table(rows: Sequence[NicBytes]) -> Markup:
-    """Return the NICs' byte counters against the ring arithmetic: for each configuration and size, the worst NIC."""
+    """Return a table that compares byte counters with the plan, with one row per configuration and size."""
     by_case: dict[tuple[str, str, int], list[NicBytes]] = {}
     for row in rows:
         by_case.setdefault((row.topology, row.configuration, row.size_bytes), []).append(row)
@@ -104,12 +104,12 @@ def bytes_table(rows: Sequence[NicBytes]) -> Markup:
         "each link of a ring carries 2(n−1)/n of the ring’s share, every other link nothing. "
         "Retransmitted bytes count once for each link on their path.",
         columns,
-        [_bytes_row(key, case) for key, case in by_case.items()],
+        [_make_bytes_row(key, case) for key, case in by_case.items()],
         text_columns=2,
     )
 
 
-def _bytes_row(key: tuple[str, str, int], rows: Sequence[NicBytes]) -> Markup:
+def _make_bytes_row(key: tuple[str, str, int], rows: Sequence[NicBytes]) -> Markup:
     on_ring = [row for row in rows if row.expected_bytes > 0]
     idle = [row for row in rows if row.expected_bytes <= 0]
     expected = max((row.expected_bytes for row in on_ring), default=0.0)
@@ -130,11 +130,11 @@ def _bytes_row(key: tuple[str, str, int], rows: Sequence[NicBytes]) -> Markup:
 
 
 def circuit_tables(stored: StoredRun) -> Markup:
-    """Return the circuits of each topology, in collapsed sections."""
-    return join(_circuit_details(stored, name) for name in stored.circuits)
+    """Return one collapsed table of circuits per topology."""
+    return join(_make_circuit_details(stored, name) for name in stored.circuits)
 
 
-def _circuit_details(stored: StoredRun, name: str) -> Markup:
+def _make_circuit_details(stored: StoredRun, name: str) -> Markup:
     circuits = stored.circuits[name]
     rows = (
         tag(
@@ -157,7 +157,7 @@ def _circuit_details(stored: StoredRun, name: str) -> Markup:
 
 
 def environment_table(stored: StoredRun) -> Markup:
-    """Return versions, seeds and all other recorded facts, one per row."""
+    """Return a table of versions, seeds and all other recorded facts."""
     facts = [
         (f"{name}: {key}" if key else name, value)
         for name, recorded in stored.environment.items()
@@ -172,13 +172,13 @@ def environment_table(stored: StoredRun) -> Markup:
 
 def _flatten(value: Json) -> list[tuple[str, str]]:
     if isinstance(value, Mapping):
-        return [(str(key), _value_text(one)) for key, one in value.items()]
-    return [("", _value_text(value))]
+        return [(str(key), _format_value(one)) for key, one in value.items()]
+    return [("", _format_value(value))]
 
 
-def _value_text(value: Json) -> str:
+def _format_value(value: Json) -> str:
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return ", ".join(map(_value_text, value))
+        return ", ".join(map(_format_value, value))
     return str(value)
 
 

@@ -1,4 +1,4 @@
-"""A topology as a drawing: nodes on a circle, links coloured by stride. Inline SVG, styled by the page."""
+"""Drawing of a topology: nodes on a circle, links coloured by stride. Inline SVG, styled by the page."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _CENTRE = _SIZE / 2
 _RADIUS = 150.0
 _NODE_RADIUS = 15.0
 _ROW_HEIGHT = 24
-_BEND = 26.0  # how far parallel links bow apart
+_BEND = 26.0  # distance in pixels between the middles of parallel links
 
 
 @dataclass(frozen=True, slots=True)
-class _Drawn:
-    """One link to draw: its ends, its stride, and how far it bows to leave room for parallel links."""
+class _PlacedLink:
+    """A link to draw: its ends, its stride, and the distance of its middle from the straight line."""
 
     source: int
     target: int
@@ -29,10 +29,10 @@ class _Drawn:
     bend: float
 
 
-def stride_of(link: tuple[int, int], nodes: int, *, simplex: bool) -> int:
-    """Return the stride of a link: target - source mod n; for duplex links the smaller of both directions.
+def compute_stride(link: tuple[int, int], nodes: int, *, simplex: bool) -> int:
+    """Return the stride of a link: (target - source) mod n. Of a duplex link, return the smaller of both directions.
 
-    >>> stride_of((0, 11), 12, simplex=False), stride_of((0, 11), 12, simplex=True)
+    >>> compute_stride((0, 11), 12, simplex=False), compute_stride((0, 11), 12, simplex=True)
     (1, 11)
     """
     forwards = (link[1] - link[0]) % nodes
@@ -40,11 +40,13 @@ def stride_of(link: tuple[int, int], nodes: int, *, simplex: bool) -> int:
 
 
 def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> Markup:
-    """Return the drawing with its legend; `key` makes the ids of this drawing unique in the page."""
-    strides = sorted({stride_of(link, topology.nodes, simplex=topology.simplex) for link in topology.links})
+    """Draw a topology with a legend. `key` makes element ids unique on the page."""
+    strides = sorted(
+        {compute_stride(link, topology.nodes, simplex=topology.simplex) for link in topology.links}
+    )
     colours = {stride: index % 8 for index, stride in enumerate(strides)}
     height = _SIZE + _ROW_HEIGHT * len(strides) + 8
-    shown = names if len(names) == topology.nodes else list(map(str, range(topology.nodes)))
+    node_names = names if len(names) == topology.nodes else list(map(str, range(topology.nodes)))
     kind = "one-way" if topology.simplex else "two-way"
     return tag(
         "svg",
@@ -56,10 +58,10 @@ def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> M
             f"diameter {topology.diameter}, mean hops {topology.mean_hops:.3f}.",
             id=f"{key}-desc",
         ),
-        _arrowheads(key) if topology.simplex else "",
-        tag("g", (_link(drawn, topology, colours, key) for drawn in _draw_links(topology))),
-        tag("g", (_node(node, topology.nodes, name) for node, name in enumerate(shown))),
-        tag("g", (_legend_row(row, s, topology, colours[s]) for row, s in enumerate(strides))),
+        _define_arrowhead(key) if topology.simplex else "",
+        tag("g", (_draw_link(placed_link, topology, colours, key) for placed_link in _place_links(topology))),
+        tag("g", (_draw_node(node, topology.nodes, name) for node, name in enumerate(node_names))),
+        tag("g", (_draw_legend_row(row, s, topology, colours[s]) for row, s in enumerate(strides))),
         viewBox=f"0 0 {_SIZE} {height}",
         role="img",
         aria_labelledby=f"{key}-title {key}-desc",
@@ -67,46 +69,51 @@ def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> M
     )
 
 
-def _point(node: int, nodes: int, radius: float = _RADIUS) -> tuple[float, float]:
+def _node_position(node: int, nodes: int, radius: float = _RADIUS) -> tuple[float, float]:
     angle = 2 * pi * node / nodes - pi / 2
     return _CENTRE + radius * cos(angle), _CENTRE + radius * sin(angle)
 
 
-def _draw_links(topology: StoredTopology) -> list[_Drawn]:
-    """Return the links with their bends: parallel links are spread evenly about the straight line."""
+def _place_links(topology: StoredTopology) -> list[_PlacedLink]:
+    """Return the links with their bends. Parallel links are spread evenly about the straight line."""
     of_pair = Counter(frozenset(link) for link in topology.links)
-    drawn_count: Counter[frozenset[int]] = Counter()
-    drawn = []
+    placed_count: Counter[frozenset[int]] = Counter()
+    placed_links = []
     for link in topology.links:
         pair = frozenset(link)
-        side = drawn_count[pair] - (of_pair[pair] - 1) / 2
-        drawn_count[pair] += 1
+        side = placed_count[pair] - (of_pair[pair] - 1) / 2
+        placed_count[pair] += 1
         towards = 1 if link[0] < link[1] else -1
-        stride = stride_of(link, topology.nodes, simplex=topology.simplex)
-        drawn.append(_Drawn(link[0], link[1], stride, side * _BEND * towards))
-    return drawn
+        stride = compute_stride(link, topology.nodes, simplex=topology.simplex)
+        placed_links.append(_PlacedLink(link[0], link[1], stride, side * _BEND * towards))
+    return placed_links
 
 
-def _link(drawn: _Drawn, topology: StoredTopology, colours: Mapping[int, int], key: str) -> Markup:
-    start, end = _point(drawn.source, topology.nodes), _point(drawn.target, topology.nodes)
+def _draw_link(
+    placed_link: _PlacedLink, topology: StoredTopology, colours: Mapping[int, int], key: str
+) -> Markup:
+    start, end = (
+        _node_position(placed_link.source, topology.nodes),
+        _node_position(placed_link.target, topology.nodes),
+    )
     length = hypot(end[0] - start[0], end[1] - start[1]) or 1.0
     along = ((end[0] - start[0]) / length, (end[1] - start[1]) / length)
     gap = _NODE_RADIUS + (4 if topology.simplex else 0)
     start = (start[0] + along[0] * gap, start[1] + along[1] * gap)
     end = (end[0] - along[0] * gap, end[1] - along[1] * gap)
     control = (
-        (start[0] + end[0]) / 2 - along[1] * drawn.bend * 2,
-        (start[1] + end[1]) / 2 + along[0] * drawn.bend * 2,
+        (start[0] + end[0]) / 2 - along[1] * placed_link.bend * 2,
+        (start[1] + end[1]) / 2 + along[0] * placed_link.bend * 2,
     )
     return tag(
         "path",
         d=f"M{start[0]:.1f} {start[1]:.1f}Q{control[0]:.1f} {control[1]:.1f} {end[0]:.1f} {end[1]:.1f}",
-        class_=f"link s{colours[drawn.stride]}",
+        class_=f"link s{colours[placed_link.stride]}",
         marker_end=f"url(#{key}-arrow)" if topology.simplex else None,
     )
 
 
-def _arrowheads(key: str) -> Markup:
+def _define_arrowhead(key: str) -> Markup:
     head = tag("path", d="M0 0L8 4L0 8z", fill="context-stroke")
     return tag(
         "defs",
@@ -125,20 +132,20 @@ def _arrowheads(key: str) -> Markup:
     )
 
 
-def _node(node: int, nodes: int, name: str) -> Markup:
-    x, y = _point(node, nodes)
+def _draw_node(node: int, nodes: int, name: str) -> Markup:
+    x, y = _node_position(node, nodes)
     if len(name) <= 3:  # fits in the circle
         label = tag("text", name, x=x, y=y, class_="node-name")
     else:
-        outer_x, outer_y = _point(node, nodes, _RADIUS + _NODE_RADIUS + 16)
+        outer_x, outer_y = _node_position(node, nodes, _RADIUS + _NODE_RADIUS + 16)
         label = tag("text", name, x=outer_x, y=outer_y, class_="node-name outside")
     return tag("g", tag("circle", cx=x, cy=y, r=_NODE_RADIUS, class_="node"), label)
 
 
-def _legend_row(row: int, stride: int, topology: StoredTopology, colour: int) -> Markup:
+def _draw_legend_row(row: int, stride: int, topology: StoredTopology, colour: int) -> Markup:
     y = _SIZE + _ROW_HEIGHT * row + 4
     count = sum(
-        stride_of(link, topology.nodes, simplex=topology.simplex) == stride for link in topology.links
+        compute_stride(link, topology.nodes, simplex=topology.simplex) == stride for link in topology.links
     )
     sign = "+" if topology.simplex else "±"
     text = f"stride {sign}{stride}: {count} {'one-way' if topology.simplex else 'two-way'} links"

@@ -1,1 +1,1 @@
-"""Results of measurements: one database, and one directory per run."""
+"""Results of measurements: a database, and one directory per run."""

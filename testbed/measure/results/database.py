@@ -1,6 +1,6 @@
-"""All statements on the tables of results in the database (`testbed.storage.schema`).
+"""SQL statements on the tables of results (`testbed.storage.schema`).
 
-Reading needs no write permission and does not migrate: columns that a file of an earlier release lacks are empty.
+Reading needs no write permission and migrates nothing. Columns that a file of an earlier release lacks are empty.
 Errors of the database become `ResultsError`.
 """
 
@@ -23,12 +23,12 @@ from testbed.storage.looking import hint_for, is_database_error, read_rows, reas
 from testbed.storage.schema import circuits, environment, runs
 
 Row: TypeAlias = Mapping[str, Any]
-"""A row of a table by column."""
+"""A row of a table, by column name."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowsOfRun:
-    """Rows of one run by table, each in order, and the lab of the run."""
+    """The lab of a run, and the rows of the run in each table, in order."""
 
     lab_info: Mapping[str, object]
     environment: Sequence[Row]
@@ -38,7 +38,7 @@ class RowsOfRun:
 
 
 class Database:
-    """The tables of results, opened for each transaction, so that no connection stays open.
+    """The tables of results. A connection is opened for each transaction and does not stay open.
 
     All methods raise `ResultsError` if the database cannot be read or written.
     """
@@ -48,35 +48,35 @@ class Database:
         self._storage = Storage(address, keep_open=False)
 
     def create(self) -> None:
-        """Create the database, or migrate that of an earlier release."""
-        with self._errors():
+        """Create the database, or migrate the database of an earlier release."""
+        with self._convert_errors():
             self._storage.prepare()
 
     def insert_run(self, **values: object) -> None:
-        """Insert a run; values by column."""
+        """Insert a run. Pass values by column name."""
         self._write(runs.insert().values(machine=platform.node(), **values))
 
     def finish_run(self, run_id: str, **values: object) -> None:
-        """Update a run at its end; values by column."""
+        """Update a run at its end. Pass values by column name."""
         self._write(runs.update().where(runs.c.id == run_id).values(**values))
 
     def set_environment(self, run_id: str, name: str, value: object) -> None:
-        """Set one fact of the environment of a run, replacing an earlier one with that name."""
+        """Set a fact of a run's environment. It replaces an earlier fact with that name."""
         earlier = environment.delete().where(environment.c.run == run_id, environment.c.name == name)
         self._write(earlier, environment.insert().values(run=run_id, name=name, value=value))
 
     def append(self, table: sa.Table, run_id: str, **values: object) -> None:
-        """Append a row to those of a run in a table."""
+        """Append a row to a run's rows in a table."""
         ordinal = sa.select(sa.func.count()).where(table.c.run == run_id).scalar_subquery()
         self._write(table.insert().values(run=run_id, ordinal=ordinal, **values))
 
     def insert_circuits(self, rows: Sequence[Mapping[str, object]]) -> None:
-        """Add circuits of a topology; rows by column."""
-        with self._errors(), self._storage.transaction() as connection:
+        """Insert the circuits of a topology. Each row maps column names to values."""
+        with self._convert_errors(), self._storage.transaction() as connection:
             connection.execute(circuits.insert(), rows)
 
     def all_runs(self) -> Sequence[Row]:
-        """Return the runs, the newest first; none if there is no database yet, or it holds only a journal."""
+        """Return all runs, newest first. There are none without a database, or if it holds only a journal."""
         return self._read("select * from runs order by id desc")
 
     def run(self, run_id: str) -> Row:
@@ -85,7 +85,7 @@ class Database:
         return row
 
     def list_phases(self, lab: str, name: str) -> Sequence[tuple[str, dict[str, Any]]]:
-        """Return (time, data) of the phases with one name of all runs on a lab, the newest first."""
+        """Return (time, data) of all phases of this name, over all runs on a lab, newest first."""
         query = (
             "select phases.at, phases.data from phases join runs on runs.id = phases.run "
             "where runs.lab = ? and phases.name = ? order by phases.at desc"
@@ -104,12 +104,12 @@ class Database:
         )
 
     def _write(self, *statements: sa.Executable) -> None:
-        with self._errors(), self._storage.transaction() as connection:
+        with self._convert_errors(), self._storage.transaction() as connection:
             for statement in statements:
                 connection.execute(statement)
 
     def _read(self, query: str, *values: object, json_in: str = "") -> Sequence[Row]:
-        """Return rows, with the JSON in one column parsed, unless the database server has already parsed it."""
+        """Return rows. Parse the JSON in the column `json_in`, unless the database server has already parsed it."""
         try:
             rows = read_rows(self.address, query, values)
         except Exception as error:
@@ -124,7 +124,7 @@ class Database:
         ]
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _convert_errors(self) -> Iterator[None]:
         try:
             yield
         except StorageError as error:

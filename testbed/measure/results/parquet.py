@@ -1,7 +1,7 @@
-"""Rows of a frozen dataclass as a Parquet file, whose schema is the dataclass.
+"""Parquet files of the rows of a frozen dataclass, which defines the schema.
 
-The metadata of a file holds `lightbed.version`, `lightbed.rows` (the dataclass) and, for simulated
-runs, `SIMULATED` = `true`, so that a copy elsewhere still shows its origin.
+The metadata of a file holds `lightbed.version`, `lightbed.rows` (the name of the dataclass) and, for simulated runs,
+`SIMULATED` = `true`. So a copy elsewhere still shows its origin.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COLUMN_TYPES = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: p
 
 
 def find_version() -> str:
-    """Return the installed version, or `not installed` when the code runs from a checkout."""
+    """Return the installed version of lightbed, or `not installed` if the code runs from a checkout."""
     try:
         return version("lightbed")
     except PackageNotFoundError:
@@ -53,11 +53,10 @@ def write_rows(path: Path, row_type: type[Row], rows: Iterable[Row], *, simulate
 
 
 def read_rows(path: Path, row_type: type[Row]) -> tuple[Row, ...]:
-    """Return the rows of a file in the order written; extra columns are ignored, a missing file has no rows.
+    """Return the rows of a file in the order written, or () if the file does not exist. Extra columns are ignored.
 
-    Columns that earlier versions did not write have a default in the dataclass.
-
-    Raises `ResultsError` if the file is not a Parquet file or lacks a column.
+    Columns that earlier versions did not write have a default in the dataclass. Raises `ResultsError` if the file is
+    not a Parquet file or lacks a column without default.
     """
     if not path.exists():
         return ()

@@ -1,6 +1,6 @@
-"""Records of a run: frozen, convertible to JSON, and the only input of a report.
+"""Records of a run. They are frozen, can be converted to JSON, and are the only input of a report.
 
-A run has a lab (`LabInfo`), topologies with their circuits, phases (JSON, in order), an environment
+A run has a lab (`LabInfo`), topologies with their circuits, phases (events with JSON data, in order), an environment
 (versions, seeds, the command), timings and byte counters.
 """
 
@@ -25,9 +25,9 @@ LINK_RATE = "link rate"
 
 @dataclass(frozen=True, slots=True)
 class LabInfo:
-    """Facts of the lab in a report: its file, its hosts in node order, its switches and its links.
+    """Facts about a lab: its file, its hosts in node order, its switches and its links.
 
-    `represents_gbps` is what a link of `rate_mbps` stands for (the same speed on a real lab).
+    A simulated link of `rate_mbps` represents a real link of `represents_gbps`. On a real lab both rates are equal.
     """
 
     name: str
@@ -46,7 +46,7 @@ class LabInfo:
 
     @classmethod
     def from_lab(cls, lab: Lab) -> LabInfo:
-        """Return the record of a lab, without the addresses of switches, which may hold a password."""
+        """Return the record of a lab. It omits the addresses of switches, which may contain a password."""
         return cls(
             name=lab.name,
             path=str(lab.path),
@@ -61,10 +61,7 @@ class LabInfo:
 
 @dataclass(frozen=True, slots=True)
 class StoredTopology:
-    """One topology of a run: `links` as `design.Topology.links` gives them (duplex: each pair once).
-
-    `reason` says in a sentence why it was chosen.
-    """
+    """One topology of a run. `links` lists a duplex link once. `reason` is a sentence on why it was chosen."""
 
     name: str
     nodes: int
@@ -79,7 +76,7 @@ class StoredTopology:
 
 @dataclass(frozen=True, slots=True)
 class StoredCircuit:
-    """One cross-connect that carries one one-way link: `source` and `target` are `host/nic` labels."""
+    """A cross-connect, which carries a one-way link. `source` and `target` are `host/nic` labels."""
 
     source: str
     target: str
@@ -89,7 +86,7 @@ class StoredCircuit:
 
     @classmethod
     def from_circuit(cls, lab: Lab, circuit: Circuit) -> StoredCircuit:
-        """Return the record of a planned circuit, in the lab's names."""
+        """Return the record of a planned circuit, with the lab's names."""
         return cls(
             source=lab.nic_label(circuit.link.source),
             target=lab.nic_label(circuit.link.target),
@@ -101,10 +98,7 @@ class StoredCircuit:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One figure before and after a re-patch; `higher_is_better` says which way is a gain.
-
-    `cpu_limited` says that the hosts' processors bounded one of the two.
-    """
+    """A measured value before and after a re-patch. `cpu_limited` is True if processors limited one of both."""
 
     label: str
     unit: str
@@ -115,18 +109,17 @@ class Comparison:
 
     @property
     def gain(self) -> float:
-        """Factor by which `after` is better; below 1 is a loss, 0 when the worse figure is 0."""
+        """Factor by which `after` is better than `before`. Below 1 is a loss. It is 0 if the worse value is 0."""
         better, worse = (self.after, self.before) if self.higher_is_better else (self.before, self.after)
         return better / worse if worse else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Repatch:
-    """A change of topology: source and target, the reason, its cost, and the comparisons of before and after.
+    """A change from the topology `source` to `target`: its reason, its costs, and comparisons of before and after.
 
-    `outage_s` is the switch's own time, `total_s` the time from the first read until routes were restored,
-    `stall_s` the longest gap of a TCP stream across the change and `usual_gap_s` its median gap
-    (None if no stream was running).
+    `outage_s` is the dark time of the switch. `total_s` lasts until the routes are restored. `stall_s` is the longest
+    gap in a TCP stream during the change, `usual_gap_s` the median gap (both None without a stream).
     """
 
     source: str
@@ -140,12 +133,12 @@ class Repatch:
     comparisons: tuple[Comparison, ...] = ()
 
     def to_json(self) -> Mapping[str, Json]:
-        """Return the data of a phase named `REPATCH`."""
+        """Return the data of the run's phase `REPATCH`."""
         return cast("Mapping[str, Json]", asdict(self))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Repatch:
-        """Return the inverse of `to_json`. Raise `TypeError` for unknown or missing fields."""
+        """Invert `to_json`. Raise `TypeError` for unknown or missing fields."""
         fields = dict(cast("Mapping[str, object]", data))
         rows = cast("Sequence[Mapping[str, object]]", fields.pop("comparisons", ()))
         comparisons = tuple(Comparison(**row) for row in rows)  # type: ignore[arg-type]
@@ -154,7 +147,7 @@ class Repatch:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Latencies of inference requests, in microseconds; `p99` by nearest rank."""
+    """Quantiles of the latencies of inference requests, in microseconds. `p99` is the nearest rank."""
 
     min: float
     median: float
@@ -166,10 +159,14 @@ class Latency:
 class Inference:
     """Inference requests from a host to a board, over the two circuits between them.
 
-    `answered` counts all answers, `wrong` those that differ from the expected ones, `lost` requests without any reply,
-    `repeated` requests that were sent again, `refused` replies of the board by their name in the protocol. `cycles` is
-    the median of the board's datapath, and `picture` a file of the run, empty if it could not be drawn. `error` is the
-    last error of the host's network. Without answers, `latency_us` and `cycles` are None.
+    | field | meaning |
+    |---|---|
+    | `answered`, `wrong` | number of all answers, and of answers that differ from the expected ones |
+    | `lost`, `repeated` | number of requests without any reply, and of requests that were sent again |
+    | `refused` | numbers of refusals by the board, by their name in the protocol |
+    | `latency_us`, `cycles` | latencies, and median cycles of the board's datapath; None without answers |
+    | `picture` | a file of the run, or "" if it could not be drawn |
+    | `error` | last error of the host's network |
     """
 
     model: str
@@ -193,12 +190,12 @@ class Inference:
         return self.answered == self.requests and not self.wrong
 
     def to_json(self) -> Mapping[str, Json]:
-        """Return the data of a phase named `INFERENCE`."""
+        """Return the data of the run's phase `INFERENCE`."""
         return cast("Mapping[str, Json]", asdict(self))
 
     @classmethod
     def from_json(cls, data: Mapping[str, Json]) -> Inference:
-        """Return the inverse of `to_json`. Raise `TypeError` for unknown or missing fields."""
+        """Invert `to_json`. Raise `TypeError` for unknown or missing fields."""
         fields = dict(cast("Mapping[str, Any]", data))
         latency = fields.pop("latency_us")
         circuits = tuple(fields.pop("circuits"))
@@ -207,7 +204,7 @@ class Inference:
 
 @dataclass(frozen=True, slots=True)
 class StoredPhase:
-    """One event of a run: a name, the time of its record, and its data."""
+    """An event of a run: a name, the time at which it was recorded, and its data."""
 
     name: str
     at: datetime
@@ -216,9 +213,9 @@ class StoredPhase:
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """One line of `testbed runs`. `status` is `running`, `done`, `failed` or `interrupted`.
+    """One line of `testbed runs`. `status` is `running`, `done`, `failed` or `interrupted`. Times are UTC.
 
-    A run whose process ended without finishing it is shown as `interrupted`. Times are UTC.
+    A run whose process died is `interrupted`.
     """
 
     run_id: str
@@ -234,7 +231,7 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """Everything the store holds of one run; `hosts` is `kernel`, `model` or `real`."""
+    """Everything that the store holds about one run."""
 
     summary: RunSummary
     lab: LabInfo
@@ -259,5 +256,5 @@ class StoredRun:
         return tuple(Inference.from_json(phase.data) for phase in self.phases if phase.name == INFERENCE)
 
     def topology(self, name: str) -> StoredTopology | None:
-        """Return the topology of that name, or None if it was not recorded."""
+        """Return the topology with this name, or None if it was not recorded."""
         return next((topology for topology in self.topologies if topology.name == name), None)

@@ -1,8 +1,8 @@
-"""The handle of one run: results are added as soon as they are known, and survive a crash.
+"""The handle of a run, which stores each result immediately, so that results survive a crash.
 
-Secrets on command lines and in environments are redacted. At the end of a run its record is also written as Parquet,
-`run.parquet` with one row and `phases.parquet` with one row per phase, so that the directory of a run is complete
-without the database.
+Secrets on command lines and in environments are redacted. A run that ends also writes its record as Parquet files:
+`run.parquet` with one row, and `phases.parquet` with one row per phase. So its directory is complete without the
+database.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ FinalStatus = Literal["done", "failed", "interrupted"]
 
 
 class Run:
-    """The handle of one run. As a context manager it finishes the run, also on an error.
+    """The handle of a run. Add results as soon as they are known, so that they survive a crash.
 
-    Add results as soon as they are known: they survive a crash.
+    As a context manager it finishes the run, also after an error.
     """
 
     def __init__(self, database: Database, directory: Path, *, simulated: bool, lock: int) -> None:
@@ -84,15 +84,15 @@ class Run:
                 self.finish("interrupted", error=type(error).__name__)
 
     def add_environment(self, name: str, value: Json) -> None:
-        """Record one fact of the environment (versions, seeds, kernel settings), replacing an earlier value."""
+        """Record a fact of the environment (versions, seeds, kernel settings). It replaces an earlier value."""
         self._database.set_environment(self.run_id, name, value)
 
     def add_versions(self, versions: Mapping[str, str]) -> None:
-        """Record the versions of the software on the hosts, beside our own."""
+        """Record the versions of the software on the hosts, together with our own."""
         self.add_environment("versions", {**read_own_versions(), **versions})
 
     def add_topology(self, topology: StoredTopology) -> None:
-        """Record a topology, in the order of use."""
+        """Record a topology. Add topologies in the order of use."""
         self._database.append(topologies, self.run_id, topology=asdict(topology))
 
     def add_circuits(self, topology: str, rows: Iterable[StoredCircuit]) -> None:
@@ -105,7 +105,7 @@ class Run:
             self._database.insert_circuits(values)
 
     def add_phase(self, name: str, data: Mapping[str, Json]) -> None:
-        """Record an event of the run: a name, and JSON with units in its keys."""
+        """Record an event of the run: a name, and JSON data whose keys end in units."""
         now, document = datetime.now(UTC).isoformat(), dict(data)
         self._database.append(phases, self.run_id, name=name, at=now, data=document)
 
@@ -118,7 +118,7 @@ class Run:
         self.add_phase(INFERENCE, inference.to_json())
 
     def add_timings(self, rows: Iterable[Timing]) -> None:
-        """Add rows to `timings.parquet`; `run_id` and `simulated` of the rows must be those of the run."""
+        """Add rows to `timings.parquet`. Raise `ValueError` if their `run_id` or `simulated` differ from the run's."""
         rows = tuple(rows)
         for row in rows:
             if (row.run_id, row.simulated) != (self.run_id, self.simulated):
@@ -137,7 +137,7 @@ class Run:
     def add_rank_figures(
         self, ranks: Iterable[RankFigures], flows: Iterable[FlowFigures], links: Iterable[LinkFigures]
     ) -> None:
-        """Add rows to `ranks.parquet`, `flows.parquet` and `links.parquet`; modelled hosts have none."""
+        """Add rows to `ranks.parquet`, `flows.parquet` and `links.parquet`. Modelled hosts have no rows."""
         self._ranks.extend(ranks)
         self._flows.extend(flows)
         self._links.extend(links)
@@ -147,7 +147,7 @@ class Run:
             write_rows(self.directory / LINKS_FILE, LinkFigures, self._links, simulated=self.simulated)
 
     def add_nccl(self, name: str, document: Mapping[str, object]) -> Path:
-        """Write `nccl/<name>.json`, a document of nccl-tests, without the secrets of its environment."""
+        """Write a document of nccl-tests, without the secrets in its environment, to `nccl/<name>.json`."""
         path = self.directory / "nccl" / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name)}.json"
         path.parent.mkdir(exist_ok=True)
         with replace_file(path) as file:
@@ -172,19 +172,19 @@ class Run:
 
 
 def read_own_versions() -> dict[str, str]:
-    """Return versions of lightbed and of the interpreter that runs it."""
+    """Return the versions of lightbed and of Python."""
     return {"lightbed": find_version(), "python": platform.python_version()}
 
 
 def take_lock(directory: Path) -> int:
-    """Lock the directory of a run until this process ends; return the open descriptor."""
+    """Lock the directory of a run, and return the open file descriptor. The lock ends with it, or with this process."""
     descriptor = os.open(directory / ".lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
     return descriptor
 
 
 def is_locked(directory: Path) -> bool:
-    """Return whether the process of a run is alive: the kernel releases its lock when it ends."""
+    """Return whether the process of a run is alive. The kernel releases its lock when it ends."""
     try:
         with (directory / ".lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -196,28 +196,28 @@ def is_locked(directory: Path) -> bool:
 
 
 def redact_arguments(arguments: Sequence[str]) -> tuple[str, ...]:
-    """Return a command line with its secrets redacted: values of options such as `--password`, credentials in URLs.
+    """Return a command line without secrets: values of options such as `--password`, and credentials in URLs.
 
     >>> redact_arguments(["testbed", "--password", "x", "--token=y", "polatis+tl1://u:p@sw:3082"])
     ('testbed', '--password', '***', '--token=***', 'polatis+tl1://***@sw:3082')
     """
-    shown: list[str] = []
+    redacted_arguments: list[str] = []
     secret_follows = False
     for argument in arguments:
         option, equals, _ = argument.partition("=")
         is_secret = _SECRET_OPTION.match(option) is not None
         if secret_follows:
-            shown.append("***")
+            redacted_arguments.append("***")
         elif is_secret and equals:
-            shown.append(f"{option}=***")
+            redacted_arguments.append(f"{option}=***")
         else:
-            shown.append(_SECRET_IN_URL.sub("***@", argument))
+            redacted_arguments.append(_SECRET_IN_URL.sub("***@", argument))
         secret_follows = is_secret and not equals and not secret_follows
-    return tuple(shown)
+    return tuple(redacted_arguments)
 
 
 def redact_document(document: Mapping[str, object]) -> dict[str, object]:
-    """Return the document with an `env` that holds only communication settings without secrets.
+    """Return the document with an `env` that keeps only communication settings, without secrets.
 
     >>> redact_document({"env": ["HOME=/root", "NCCL_ALGO=Ring", "NCCL_TOKEN=x"]})
     {'env': ['NCCL_ALGO=Ring']}
@@ -244,7 +244,7 @@ def _redact_environment(environment: object) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One row of `run.parquet`; times are ISO 8601 in UTC, `environment` is JSON."""
+    """The row of `run.parquet`. Times are ISO 8601 in UTC, `environment` is JSON."""
 
     run_id: str
     lab: str
@@ -259,7 +259,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class PhaseRow:
-    """One row of `phases.parquet`; `data` is JSON with units in its keys."""
+    """One row of `phases.parquet`. `data` is JSON whose keys end in units."""
 
     run_id: str
     ordinal: int
@@ -270,18 +270,18 @@ class PhaseRow:
 
 def run_row(row: Mapping[str, Any], environment: Mapping[str, object]) -> RunRow:
     """Return the row of a run from its row in the database."""
-    same = {name: row[name] for name in ("lab", "status", "started", "hosts", "error")}
+    same_columns = {name: row[name] for name in ("lab", "status", "started", "hosts", "error")}
     return RunRow(
         run_id=row["id"],
         finished=row["finished"] or "",
         simulated=bool(row["simulated"]),
         environment=json.dumps(environment, sort_keys=True),
-        **same,
+        **same_columns,
     )
 
 
 def write_run_files(directory: Path, run: RunRow, phases: Iterable[Mapping[str, Any]]) -> None:
-    """Write both files, each atomically."""
+    """Write `run.parquet` and `phases.parquet`, each atomically."""
     rows = [
         PhaseRow(run.run_id, row["ordinal"], row["name"], row["at"], json.dumps(row["data"]))
         for row in phases

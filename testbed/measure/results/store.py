@@ -1,16 +1,17 @@
 """Store of results: `runs/lightbed.sqlite` for records of runs, `runs/<id>/` for their measurements.
 
-    runs/lightbed.sqlite          runs, environment, topologies, circuits, phases (WAL; other tables may live there)
-    runs/<id>/run.parquet         the run itself, when it has ended (`RunRow`), and phases.parquet (`PhaseRow`)
+    runs/lightbed.sqlite          runs, environment, topologies, circuits, phases (WAL; the journal adds its tables)
+    runs/<id>/run.parquet         the row of a run that has ended (`RunRow`)
+    runs/<id>/phases.parquet      one row per phase of a run that has ended (`PhaseRow`)
     runs/<id>/timings.parquet     one row per size and configuration (`Timing`)
-    runs/<id>/nic_bytes.parquet   byte counters that prove the rings (`NicBytes`)
-    runs/<id>/ranks.parquet       what each rank observed of itself in each iteration (`RankFigures`)
-    runs/<id>/flows.parquet       what each rank observed of its connections (`FlowFigures`)
-    runs/<id>/links.parquet       what each rank observed of its links (`LinkFigures`)
+    runs/<id>/nic_bytes.parquet   byte counters that prove the routes (`NicBytes`)
+    runs/<id>/ranks.parquet       what each rank measured about itself in each iteration (`RankFigures`)
+    runs/<id>/flows.parquet       what each rank measured about its connections (`FlowFigures`)
+    runs/<id>/links.parquet       what each rank measured about its links (`LinkFigures`)
     runs/<id>/nccl/*.json         the same timings as documents of nccl-tests
 
-A run is recorded before it does anything, and holds a lock on its directory while its process lives:
-a run that never finished and whose lock is free was interrupted. Several processes may write at once.
+A run is recorded before it does anything, and its process holds a lock on its directory. A run that has not finished
+but whose lock is free was interrupted. Several processes may write at once.
 """
 
 from __future__ import annotations
@@ -52,10 +53,10 @@ from testbed.storage.address import Address, address_in
 
 
 class RunStore:
-    """The results of a laboratory: a directory with one database, and one directory per run.
+    """The stored results: a directory with one database, and one directory per run.
 
-    Nothing is created before the first `begin`. All methods raise `ResultsError` if the database or a file cannot be
-    read. `now` returns the time in UTC.
+    The first `begin` creates them. All methods raise `ResultsError` if the database or a file cannot be read. `now`
+    returns the time in UTC.
     """
 
     def __init__(self, path: Path | str, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
@@ -65,7 +66,7 @@ class RunStore:
 
     @property
     def database(self) -> Address:
-        """The SQLite file or the server; the journal of operations lives there, too."""
+        """The SQLite file or the database server. It also holds the journal of operations."""
         return self._database.address
 
     def begin(
@@ -76,9 +77,9 @@ class RunStore:
         seeds: Mapping[str, int],
         arguments: Sequence[str] | None = None,
     ) -> Run:
-        """Record a new run, before it does anything, and return its handle.
+        """Record a new run and return its handle. Call it before the run does anything.
 
-        `host_kind` is `kernel`, `model` or `real`; `arguments` default to this process's own (redacted).
+        `host_kind` is `kernel`, `model` or `real`. `arguments` default to this process's arguments; they are redacted.
         """
         self._database.create()
         self.path.mkdir(parents=True, exist_ok=True)
@@ -102,7 +103,7 @@ class RunStore:
         return run
 
     def close_killed(self, run_id: str, error: str) -> None:
-        """Record why a run was interrupted whose process was killed; do nothing if the run has ended."""
+        """Mark a run whose process was killed as interrupted, with this error. Do nothing if the run has ended."""
         summary = self._find(run_id)
         if summary.finished is None:
             lock = take_lock(summary.directory)
@@ -110,11 +111,11 @@ class RunStore:
             run.finish("interrupted", error=error)
 
     def list_runs(self) -> tuple[RunSummary, ...]:
-        """Return all runs, the newest first; none if there is no database yet, or it holds only a journal."""
+        """Return all runs, newest first. There are none without a database, or if it holds only a journal."""
         return tuple(self._summarise(row) for row in self._database.all_runs())
 
     def load(self, run_id: str) -> StoredRun:
-        """Return all records of one run, named by its id, by an unambiguous prefix of it, or by `last`."""
+        """Return all records of a run, which `run_id` names by its id, an unambiguous prefix of it, or `last`."""
         summary = self._find(run_id)
         rows = self._database.read_rows_of_run(summary.run_id)
         lists = {
@@ -125,9 +126,9 @@ class RunStore:
             summary=summary,
             lab=LabInfo(**{**rows.lab_info, **lists}),  # type: ignore[arg-type]
             environment={row["name"]: row["value"] for row in rows.environment},
-            topologies=tuple(_topology(row["topology"]) for row in rows.topologies),
-            circuits=_circuits_by_topology(rows.topologies, rows.circuits),
-            phases=tuple(_phase(row["name"], row["at"], row["data"]) for row in rows.phases),
+            topologies=tuple(_parse_topology(row["topology"]) for row in rows.topologies),
+            circuits=_group_circuits(rows.topologies, rows.circuits),
+            phases=tuple(_parse_phase(row["name"], row["at"], row["data"]) for row in rows.phases),
             timings=read_rows(summary.directory / "timings.parquet", Timing),
             nic_bytes=read_rows(summary.directory / "nic_bytes.parquet", NicBytes),
             ranks=read_rows(summary.directory / RANKS_FILE, RankFigures),
@@ -136,8 +137,8 @@ class RunStore:
         )
 
     def list_phases(self, lab: str, name: str) -> tuple[StoredPhase, ...]:
-        """Return the phases with one name of all runs on a lab, the newest first."""
-        return tuple(_phase(name, at, data) for at, data in self._database.list_phases(lab, name))
+        """Return all phases of this name, over all runs on a lab, newest first."""
+        return tuple(_parse_phase(name, at, data) for at, data in self._database.list_phases(lab, name))
 
     def _find(self, run_id: str) -> RunSummary:
         runs = self.list_runs()
@@ -170,7 +171,7 @@ class RunStore:
         )
 
     def _make_run_directory(self) -> tuple[datetime, Path]:
-        """Create a directory named by the time to the microsecond; `mkdir` never gives it to two processes."""
+        """Create a directory named by the time in microseconds. `mkdir` makes the name unique among processes."""
         started = self._now()
         while True:
             directory = self.path / started.strftime("%Y%m%dT%H%M%S-%f")
@@ -182,21 +183,21 @@ class RunStore:
                 return started, directory
 
 
-def _phase(name: str, at: str, data: Mapping[str, Json]) -> StoredPhase:
+def _parse_phase(name: str, at: str, data: Mapping[str, Json]) -> StoredPhase:
     return StoredPhase(name, datetime.fromisoformat(at), data)
 
 
-def _topology(data: Mapping[str, object]) -> StoredTopology:
+def _parse_topology(data: Mapping[str, object]) -> StoredTopology:
     strides = tuple(cast("Sequence[int]", data["strides"]))
     links = tuple((a, b) for a, b in cast("Sequence[Sequence[int]]", data["links"]))
     return StoredTopology(**{**data, "strides": strides, "links": links})  # type: ignore[arg-type]
 
 
-def _circuits_by_topology(
+def _group_circuits(
     topologies: Sequence[Row], circuits: Sequence[Row]
 ) -> Mapping[str, tuple[StoredCircuit, ...]]:
-    found: dict[str, list[StoredCircuit]] = {row["topology"]["name"]: [] for row in topologies}
+    circuits_by_topology: dict[str, list[StoredCircuit]] = {row["topology"]["name"]: [] for row in topologies}
     for row in circuits:
         ends = (row[key] for key in ("source", "target", "switch", "input_port", "output_port"))
-        found.setdefault(row["topology"], []).append(StoredCircuit(*ends))
-    return {name: tuple(circuits) for name, circuits in found.items() if circuits}
+        circuits_by_topology.setdefault(row["topology"], []).append(StoredCircuit(*ends))
+    return {name: tuple(circuits) for name, circuits in circuits_by_topology.items() if circuits}

@@ -1,4 +1,4 @@
-"""The agents of the hosts: one command per host, which runs the host's part of each job, and its reports."""
+"""The agents of the hosts. An agent is a command that runs its host's part of each job and reports the results."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from testbed.measure.sharing.policies import Conditions, JobLinks, Policy, Sched
 PROGRAMS = ("guard.py", "periodic_job.py", "transfers.py", "udp_ends.py", "transport.py", "congestion.py")
 HANDLE = 0x1B
 """Handle of the queues that `testbed.node.queues` sets."""
-BEGIN_S = 2.0
-"""Time from the last answer of an agent to the start of the jobs: all have connected by then."""
-GIVE_UP_S = 60.0
+START_DELAY_S = 2.0
+"""Time from the last answer of an agent to the start of the jobs, in which all agents connect."""
+TIMEOUT_S = 60.0
 EFFICIENCY: dict[Transport, float] = {"tcp": 1448 / 1514, "udp": 1400 / 1470}
 """Payload of a packet divided by its size on the link, including the Ethernet header."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentRow:
-    """Iterations of a job: times and alignments of its first host, and retransmitted packets of all its hosts."""
+    """Iterations of a job: times and alignments at its first host, retransmitted packets of all its hosts."""
 
     job: str
     iterations_ms: tuple[float, ...]
@@ -52,43 +52,46 @@ def run_agents(
         {name: resources.files("testbed.node").joinpath(name).read_bytes() for name in PROGRAMS}
     )
     hosts = sorted({host for one in placed for host in one.hosts})
-    deadline_s = _deadline_s(placed, schedule, conditions)
-    commands = {lab.hosts[host].name: _command(lab, host, folder, deadline_s) for host in hosts}
-    reports, transport = RankReports(), conditions.transport_of(policy)
+    deadline_s = _compute_deadline_s(placed, schedule, conditions)
+    commands = {lab.hosts[host].name: _make_command(lab, host, folder, deadline_s) for host in hosts}
+    reports, transport = RankReports(), conditions.choose_transport(policy)
     with fleet.start(commands) as launch:
         for host in hosts:
             launch.send(
-                json.dumps({"members": _members(lab, placed, host, transport)}) + "\n", lab.hosts[host].name
+                json.dumps({"members": _make_members(lab, placed, host, transport)}) + "\n",
+                lab.hosts[host].name,
             )
-        _follow(launch, reports, "ready", len(hosts), deadline_s)
+        _read_until(launch, reports, "ready", len(hosts), deadline_s)
         if len(reports.ready) == len(hosts):
-            parts = _parts(lab, placed, reports, policy, schedule, conditions)
-            epoch = time.time() + BEGIN_S
+            parts = _make_parts(lab, placed, reports, policy, schedule, conditions)
+            epoch = time.time() + START_DELAY_S
             for name, jobs in parts.items():
                 launch.send(json.dumps({"epoch": epoch, "jobs": jobs}) + "\n", name)
-            _follow(launch, reports, "done", len(hosts), deadline_s)
+            _read_until(launch, reports, "done", len(hosts), deadline_s)
         if len(reports.done) < len(hosts):
             launch.close_input()
-            raise _failure(reports, list(commands), deadline_s)
-    first = [_first_row(lab, one, reports) for one in placed]
+            raise _make_error(reports, list(commands), deadline_s)
+    first = [_find_first_row(lab, one, reports) for one in placed]
     until_s = min(row["begins_s"][-1] for row in first)
-    return [_row(one, row, reports, until_s) for one, row in zip(placed, first, strict=True)]
+    return [_make_row(one, row, reports, until_s) for one, row in zip(placed, first, strict=True)]
 
 
-def _deadline_s(placed: Sequence[JobLinks], schedule: Schedule, conditions: Conditions) -> float:
-    """Return the deadline of the jobs: `GIVE_UP_S` and, for each iteration, twice the sum of all periods."""
+def _compute_deadline_s(placed: Sequence[JobLinks], schedule: Schedule, conditions: Conditions) -> float:
+    """Return the deadline of the jobs: `TIMEOUT_S`, plus twice the sum of all periods for each iteration."""
     periods_ms = sum(max(one.job.period_ms, schedule.slots_ms[one.job.name]) for one in placed)
-    return GIVE_UP_S + 2e-3 * periods_ms * (conditions.iterations + 1)
+    return TIMEOUT_S + 2e-3 * periods_ms * (conditions.iterations + 1)
 
 
-def _command(lab: Lab, host: int, folder: str, deadline_s: float) -> str:
+def _make_command(lab: Lab, host: int, folder: str, deadline_s: float) -> str:
     python = lab.hosts[host].python
     guard = [python, "-IS", f"{folder}/guard.py", "--deadline", f"{deadline_s:g}", "--renew", "--"]
     return shlex.join([*guard, python, "-IS", f"{folder}/periodic_job.py"])
 
 
-def _members(lab: Lab, placed: Sequence[JobLinks], host: int, transport: Transport) -> list[dict[str, Any]]:
-    """Return the jobs of a host, with the address at which each receives: that of the NIC at the end of its link."""
+def _make_members(
+    lab: Lab, placed: Sequence[JobLinks], host: int, transport: Transport
+) -> list[dict[str, Any]]:
+    """Return the jobs of a host. A job that receives there listens at the address of the NIC at the end of its link."""
     members = []
     for one in placed:
         if host in one.hosts:
@@ -98,7 +101,7 @@ def _members(lab: Lab, placed: Sequence[JobLinks], host: int, transport: Transpo
     return members
 
 
-def _parts(
+def _make_parts(
     lab: Lab,
     placed: Sequence[JobLinks],
     reports: RankReports,
@@ -106,12 +109,12 @@ def _parts(
     schedule: Schedule,
     conditions: Conditions,
 ) -> dict[str, dict[str, Any]]:
-    """Return the jobs in the second input line of each agent, by host."""
-    users = jobs_by_nic(placed)
+    """Return the second input line of each agent: by host, its part of each job."""
+    users = group_jobs_by_nic(placed)
     parts: dict[str, dict[str, Any]] = {}
     for one in placed:
         for host, link in zip(one.hosts, one.out, strict=True):
-            part = _make_shared_part(lab, one, policy, schedule, conditions) | _next_member(
+            part = _make_shared_part(lab, one, policy, schedule, conditions) | _find_next_member(
                 lab, one, host, link, reports
             )
             if link and conditions.shares(policy, users[link.source]):
@@ -120,7 +123,7 @@ def _parts(
     return parts
 
 
-def _next_member(
+def _find_next_member(
     lab: Lab, one: JobLinks, host: int, link: Link | None, reports: RankReports
 ) -> dict[str, Any]:
     if link is None:
@@ -136,8 +139,8 @@ def _next_member(
 def _make_shared_part(
     lab: Lab, one: JobLinks, policy: Policy, schedule: Schedule, conditions: Conditions
 ) -> dict[str, Any]:
-    """Return the part of a job that all its hosts share: phases in seconds and bytes, slots, transport."""
-    transport = conditions.transport_of(policy)
+    """Return the settings that all hosts of a job share: phases in seconds and bytes, slots, transport."""
+    transport = conditions.choose_transport(policy)
     bytes_per_s = lab.link.rate_mbps * 1e6 / 8 * EFFICIENCY[transport]
     phases, ended_ms = [], 0.0
     for burst in one.job.bursts:
@@ -161,12 +164,12 @@ def _make_shared_part(
         "control": conditions.control,
         "slope": conditions.slope if is_mltcp else 0.0,
         "intercept": conditions.intercept if is_mltcp else 1.0,
-        "give_up_s": GIVE_UP_S,
+        "give_up_s": TIMEOUT_S,
     }
 
 
-def jobs_by_nic(placed: Sequence[JobLinks]) -> dict[Nic, list[str]]:
-    """Return the jobs that send at each NIC, in their order."""
+def group_jobs_by_nic(placed: Sequence[JobLinks]) -> dict[Nic, list[str]]:
+    """Return the names of the jobs that send on each NIC, in order."""
     users: dict[Nic, list[str]] = {}
     for one in placed:
         for link in one.links:
@@ -174,8 +177,8 @@ def jobs_by_nic(placed: Sequence[JobLinks]) -> dict[Nic, list[str]]:
     return users
 
 
-def _follow(launch: Launch, reports: RankReports, until: str, hosts: int, deadline_s: float) -> None:
-    """Read lines until all hosts have sent the event `until`, one has failed, or the time has passed."""
+def _read_until(launch: Launch, reports: RankReports, until: str, hosts: int, deadline_s: float) -> None:
+    """Read lines until all hosts have sent the event `until`, a host has failed, or the time is up."""
     ends_at = time.monotonic() + deadline_s
     while (left_s := ends_at - time.monotonic()) > 0 and launch.running and not reports.failed:
         if len(getattr(reports, until)) == hosts:
@@ -187,7 +190,7 @@ def _follow(launch: Launch, reports: RankReports, until: str, hosts: int, deadli
                 break
 
 
-def _failure(reports: RankReports, hosts: Sequence[str], deadline_s: float) -> CollectiveError:
+def _make_error(reports: RankReports, hosts: Sequence[str], deadline_s: float) -> CollectiveError:
     if reports.errors:
         errors = "; ".join(f"host {host}: {message}" for host, message in reports.errors.items())
         return CollectiveError(f"jobs did not end: {errors}. All agents were stopped")
@@ -198,16 +201,16 @@ def _failure(reports: RankReports, hosts: Sequence[str], deadline_s: float) -> C
     )
 
 
-def _first_row(lab: Lab, one: JobLinks, reports: RankReports) -> Mapping[str, Any]:
+def _find_first_row(lab: Lab, one: JobLinks, reports: RankReports) -> Mapping[str, Any]:
     """Return the row of the job's first host."""
     host = lab.hosts[one.hosts[0]].name
     return next(row for row in reports.rows if row["job"] == one.job.name and row["host"] == host)
 
 
-def _row(one: JobLinks, row: Mapping[str, Any], reports: RankReports, until_s: float) -> AgentRow:
-    """Return the iterations that ended while all jobs were running: later ones had less competition.
+def _make_row(one: JobLinks, row: Mapping[str, Any], reports: RankReports, until_s: float) -> AgentRow:
+    """Return the iterations that ended while all jobs were running, because later ones had less competition.
 
-    At least the first iteration counts. Retransmissions are those of all hosts of the job.
+    At least the first iteration counts. Retransmissions are summed over all hosts of the job.
     """
     spans = list(pairwise(row["begins_s"]))
     shared_spans = [span for span in spans if span[1] <= until_s] or spans[:1]

@@ -1,4 +1,4 @@
-"""Jobs on the hosts of a lab under one policy after another, recorded as a run, and jobs read from such runs."""
+"""Measurements of jobs on the hosts of a lab, recorded as a run, and jobs read from recorded runs."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class HostRun:
 def open_in_force(
     lab_file: Path, placement: Placement, runs_dir: Path, note: Note
 ) -> Iterator[tuple[LabSession, Design, Journal, str]]:
-    """Yield the running lab with the topology in force; start a simulated lab that is down.
+    """Yield (session, design, journal, kind of hosts) of a running lab. Start a simulated lab if it is down.
 
-    A lab started here has only the hosts of the jobs, and its own topology. Raises the errors of opening a lab, and
-    `VerifyFailed` if the topology is not in force.
+    A lab that is started here has only the hosts of the jobs, and its own topology. Raises the errors of opening a lab,
+    and `VerifyFailed` if the topology is not in force.
     """
     lab = load_lab(lab_file)
     is_up = any(entry["live"] and entry["lab"] == lab.name for entry in lab_status())
@@ -65,12 +65,12 @@ def open_in_force(
             check_in_force(session, current.design)
             yield session, current.design, journal, mode
         return
-    # Its own name, because the lab itself may be started meanwhile. Its links keep the rate of the file, since few
-    # carry traffic.
+    # The reduced lab has its own name, because somebody may start the lab itself meanwhile. Its links keep the rate of
+    # the file, since few of them carry traffic.
     used = {host for hosts in placement.values() for host in hosts}
     hosts = tuple(host for host in lab.hosts if host.name in used)
-    part = with_rate(replace(lab, name=f"{lab.name}-{os.getpid()}", hosts=hosts), lab.link.rate_mbps)
-    with start_lab(part, hosts="auto", move=True) as up:
+    reduced_lab = with_rate(replace(lab, name=f"{lab.name}-{os.getpid()}", hosts=hosts), lab.link.rate_mbps)
+    with start_lab(reduced_lab, hosts="auto", move=True) as up:
         note(f"SIMULATED lab {up.lab_id} at {up.lab.management}, hosts: {up.hosts}")
         with (
             journal_in(runs_dir) as journal,
@@ -84,7 +84,7 @@ def open_in_force(
 def run_on_hosts(
     lab_file: Path, host_run: HostRun, runs_dir: Path, really_move: str | None, note: Note
 ) -> tuple[str, list[MeasuredJob]]:
-    """Run the jobs; return the id of the run and its rows, which are recorded as soon as they are measured."""
+    """Run the jobs, and record rows as soon as they are measured. Return the id of the run and its rows."""
     check_permission(load_lab(lab_file), really_move)
     with open_in_force(lab_file, host_run.placement, runs_dir, note) as (session, design, journal, mode):
         lab = session.lab
@@ -111,7 +111,7 @@ def keep_rows(run: Run, lab: Lab, rows: Sequence[MeasuredJob]) -> None:
 
 
 def to_json(rows: Sequence[MeasuredJob], rate_gbps: float) -> dict[str, Json]:
-    """Return the data of a phase named `PHASE`."""
+    """Return the data of the run's phase `PHASE`."""
     return {
         "rate_gbps": rate_gbps,
         "measured": [
@@ -120,18 +120,19 @@ def to_json(rows: Sequence[MeasuredJob], rate_gbps: float) -> dict[str, Json]:
     }
 
 
-def phases_of_run(store: RunStore, run_id: str, job: str) -> tuple[float, tuple[Burst, ...]]:
-    """Return period and bursts of a job that a run measured: computation, then one burst at the rate of the link.
+def read_phases(store: RunStore, run_id: str, job: str) -> tuple[float, tuple[Burst, ...]]:
+    """Return the period in ms and the bursts of a job that a run measured: computation, then one burst at link rate.
 
-    For a job among others the fastest iteration counts, which is closest to one alone. A run of `testbed job` has one
-    job, whose most loaded link determines the burst. Raises `WorkloadError` if the run did not measure the job.
+    A job that shared links is described by its fastest iteration, which is closest to an iteration alone. A run of
+    `testbed job` has a single job, whose most loaded link determines the burst. Raises `WorkloadError` if the run did
+    not measure the job.
     """
     record = store.load(run_id)
     phases = [phase for phase in record.phases if phase.name in (PHASE, PLAN_JOB)]
     for phase in reversed(phases):
         data = cast("Mapping[str, Any]", phase.data)
         period_ms, send_ms, gbps = (
-            _plan_job_figures(data) if phase.name == PLAN_JOB else _shared_figures(data, job)
+            _read_plan_job(data) if phase.name == PLAN_JOB else _read_shared_job(data, job)
         )
         if period_ms:
             return period_ms, (Burst(period_ms - send_ms, send_ms, gbps),) if send_ms else ()
@@ -140,7 +141,7 @@ def phases_of_run(store: RunStore, run_id: str, job: str) -> tuple[float, tuple[
     )
 
 
-def _shared_figures(data: Mapping[str, Any], job: str) -> tuple[float, float, float]:
+def _read_shared_job(data: Mapping[str, Any], job: str) -> tuple[float, float, float]:
     rows = [row for row in data["measured"] if row["job"] == job]
     if not rows:
         return 0.0, 0.0, 0.0
@@ -149,8 +150,8 @@ def _shared_figures(data: Mapping[str, Any], job: str) -> tuple[float, float, fl
     return period_ms, max(period_ms - row["computed_ms"], 0.0), data["rate_gbps"]
 
 
-def _plan_job_figures(data: Mapping[str, Any]) -> tuple[float, float, float]:
-    """Return the median iteration, the time of the bytes of the most loaded link (both in ms), and the rate in Gb/s."""
+def _read_plan_job(data: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Return the median iteration in ms, the time in which the most loaded link sends (ms), and its rate in Gb/s."""
     times = sorted(data["times_s"])
     period_s, rate_gbps = times[len(times) // 2], data.get("rate_gbps", 0.0)
     planned = max((link["planned_bytes"] for link in data["links"]), default=0) / max(1, len(times))

@@ -33,13 +33,13 @@ def open_two_hosts(
     runs_dir: Path,
     note: Callable[[str], object],
 ) -> Iterator[TwoHosts]:
-    """Yield the first two hosts of a lab for sets of jobs. Raises as `open_in_force` does."""
+    """Open a lab and yield its first two hosts, with a new run. Raises the errors of `open_in_force`."""
     lab = load_lab(lab_file)
     check_permission(lab, really_move)
     hosts = tuple(host.name for host in lab.hosts[:2])
     with open_in_force(lab_file, {"jobs": hosts}, runs_dir, note) as (session, design, journal, mode):
-        here = session.lab
-        with RunStore(runs_dir).begin(here, here.simulated, mode, seeds={}) as run:
+        opened_lab = session.lab
+        with RunStore(runs_dir).begin(opened_lab, opened_lab.simulated, mode, seeds={}) as run:
             note(f"run {run.run_id}: {iterations} iterations of each set")
             yield TwoHosts(session, design, journal, run, hosts, Conditions(iterations=iterations))
 
@@ -55,12 +55,12 @@ class TwoHosts:
     hosts: tuple[str, ...]
     conditions: Conditions
 
-    def measure(self, jobs_of: JobSet, policy: Policy) -> list[JobStatistics]:
-        """Run a set of jobs under a policy, and return the figures of each job."""
+    def measure(self, job_set: JobSet, policy: Policy) -> list[JobStatistics]:
+        """Run a set of jobs under a policy, record it, and return the iteration times of each job."""
         from testbed.design.reproductions.sharing.setup import JobStatistics
 
         rate_gbps = self.session.lab.link.represents_gbps
-        jobs = jobs_of.make_jobs(rate_gbps, self.hosts)
+        jobs = job_set.make_jobs(rate_gbps, self.hosts)
         placement = {job.name: self.hosts for job in jobs}
         schedule = Scheduler(jobs, LabLinks(self.hosts, rate_gbps)).schedule([placement])
         rows = measure(

@@ -1,8 +1,8 @@
 """Jobs under one policy after another on an open lab, predicted and measured.
 
-A process on each host sets the queues of its NICs while jobs run, and restores the earlier ones when its input ends.
-The input ends with the session, however that ends: our exit, an interrupt, a kill, a lost connection. Then hosts that
-did not report are restored by a second command, which does nothing if nothing is left to restore.
+While jobs run, a process on each host sets the queues of its NICs. It restores the earlier queues when its input ends,
+and the input ends with our session: by exit, interrupt, kill or a lost connection. If a host does not report its
+restoration, we run a second command there, which restores what is left to restore.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from testbed.errors import CollectiveError, HostError
 from testbed.lab.hosts.fleet import Fleet, Launch
 from testbed.lab.model import Lab
 from testbed.leases.model import parts_of
-from testbed.measure.sharing.agents import jobs_by_nic, run_agents
+from testbed.measure.sharing.agents import group_jobs_by_nic, run_agents
 from testbed.measure.sharing.policies import (
     Conditions,
     JobLinks,
     Policy,
     Schedule,
-    links_of_jobs,
+    find_job_links,
+    make_schedule,
     predict,
-    schedule_of,
 )
 from testbed.operate.design import Design
 from testbed.operate.journal import Journal
@@ -47,18 +47,18 @@ SETTINGS = {
     "ipv4/tcp_no_metrics_save": 1,
     "ipv4/tcp_rto_min_us": 20_000,
 }
-"""Kernel settings of hosts while jobs run; settings that a kernel lacks are skipped."""
-SET_S, RESTORE_S = 20.0, 10.0
+"""Kernel settings of hosts while jobs run. Settings that a kernel lacks are skipped."""
+SET_TIMEOUT_S, RESTORE_TIMEOUT_S = 20.0, 10.0
 
 Queues = Mapping[str, Mapping[str, Mapping[str, Any]]]
-"""Rate, limit and shares by host and NIC."""
+"""Rate, queue limit and shares of each NIC, by host name and NIC name."""
 
 
 @contextmanager
 def hold_queues(fleet: Fleet, lab: Lab, queues: Queues) -> Iterator[None]:
-    """Set queues on NICs and the kernel settings of their hosts; restore the earlier ones on leaving.
+    """Set queues of NICs and kernel settings of their hosts for the block, then restore the earlier ones.
 
-    Raises `HostError` with the host whose queues cannot be set or restored.
+    Raises `HostError`, naming the host, if queues cannot be set or restored.
     """
     name = "queues.py"
     folder = fleet.put({name: resources.files("testbed.node").joinpath(name).read_bytes()})
@@ -69,15 +69,15 @@ def hold_queues(fleet: Fleet, lab: Lab, queues: Queues) -> Iterator[None]:
         with fleet.start({host: shlex.join([*words, "hold"]) for host, words in program.items()}) as launch:
             for host, nics in queues.items():
                 launch.send(json.dumps({"nics": nics, "sysctls": SETTINGS}) + "\n", host)
-            _follow(launch, messages, {"set"}, SET_S, len(queues))
+            _read_until(launch, messages, {"set"}, SET_TIMEOUT_S, len(queues))
             _check_set(messages, queues)
             try:
                 yield
             finally:
                 launch.close_input()
-                _follow(launch, messages, {"restored"}, RESTORE_S, len(queues))
+                _read_until(launch, messages, {"restored"}, RESTORE_TIMEOUT_S, len(queues))
     finally:
-        # Hosts whose program died, or did not answer in time, are restored by another one.
+        # Programs may have died, or have not answered in time: restore their hosts with another command.
         _restore(
             fleet,
             {
@@ -88,10 +88,10 @@ def hold_queues(fleet: Fleet, lab: Lab, queues: Queues) -> Iterator[None]:
         )
 
 
-def _follow(
+def _read_until(
     launch: Launch, messages: dict[str, dict[str, Any]], events: set[str], timeout_s: float, hosts: int
 ) -> None:
-    """Read lines until every host has sent one of `events` or an error, or the time has passed."""
+    """Read lines until every host has sent one of `events` or an error, or the time is up."""
     ends_at = time.monotonic() + timeout_s
     while (left_s := ends_at - time.monotonic()) > 0 and launch.running:
         if sum(one["event"] in events | {"error"} for one in messages.values()) == hosts:
@@ -126,7 +126,7 @@ def _restore(fleet: Fleet, programs: Mapping[str, list[str]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredJob:
-    """Iterations of a job on hosts under a policy, and the mean that the model predicts for as many."""
+    """Iterations of a job on hosts under a policy, and the mean that the model predicts for them."""
 
     job: str
     policy: Policy
@@ -140,7 +140,7 @@ class MeasuredJob:
 
     @property
     def difference(self) -> float:
-        """Prediction over measurement, less 1."""
+        """Prediction divided by measurement, minus 1."""
         return self.predicted_ms / self.mean_ms - 1
 
 
@@ -158,19 +158,19 @@ def measure(
     note: Callable[[str], object] = lambda _text: None,
     done: Callable[[Sequence[MeasuredJob]], object] = lambda _rows: None,
 ) -> list[MeasuredJob]:
-    """Run the jobs under each policy; `done` gets the rows of one policy as soon as they are measured.
+    """Run the jobs under each policy, and call `done` with the rows of each policy as soon as they are measured.
 
-    The hosts are leased by `--lease` or implicitly; their queues are restored at the end. Raises
-    `CollectiveError`, `TopologyError`, `HostError`, `LeaseDenied`.
+    The hosts are leased by `--lease` or implicitly. Their queues are restored at the end. Raises `CollectiveError`,
+    `TopologyError`, `HostError` or `LeaseDenied`.
     """
-    from testbed.leases.fence import hold_fence  # SQLAlchemy: not for a plan
+    from testbed.leases.fence import hold_fence  # imports SQLAlchemy: only if needed
 
     if session.fleet is None:
         raise CollectiveError(
             "jobs need real hosts or kernel hosts; the hosts of this lab are only modelled (kernel hosts "
             "need root)"
         )
-    placed = links_of_jobs(session.lab, design.wiring, jobs, placement, spread=spread)
+    placed = find_job_links(session.lab, design.wiring, jobs, placement, spread=spread)
     parts = parts_of(
         session.lab, {f"host:{session.lab.hosts[host].name}" for one in placed for host in one.hosts}
     )
@@ -178,7 +178,7 @@ def measure(
     with hold_fence(journal.database, session.lab.name, parts) as fence:
         for policy in policies:
             note(f"{policy}: {conditions.iterations} iterations")
-            schedule = schedule_of(policy, jobs, shifted, conditions)
+            schedule = make_schedule(policy, jobs, shifted, conditions)
             rows = _measure_policy(session, fence, placed, policy, schedule, conditions)
             done(rows)
             measured += rows
@@ -193,14 +193,14 @@ def _measure_policy(
     schedule: Schedule,
     conditions: Conditions,
 ) -> list[MeasuredJob]:
-    """Run the jobs under a policy. Queues are set under the fence of the lease, and restored even if it ends."""
+    """Run the jobs under a policy. Queues are set only while the lease holds, and restored even if it has ended."""
     assert session.fleet is not None  # checked by `measure`
     lab = session.lab
     queues: dict[str, dict[str, dict[str, Any]]] = {}
-    for nic, names in jobs_by_nic(placed).items():
+    for nic, names in group_jobs_by_nic(placed).items():
         queues.setdefault(lab.hosts[nic.node].name, {})[lab.nic(nic).name] = {
             "rate_mbps": lab.link.rate_mbps,
-            "limit": conditions.queue_of(policy),
+            "limit": conditions.choose_queue_length(policy),
             "shares": conditions.shares(policy, names),
         }
     with ExitStack() as stack:

@@ -1,7 +1,7 @@
-"""Policies by which jobs share links on hosts, the links of their bursts, and predicted iteration times.
+"""Policies by which jobs on hosts share links, the links that their bursts use, and predicted iteration times.
 
-A burst uses a circuit from each host to the next, in the topology in force. The contention model predicts the
-iterations under each policy.
+A burst uses a circuit from each host to the next in the topology in force. The contention model predicts iteration
+times under each policy.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobLinks:
-    """A job on hosts of the lab, by number: senders, receivers and links.
+    """A job on hosts of the lab. `hosts` are node numbers in the order of its ring.
 
-    `hosts` are in the order of its ring; `out[i]` is the link on which host i sends, None if it only receives.
+    `out[i]` is the link on which host i sends, or None if the host only receives.
     """
 
     job: SharedJob
@@ -33,26 +33,26 @@ class JobLinks:
 
     @property
     def steps(self) -> int:
-        """Number of parts of a burst: an AllReduce of k hosts has 2 (k - 1), each of which waits for the one before."""
+        """Number of parts of a burst that follow one after the other: 2 (k - 1) for an AllReduce of k hosts, else 1."""
         return 2 * (len(self.hosts) - 1) if is_allreduce(self.job, len(self.hosts)) else 1
 
     @property
     def links(self) -> tuple[Link, ...]:
-        """The links that the job sends on."""
+        """Links on which the job sends."""
         return tuple(link for link in self.out if link)
 
 
 def is_allreduce(job: SharedJob, hosts: int) -> bool:
-    """Return whether the hosts of a job exchange parts of a burst; otherwise each sends its burst as a whole."""
+    """Return whether the hosts of a job exchange parts of a burst. Otherwise each host sends its burst as a whole."""
     return job.traffic == "allreduce" or (not job.traffic and hosts > 2)
 
 
-def links_of_jobs(
+def find_job_links(
     lab: Lab, wiring: Wiring, jobs: Sequence[SharedJob], placement: Placement, *, spread: bool = False
 ) -> list[JobLinks]:
-    """Return the links of each job; with `spread` jobs on the same hosts use parallel links in turn.
+    """Return the links of each job. With `spread`, jobs on the same hosts use parallel links in turn.
 
-    Raises `TopologyError` for hosts without links between them, and for a job on one host.
+    Raises `TopologyError` if hosts have no links between them, and for a job on a single host.
     """
     numbers = {host.name: number for number, host in enumerate(lab.hosts)}
     job_links: list[JobLinks] = []
@@ -61,18 +61,18 @@ def links_of_jobs(
         if len(hosts) < 2:
             raise TopologyError(f"job {job.name!r} sends nothing on a single host: give it at least two")
         turn = sum(set(hosts) == set(other.hosts) for other in job_links) if spread else 0
-        job_links.append(_job_links(lab, wiring, job, hosts, turn))
+        job_links.append(_find_job_links(lab, wiring, job, hosts, turn))
     return job_links
 
 
-def _job_links(lab: Lab, wiring: Wiring, job: SharedJob, hosts: tuple[int, ...], turn: int) -> JobLinks:
-    """Return the links in the order of the hosts or, if a link is missing, in reverse; two hosts are sorted first."""
+def _find_job_links(lab: Lab, wiring: Wiring, job: SharedJob, hosts: tuple[int, ...], turn: int) -> JobLinks:
+    """Return the links in the order of the hosts or, if a link is missing, in reverse order. Two hosts are sorted."""
     if len(hosts) == 2:
         hosts = (min(hosts), max(hosts))
     for order in (hosts, hosts[::-1]):
         is_one_way = len(order) == 2 and not is_allreduce(job, 2)
         pairs = [(order[0], order[1])] if is_one_way else list(zip(order, order[1:] + order[:1], strict=True))
-        out = [_link(wiring, pair, turn) for pair in pairs]
+        out = [_find_link(wiring, pair, turn) for pair in pairs]
         if None not in out:
             return JobLinks(job, order, (*out, *((None,) if is_one_way else ())))
     names = ", ".join(lab.hosts[host].name for host in hosts)
@@ -83,7 +83,7 @@ def _job_links(lab: Lab, wiring: Wiring, job: SharedJob, hosts: tuple[int, ...],
     )
 
 
-def _link(wiring: Wiring, pair: tuple[int, int], turn: int) -> Link | None:
+def _find_link(wiring: Wiring, pair: tuple[int, int], turn: int) -> Link | None:
     links = sorted(link for link in wiring.links if (link.source.node, link.target.node) == pair)
     return links[turn % len(links)] if links else None
 
@@ -92,26 +92,27 @@ Policy = Literal["fair", "weights", "shifts", "mltcp"]
 Transport = Literal["tcp", "udp"]
 POLICIES: tuple[Policy, ...] = ("fair", "weights", "shifts", "mltcp")
 SHORT_QUEUE, CLASS_QUEUE = 16, 50
-"""Queue lengths in packets: of one queue for all jobs, and of each job's queue if HTB shares the link."""
+"""Queue lengths in packets: one queue for all jobs, and each job's queue if HTB shares the link."""
 STAGGER = 0.01
-"""Offset between starts of jobs under MLTCP, as a part of the shortest period: jobs in step would stay in step."""
-SLACK = 0.03
-"""Relative extension of a job's period, in which it recovers from disturbances."""
+"""Offset between starts of jobs under MLTCP, as a fraction of the shortest period. Without it, jobs stay in step."""
+PERIOD_SLACK = 0.03
+"""Relative extension of a job's period, which lets the job recover from disturbances."""
 
-HOLDABLE = 1.02
-"""A job holds its slots if the model's iterations take no longer than this part of them."""
+MAX_SLOT_USE = 1.02
+"""Longest modelled iteration, relative to the slot, with which a job can keep its slots."""
 TOLERANCE = 0.1
-"""Part of its slot by which an iteration may be late before it waits for the next slot.
+"""Fraction of its slot by which an iteration may be late before it waits for the next slot.
 
-A late iteration delays the jobs of the slots it runs into, and they delay others: beyond this, that costs more than
-one slot."""
+A late iteration delays the jobs of the following slots, and these delay others. Beyond this tolerance, the delays cost
+more than one slot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """Conditions under which jobs run; a negative `stagger_ms` selects the default.
+    """Conditions under which jobs run.
 
-    `weights` are by job, 1 if omitted; without any the first job has 3. `slope` and `intercept` are those of MLTCP.
+    `weights` maps jobs to weights; the default is 1, or 3 for the first job if no weight is given. `slope` and
+    `intercept` are parameters of MLTCP. A negative `stagger_ms` and a `queue` of 0 select the defaults.
     """
 
     iterations: int = 100
@@ -122,36 +123,36 @@ class Conditions:
     intercept: float = 0.25
     most_alignments: int = 100
     tolerance: float = TOLERANCE
-    slack: float = SLACK
+    slack: float = PERIOD_SLACK
     stagger_ms: float = -1.0
     queue: int = 0
 
-    def weight_of(self, names: Sequence[str]) -> tuple[float, ...]:
-        """Return the weights of jobs, in their order."""
+    def list_weights(self, names: Sequence[str]) -> tuple[float, ...]:
+        """Return the weights of these jobs, in order."""
         weights = self.weights or {names[0]: 3.0}
         return tuple(float(weights.get(name, 1.0)) for name in names)
 
-    def transport_of(self, policy: Policy) -> Transport:
-        """Return the transport; MLTCP needs ours, over UDP."""
+    def choose_transport(self, policy: Policy) -> Transport:
+        """Return the transport. MLTCP needs our own transport over UDP."""
         return "udp" if policy == "mltcp" else self.transport
 
-    def queue_of(self, policy: Policy) -> int:
+    def choose_queue_length(self, policy: Policy) -> int:
         """Return the length of a queue in packets."""
         return self.queue or (CLASS_QUEUE if policy in ("fair", "weights") else SHORT_QUEUE)
 
     def shares(self, policy: Policy, names: Sequence[str]) -> list[float]:
-        """Return the parts of a link that are guaranteed to these jobs; empty if they share one queue."""
+        """Return the guaranteed fraction of a link for each of these jobs, or [] if they share one queue."""
         if policy == "fair":
             return [1 / len(names)] * len(names)
         if policy == "weights":
-            weights = self.weight_of(names)
+            weights = self.list_weights(names)
             return [weight / sum(weights) for weight in weights]
         return []
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Starts of jobs, and the periods that they keep (0: none), by job, in ms."""
+    """Start times and slot lengths by job, in ms. A job with a slot of 0 keeps no slots."""
 
     starts_ms: Mapping[str, float]
     slots_ms: Mapping[str, float]
@@ -160,18 +161,19 @@ class Schedule:
 def shift_schedule(result: CassiniSchedule) -> Schedule:
     """Return starts and slots of Cassini's schedule, without a slot for a job that would miss every slot.
 
-    Such a job would wait for another slot each time, while the model lets it start at once.
+    On a host such a job would always wait for its next slot, but in the model it starts at once.
     """
     slots = {
-        one.job: one.slot_ms if one.shifted_ms <= HOLDABLE * one.slot_ms else 0.0 for one in result.predicted
+        one.job: one.slot_ms if one.shifted_ms <= MAX_SLOT_USE * one.slot_ms else 0.0
+        for one in result.predicted
     }
     return Schedule(result.starts_ms, slots)
 
 
-def schedule_of(
+def make_schedule(
     policy: Policy, jobs: Sequence[SharedJob], shifted: Schedule, conditions: Conditions
 ) -> Schedule:
-    """Return starts and slots under a policy; `shifted` is Cassini's schedule."""
+    """Return starts and slots under a policy. `shifted` is Cassini's schedule."""
     if policy == "shifts":
         stretch = 1 + conditions.slack
         return Schedule(
@@ -193,14 +195,14 @@ def predict(
     schedule: Schedule,
     conditions: Conditions,
 ) -> list[PolicyPrediction]:
-    """Return the model's prediction for jobs under a policy, over as many iterations as are measured."""
+    """Return the model's prediction for jobs under a policy, over as many iterations as the measurement."""
     users: dict[str, list[str]] = {}
     for one in placed:
         for link in one.links:
             users.setdefault(str(link), []).append(one.job.name)
     jobs = place_jobs([one.job for one in placed], users)
     names = [job.name for job in jobs]
-    weights = conditions.weight_of(names) if policy == "weights" else ()
+    weights = conditions.list_weights(names) if policy == "weights" else ()
     mltcp = (conditions.slope, conditions.intercept) if policy == "mltcp" else None
     starts = [schedule.starts_ms[name] for name in names]
     slots = [schedule.slots_ms[name] for name in names] if policy == "shifts" else ()

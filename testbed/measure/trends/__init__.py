@@ -1,1 +1,1 @@
-"""Series over runs: their changes, with size and confidence, and the changes of the lab before each."""
+"""Series over runs: their change points, with size and confidence, and the changes of the lab before each of them."""

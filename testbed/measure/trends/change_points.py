@@ -1,12 +1,13 @@
-"""Changes of the level of a series, by a permutation test of its best segment. Pure; numpy only.
+"""Change points of a series, by a permutation test of its best segment.
 
-The statistic is the largest reduction of the sum of squares by giving one segment a mean of its own. A segment at an
-end is a single change (Hinkley, "Inference about the change-point in a sequence of random variables", Biometrika 57,
-1970), one in the middle a loss that was repaired (Olshen, Venkatraman, Lucito and Wigler, "Circular binary segmentation
-for the analysis of array-based DNA copy number data", Biostatistics 5, 2004). Its distribution without a change is that
-of the same values in random order (Antoch and Huskova, "Permutation tests in change point analysis", Statistics &
-Probability Letters 53, 2001): no distribution of the values is assumed, only that their order means nothing. Further
-changes are looked for inside the pieces.
+Give one segment of the series its own mean: the statistic is the largest possible reduction of the sum of squares. A
+segment at an end is a single change (Hinkley, "Inference about the change-point in a sequence of random variables",
+Biometrika 57, 1970). A segment in the middle is a loss that was repaired (Olshen, Venkatraman, Lucito and Wigler,
+"Circular binary segmentation for the analysis of array-based DNA copy number data", Biostatistics 5, 2004).
+
+Random permutations of the values give the distribution of the statistic without a change (Antoch and Huskova,
+"Permutation tests in change point analysis", Statistics & Probability Letters 53, 2001). So the test assumes no
+distribution of the values. The search then continues inside each piece.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 MIN_SIDE = 2
-"""Minimum number of values on each side of a split: a single one may be an outlier."""
+"""Minimum number of values on each side of a split: a single value may be an outlier."""
 MIN_VALUES = 6
-"""Minimum length of a series: fewer values have too few orders for a test at the default rate."""
+"""Minimum length of a series: fewer values have too few permutations for a test at the default rate."""
 DEFAULT_RATE = 0.05
 MAX_VALUES = 200
-"""Maximum length of a series, of which only the newest values are tested: the work grows with its square."""
+"""Number of newest values that are tested. Work grows with its square."""
 _CHUNK = 500
 _MAX_PERMUTATIONS = 20_000
 _TIE = 1e-9
@@ -35,9 +36,9 @@ _TIE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class ChangePoint:
-    """A change of level: `index` is the first value of the new level; `before` and `after` are means.
+    """A change of level. `index` is the first value of the new level, `before` and `after` are mean levels.
 
-    `confidence` is 1 less the probability that values in random order split as well.
+    `confidence` is 1 minus the probability that values in random order split equally well.
     """
 
     index: int
@@ -49,7 +50,7 @@ class ChangePoint:
 def change_points(
     values: Sequence[float], *, rate: float = DEFAULT_RATE, seed: int = 0
 ) -> tuple[ChangePoint, ...]:
-    """Return the changes of a series, in order; false alarms occur in at most a share `rate` of series without changes.
+    """Return the changes of a series, in order. At most a fraction `rate` of series without changes gives an alarm.
 
     >>> [point.index for point in change_points([10, 11, 10, 9, 10, 4, 5, 4, 5, 4])]
     [5]
@@ -61,7 +62,10 @@ def change_points(
     points = _find_change_points(series[skipped:], rate, np.random.default_rng(seed), skipped)
     edges = [skipped, *(point.index for point in points), len(series)]
     means = [float(series[a:b].mean()) for a, b in pairwise(edges)]
-    return tuple(replace(point, before=means[at], after=means[at + 1]) for at, point in enumerate(points))
+    return tuple(
+        replace(point, before=means[position], after=means[position + 1])
+        for position, point in enumerate(points)
+    )
 
 
 def _find_change_points(
@@ -70,7 +74,7 @@ def _find_change_points(
     if len(series) < MIN_VALUES:
         return []
     gain, ends = find_best_segment(series)
-    probability = _probability(series, gain, rate, random)
+    probability = _estimate_probability(series, gain, rate, random)
     if probability > rate:
         return []
     inner = [end for end in ends if 0 < end < len(series)]
@@ -91,13 +95,13 @@ def find_best_segment(series: Floats) -> tuple[float, tuple[int, int]]:
     >>> find_best_segment(np.array([1.0, 1.0, 5.0, 5.0, 5.0, 1.0, 1.0]))[1]
     (2, 5)
     """
-    size, sums = len(series), _sums(series[None, :])
+    size, sums = len(series), _cumulative_sums(series[None, :])
     best = (-1.0, (0, 0))
     for length in range(MIN_SIDE, size - MIN_SIDE + 1):
-        gains, begins = _gains(sums, length)
-        at = int(np.argmax(gains[0]))
-        if gains[0, at] > best[0] * (1 + _TIE):
-            best = float(gains[0, at]), (int(begins[at]), int(begins[at]) + length)
+        gains, begins = _compute_gains(sums, length)
+        position = int(np.argmax(gains[0]))
+        if gains[0, position] > best[0] * (1 + _TIE):
+            best = float(gains[0, position]), (int(begins[position]), int(begins[position]) + length)
     return best
 
 
@@ -108,23 +112,27 @@ def find_best_split(series: Floats) -> int:
     3
     """
     counts = np.arange(MIN_SIDE, len(series) - MIN_SIDE + 1)
-    sums = _sums(series[None, :])[0]
+    sums = _cumulative_sums(series[None, :])[0]
     return int(counts[np.argmax(sums[counts] ** 2 / (counts * (len(series) - counts)))])
 
 
-def _sums(rows: Floats) -> Floats:
+def _cumulative_sums(rows: Floats) -> Floats:
     """Return the cumulative sums of the deviations from the mean of each row, starting with 0."""
     sums = np.zeros((rows.shape[0], rows.shape[1] + 1))
     np.cumsum(rows - rows.mean(axis=1, keepdims=True), axis=1, out=sums[:, 1:])
     return sums
 
 
-def _gains(sums: Floats, length: int) -> tuple[Floats, NDArray[np.int64]]:
-    """Return the reductions of each row by the segments of a length, and their starts: never one value from an end."""
+def _compute_gains(sums: Floats, length: int) -> tuple[Floats, NDArray[np.int64]]:
+    """Return for each row the reductions by all segments of a length, and the starts of these segments.
+
+    Segments that leave a single value at an end are excluded.
+    """
     size = sums.shape[1] - 1
-    every = np.arange(size - length + 1)
-    begins = every[
-        np.isin(every, (0, size - length)) | ((every >= MIN_SIDE) & (every <= size - length - MIN_SIDE))
+    all_begins = np.arange(size - length + 1)
+    begins = all_begins[
+        np.isin(all_begins, (0, size - length))
+        | ((all_begins >= MIN_SIDE) & (all_begins <= size - length - MIN_SIDE))
     ]
     inside = sums[:, begins + length] - sums[:, begins]
     gains: Floats = inside**2 * size / (length * (size - length))
@@ -133,39 +141,39 @@ def _gains(sums: Floats, length: int) -> tuple[Floats, NDArray[np.int64]]:
 
 def _find_best_gains(rows: Floats) -> Floats:
     """Return the best reduction of each row."""
-    sums, size = _sums(rows), rows.shape[1]
+    sums, size = _cumulative_sums(rows), rows.shape[1]
     lengths = range(MIN_SIDE, size - MIN_SIDE + 1)
-    best: Floats = np.max([_gains(sums, length)[0].max(axis=1) for length in lengths], axis=0)
+    best: Floats = np.max([_compute_gains(sums, length)[0].max(axis=1) for length in lengths], axis=0)
     return best
 
 
 def _differs(series: Floats, ends: Sequence[int], end: int, rate: float, random: np.random.Generator) -> bool:
-    """Return whether the pieces on both sides of an end of a segment differ, by a permutation test of their means."""
+    """Return whether the pieces on both sides of `end` differ, by a permutation test of their means."""
     begin = 0 if end == ends[0] else ends[0]
     stop = ends[1] if end == ends[0] else len(series)
     pieces, first = series[begin:stop], end - begin
-    total = _permutations(rate)
+    total = _count_permutations(rate)
     rows = random.permuted(np.broadcast_to(pieces, (total, len(pieces))), axis=1)
-    least = abs(_sums(pieces[None, :])[0, first]) * (1 - _TIE)
-    return float((np.abs(_sums(rows)[:, first]) >= least).sum() + 1) / (total + 1) <= rate
+    threshold = abs(_cumulative_sums(pieces[None, :])[0, first]) * (1 - _TIE)
+    return float((np.abs(_cumulative_sums(rows)[:, first]) >= threshold).sum() + 1) / (total + 1) <= rate
 
 
-def _permutations(rate: float) -> int:
+def _count_permutations(rate: float) -> int:
     return min(_MAX_PERMUTATIONS, math.ceil(20 / rate / _CHUNK) * _CHUNK)
 
 
-def _probability(series: Floats, gain: float, rate: float, random: np.random.Generator) -> float:
-    """Return the share of random orders with a segment as good, counting the given order as one of them.
+def _estimate_probability(series: Floats, gain: float, rate: float, random: np.random.Generator) -> float:
+    """Return the fraction of random orders whose best segment is at least as good, including the given order.
 
-    Returns 1 as soon as the share cannot fall below the rate any more.
+    Return 1 as soon as the fraction can no longer fall below the rate.
     """
     scale = float(((series - series.mean()) ** 2).sum())
     if gain <= _TIE * max(scale, _TIE * float(series @ series)):
         return 1.0
-    least, total, as_good = gain * (1 - _TIE), _permutations(rate), 1
+    threshold, total, as_good = gain * (1 - _TIE), _count_permutations(rate), 1
     for _ in range(0, total, _CHUNK):
         rows = random.permuted(np.broadcast_to(series, (_CHUNK, len(series))), axis=1)
-        as_good += int((_find_best_gains(rows) >= least).sum())
+        as_good += int((_find_best_gains(rows) >= threshold).sum())
         if as_good > rate * (total + 1):
             return 1.0
     return as_good / (total + 1)

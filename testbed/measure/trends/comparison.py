@@ -1,4 +1,4 @@
-"""Comparison of two runs: the rows that both measured, and the facts that differ."""
+"""Comparison of two runs: rows that both measured, and facts that differ."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from testbed.measure.model import Timing
 from testbed.measure.results.records import StoredRun
 
-_SAME = ("topology", "configuration", "collective", "ranks", "rings", "size_bytes")
+_KEY_FIELDS = ("topology", "configuration", "collective", "ranks", "rings", "size_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,18 +20,18 @@ class RowPair:
 
     @property
     def ratio(self) -> float:
-        """Bus bandwidth of the second divided by that of the first; 0 if the first has none."""
+        """Bus bandwidth of the second run divided by the first run's, or 0 if the first has none."""
         return self.after.busbw_mbps / self.before.busbw_mbps if self.before.busbw_mbps else 0.0
 
     @property
     def is_clear(self) -> bool:
-        """True if the interquartile ranges of both runs do not overlap; False without quartiles."""
+        """True if the interquartile ranges of both runs do not overlap. False without quartiles."""
         first, second = self.before.busbw_spread_mbps, self.after.busbw_spread_mbps
         return bool(first[1] and second[1]) and (first[1] < second[0] or second[1] < first[0])
 
     def as_json(self) -> dict[str, Any]:
         """Return one entry of `rows` in `testbed runs compare --json`."""
-        return {name: getattr(self.before, name) for name in _SAME} | {
+        return {name: getattr(self.before, name) for name in _KEY_FIELDS} | {
             "a_mbps": self.before.busbw_mbps,
             "b_mbps": self.after.busbw_mbps,
             "ratio": round(self.ratio, 4),
@@ -42,7 +42,7 @@ class RowPair:
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """Comparison of two runs: common rows, numbers of rows that only one has, and facts that differ."""
+    """Comparison of two runs: common rows, numbers of rows in only one run, and differing facts (name, a, b)."""
 
     rows: tuple[RowPair, ...]
     only_a: int
@@ -50,7 +50,7 @@ class RunComparison:
     differences: tuple[tuple[str, str, str], ...]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the output of `testbed runs compare --json`, without the runs themselves."""
+        """Return the output of `testbed runs compare --json`, except for the two runs."""
         return {
             "rows": [row.as_json() for row in self.rows],
             "only_a": self.only_a,
@@ -60,9 +60,9 @@ class RunComparison:
 
 
 def compare_runs(a: StoredRun, b: StoredRun) -> RunComparison:
-    """Compare two runs. Pure."""
+    """Compare two runs."""
     ours, theirs = (
-        {tuple(getattr(row, name) for name in _SAME): row for row in run.timings} for run in (a, b)
+        {tuple(getattr(row, name) for name in _KEY_FIELDS): row for row in run.timings} for run in (a, b)
     )
     rows = tuple(RowPair(row, theirs[key]) for key, row in ours.items() if key in theirs)
     facts = [

@@ -1,4 +1,4 @@
-"""Trends over the runs of labs: when a measured quantity changed, whether it got worse, and what was applied before.
+"""Trends over runs: when a measured quantity changed, whether it got worse, and what was applied to the lab before.
 
 A series holds the bus bandwidth of a configuration, or the optical power at the end of a fibre section.
 """
@@ -32,7 +32,7 @@ UNITS: Mapping[Quantity, str] = {"bandwidth": "Mbit/s", "power": "dBm"}
 class Point:
     """One value of a series, with its run and the start of that run (ISO 8601, UTC).
 
-    In a lab without runs, `run_id` is empty and `at` is the time of the reading.
+    In a lab without runs, `run_id` is "" and `at` is the time of the reading.
     """
 
     run_id: str
@@ -42,7 +42,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One quantity of one lab in the order of time; `name` is its configuration or place. Larger values are better."""
+    """Values of one quantity in one lab, in order of time. `name` is its configuration or place. Larger is better."""
 
     quantity: Quantity
     lab: str
@@ -59,8 +59,8 @@ class Series:
 def read_bandwidth_series(runs: Iterable[RunSummary], *, every_size: bool = False) -> tuple[Series, ...]:
     """Return the bus bandwidth of every configuration, at the largest size that its newest run measured.
 
-    With `every_size` each size is its own series. Failed and interrupted runs count with the rows they measured.
-    Raises `ResultsError` for a file that cannot be read.
+    With `every_size`, each size is its own series. Rows of failed and interrupted runs count too. Raises `ResultsError`
+    for a file that cannot be read.
     """
     points_of: dict[tuple[Any, ...], dict[int, list[Point]]] = {}
     for run in sorted(runs, key=lambda one: one.started):
@@ -80,20 +80,20 @@ def read_bandwidth_series(runs: Iterable[RunSummary], *, every_size: bool = Fals
         Series("bandwidth", key[0], f"{key[3]}, {size_text(size)}", tuple(points), key[1])
         for key, sizes in points_of.items()
         for size, points in sorted(sizes.items())
-        if every_size or size == _largest_of_newest(sizes)
+        if every_size or size == _find_largest_size(sizes)
     )
 
 
-def _largest_of_newest(sizes: Mapping[int, Sequence[Point]]) -> int:
+def _find_largest_size(sizes: Mapping[int, Sequence[Point]]) -> int:
     newest = max(points[-1].at for points in sizes.values())
     return max(size for size, points in sizes.items() if points[-1].at == newest)
 
 
 def read_power_series(runs_dir: str | Path, runs: Iterable[RunSummary]) -> tuple[Series, ...]:
-    """Return the power at the end of every fibre section: for each run the median of the readings up to its end.
+    """Return the power at the end of every fibre section. The value for a run is the median of its readings.
 
-    Readings are those that `testbed drift` stores; each counts for the first run of its lab that ended after it. In a
-    lab without runs every reading is its own point. Raises `ResultsError`.
+    `testbed drift` stores the readings. A reading belongs to the first run of its lab that ended after it. In a lab
+    without runs, every reading is its own point. Raises `ResultsError`.
     """
     by_lab: dict[str, list[RunSummary]] = {}
     for run in sorted(runs, key=lambda one: one.finished or one.started):
@@ -136,12 +136,12 @@ def _read_power_rows(runs_dir: str | Path) -> Sequence[Mapping[str, Any]]:
 
 
 MIN_LOSS = {"bandwidth": 0.01, "power": 0.2}
-"""Smallest loss that counts as a regression: a share of the bandwidth, or dB of power."""
+"""Smallest loss that counts as a regression: a fraction of the bandwidth, or dB of power."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesChange:
-    """A change of the level of a series: `last` is the last point before it, `first` the first point after it.
+    """A change of the level of a series, between `last` (the last point of the old level) and `first` (of the new).
 
     `epochs` are the epochs of the lab between these points, newest first, as `testbed history` lists them.
     """
@@ -154,7 +154,7 @@ class SeriesChange:
 
     @property
     def difference(self) -> float:
-        """Level after less level before, in the unit of the series."""
+        """New level minus old level, in the unit of the series."""
         return self.point.after - self.point.before
 
     @property
@@ -186,7 +186,7 @@ class SeriesChange:
         }
 
     def lines(self) -> Iterator[str]:
-        """Yield the change as lines of text."""
+        """Yield lines of text that describe the change."""
         unit = UNITS[self.series.quantity]
         word = "fell" if self.difference < 0 else "rose"
         run = f"run {self.first.run_id}" if self.first.run_id else f"the reading of {self.first.at}"
@@ -203,7 +203,7 @@ class SeriesChange:
 
 @dataclass(frozen=True, slots=True)
 class TrendReport:
-    """The changes of all series. `rate` is the rate of false alarms of the whole report."""
+    """The changes of all series. `rate` is the probability of a false alarm in the whole report."""
 
     series: tuple[Series, ...]
     changes: tuple[SeriesChange, ...]
@@ -216,7 +216,7 @@ class TrendReport:
 
     @property
     def regressions(self) -> tuple[SeriesChange, ...]:
-        """The changes that are regressions."""
+        """Changes that are regressions."""
         return tuple(change for change in self.changes if change.is_regression)
 
     def as_json(self) -> dict[str, Any]:
@@ -233,7 +233,7 @@ class TrendReport:
 def find_trends(runs_dir: str | Path, series: Sequence[Series], rate: float = DEFAULT_RATE) -> TrendReport:
     """Return a report of the changes of the series, regressions first. Raises `JournalError`.
 
-    `rate` is the rate of false alarms of the whole report, divided equally among the series (Bonferroni).
+    `rate` is the probability of a false alarm in the whole report. It is divided equally among the series (Bonferroni).
     """
     judged = [one for one in series if len(one.points) >= MIN_VALUES]
     histories: dict[str, list[dict[str, Any]]] = {}
@@ -253,5 +253,5 @@ def find_trends(runs_dir: str | Path, series: Sequence[Series], rate: float = DE
 
 
 def select_series(series: Sequence[Series], lab: str, quantity: Quantity | None) -> tuple[Series, ...]:
-    """Return the series of a lab (all labs if empty) and of a quantity (both if None)."""
+    """Return the series of a lab ("" for all labs) and of a quantity (None for both)."""
     return tuple(one for one in series if lab in ("", one.lab) and quantity in (None, one.quantity))

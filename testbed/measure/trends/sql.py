@@ -1,6 +1,6 @@
-"""SQL over the runs with DuckDB: tables of all runs in memory, from their Parquet files and the database.
+"""SQL over the runs with DuckDB. Its tables are in memory, filled from the Parquet files of all runs and the database.
 
-A statement has access to these tables only: no files, network or settings, and its changes are discarded.
+A statement can access only these tables: no files, network or settings. Its changes are discarded.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     import duckdb
 
 _TYPES = {pa.string(): "varchar", pa.int64(): "bigint", pa.float64(): "double", pa.bool_(): "boolean"}
-HINT = "see `testbed runs query --help` for the tables"
-LONGEST_S, MEMORY_MB, MAX_ROWS = 30.0, 1024, 100_000
-"""Limits of one statement, because others use the machine, too."""
+TABLES_HINT = "see `testbed runs query --help` for the tables"
+MAX_SECONDS, MAX_MEMORY_MB, MAX_ROWS = 30.0, 1024, 100_000
+"""Limits of a statement on time, memory and rows, because others use the machine too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,40 +50,41 @@ class Answer:
 
 
 def query_runs(runs_dir: str | Path, statement: str) -> Answer:
-    """Run a SQL statement on the tables of all runs, `epochs` and `losses`; return its result.
+    """Run a SQL statement on the tables of all runs, `epochs` and `losses`, and return its result.
 
-    Raises `ResultsError` if DuckDB is not installed, for a file that cannot be read, for invalid SQL, and beyond the
-    limits of time, memory and rows.
+    Raises `ResultsError` if DuckDB is not installed, for a file that cannot be read, for invalid SQL, and for a
+    statement that exceeds a limit.
     """
-    duckdb = _library()
+    duckdb = _import_duckdb()
     with duckdb.connect(":memory:") as connection:
         try:
             store = RunStore(runs_dir)
             runs = store.list_runs()
-            _from_files(connection, "timings", Timing, runs, "timings.parquet")
-            _from_files(connection, "phases", PhaseRow, runs, PHASES_FILE)
-            _from_files(connection, "nic_bytes", NicBytes, runs, "nic_bytes.parquet", with_run=True)
-            _from_files(connection, "ranks", RankFigures, runs, RANKS_FILE, with_run=True)
-            _from_files(connection, "flows", FlowFigures, runs, FLOWS_FILE, with_run=True)
-            _from_files(connection, "links", LinkFigures, runs, LINKS_FILE, with_run=True)
-            _from_files(connection, "runs", RunRow, runs, RUN_FILE)
-            _add_rows(connection, "runs", row_schema(RunRow, simulated=False), _drop_runs_without_file(runs))
+            _create_from_files(connection, "timings", Timing, runs, "timings.parquet")
+            _create_from_files(connection, "phases", PhaseRow, runs, PHASES_FILE)
+            _create_from_files(connection, "nic_bytes", NicBytes, runs, "nic_bytes.parquet", with_run=True)
+            _create_from_files(connection, "ranks", RankFigures, runs, RANKS_FILE, with_run=True)
+            _create_from_files(connection, "flows", FlowFigures, runs, FLOWS_FILE, with_run=True)
+            _create_from_files(connection, "links", LinkFigures, runs, LINKS_FILE, with_run=True)
+            _create_from_files(connection, "runs", RunRow, runs, RUN_FILE)
+            _add_rows(connection, "runs", row_schema(RunRow, simulated=False), _make_rows_without_file(runs))
             labs = sorted(
-                {run.lab for run in runs} | {row["lab"] for row in _read(store, "select lab from intents")}
+                {run.lab for run in runs}
+                | {row["lab"] for row in _read_database(store, "select lab from intents")}
             )
             epochs = [{"lab": lab, **one} for lab in labs for one in history_of(store.path, lab)]
-            _from_rows(connection, "epochs", _EPOCHS, epochs)
-            _from_rows(connection, "losses", _LOSSES, _read(store, "select * from losses"))
-            connection.execute(f"set memory_limit = '{MEMORY_MB}MB'")
-            connection.execute(f"set max_temp_directory_size = '{MEMORY_MB}MB'")
-            # After the files are loaded: the user's statement must not reach files, nor undo these limits.
+            _create_from_rows(connection, "epochs", _EPOCHS, epochs)
+            _create_from_rows(connection, "losses", _LOSSES, _read_database(store, "select * from losses"))
+            connection.execute(f"set memory_limit = '{MAX_MEMORY_MB}MB'")
+            connection.execute(f"set max_temp_directory_size = '{MAX_MEMORY_MB}MB'")
+            # The files are loaded now: the user's statement must neither read files nor undo these limits.
             connection.execute("set enable_external_access = false")
             connection.execute("set lock_configuration = true")
         except duckdb.Error as error:
             raise ResultsError(
                 f"the runs in {runs_dir} cannot be read: {error}. Move away the file that it names"
             ) from error
-        timer = threading.Timer(LONGEST_S, connection.interrupt)
+        timer = threading.Timer(MAX_SECONDS, connection.interrupt)
         timer.start()
         try:
             result = connection.execute(statement)
@@ -91,14 +92,14 @@ def query_runs(runs_dir: str | Path, statement: str) -> Answer:
             rows = result.fetchmany(MAX_ROWS + 1)
         except duckdb.InterruptException as error:
             raise ResultsError(
-                f"the statement took longer than {LONGEST_S:g} s and was stopped; {HINT}"
+                f"the statement took longer than {MAX_SECONDS:g} s and was stopped; {TABLES_HINT}"
             ) from error
         except duckdb.OutOfMemoryException as error:
             raise ResultsError(
-                f"the statement needs more than the {MEMORY_MB} MB that it may use; {HINT}"
+                f"the statement needs more than the {MAX_MEMORY_MB} MB that it may use; {TABLES_HINT}"
             ) from error
         except duckdb.Error as error:
-            raise ResultsError(f"{str(error).strip()}; {HINT}") from error
+            raise ResultsError(f"{str(error).strip()}; {TABLES_HINT}") from error
         finally:
             timer.cancel()
     if len(rows) > MAX_ROWS:
@@ -108,7 +109,7 @@ def query_runs(runs_dir: str | Path, statement: str) -> Answer:
     return Answer(columns, tuple(rows))
 
 
-def _library() -> Any:
+def _import_duckdb() -> Any:
     try:
         import duckdb
     except ImportError as error:
@@ -127,12 +128,12 @@ _LOSSES = pa.schema(
 _RUN_ID = pa.field("run_id", _TEXT)
 
 
-def _read(store: RunStore, query: str) -> Sequence[Mapping[str, Any]]:
+def _read_database(store: RunStore, query: str) -> Sequence[Mapping[str, Any]]:
     return read_rows(store.database, query)
 
 
-def _drop_runs_without_file(runs: Iterable[RunSummary]) -> list[dict[str, Any]]:
-    """Return the rows of runs without a file: they are running, or were killed."""
+def _make_rows_without_file(runs: Iterable[RunSummary]) -> list[dict[str, Any]]:
+    """Return the rows of the runs without `run.parquet`, which are running or were killed."""
     rows = []
     for run in runs:
         if not (run.directory / RUN_FILE).exists():
@@ -142,7 +143,7 @@ def _drop_runs_without_file(runs: Iterable[RunSummary]) -> list[dict[str, Any]]:
     return rows
 
 
-def _from_files(
+def _create_from_files(
     connection: duckdb.DuckDBPyConnection,
     table: str,
     row_type: type[Any],
@@ -151,12 +152,12 @@ def _from_files(
     *,
     with_run: bool = False,
 ) -> None:
-    """Create a table from the files with one name of all runs; an empty one if no run has such a file."""
+    """Create a table from the file `name` of every run. The table is empty if no run has the file."""
     files = [str(path) for run in runs if (path := run.directory / name).exists()]
     run_id = "regexp_extract(filename, '([^/]+)/[^/]+$', 1) as run_id, " if with_run else ""
     if not files:
         schema = row_schema(row_type, simulated=False)
-        _from_rows(connection, table, schema.insert(0, _RUN_ID) if with_run else schema, [])
+        _create_from_rows(connection, table, schema.insert(0, _RUN_ID) if with_run else schema, [])
         return
     connection.execute(
         f"create table {table} as select {run_id}* exclude (filename) "  # noqa: S608  names of ours
@@ -165,7 +166,7 @@ def _from_files(
     )
 
 
-def _from_rows(
+def _create_from_rows(
     connection: duckdb.DuckDBPyConnection, table: str, schema: pa.Schema, rows: Iterable[Mapping[str, Any]]
 ) -> None:
     columns = ", ".join(f'"{field.name}" {_TYPES[field.type]}' for field in schema)

@@ -1,7 +1,7 @@
-"""Included input pipelines that need no download: images, speech, text and digits, each in a module.
+"""Included input pipelines that need no download, one per module: images, speech, text and digits.
 
-Each module defines `dataset`, `transform`, `batch_size` and `step`, as a script does. The steps are timed waits instead
-of computations on a GPU, and are marked `simulated`.
+Each module defines `dataset`, `transform`, `batch_size` and `step`, as a script does. The steps are timed waits in
+place of computations on a GPU, so the modules are marked `simulated`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WORKLOADS = {
     "speech": "log-mel features of tones and noise: librosa",
     "text": "tokens of documents, with a vocabulary trained at import: tokenizers",
 }
-"""Workloads, each with its transform and library."""
+"""Names of the workloads, with their transforms and libraries."""
 
 
 def load_workload(name: str) -> ModuleType:

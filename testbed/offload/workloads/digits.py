@@ -13,7 +13,7 @@ SIDE = 64
 
 
 class Digits:
-    """The 1,797 digits of scikit-learn, 8 by 8, and their classes."""
+    """The 1,797 digits of scikit-learn, of 8 by 8 pixels, and their classes."""
 
     def __init__(self) -> None:
         bunch = load_digits()
@@ -30,7 +30,7 @@ class Digits:
 
 
 def augment(element: tuple[Any, int]) -> tuple[Any, int]:
-    """Return the digit rotated by up to 15 degrees, shifted by up to 4 pixels, blurred, with noise, and its class."""
+    """Enlarge a digit, rotate it by up to 15 degrees, shift it by up to 4 pixels, blur it, and add noise."""
     image, label = element
     angle = np.random.uniform(-15, 15) * np.pi / 180  # noqa: NPY002 - the generator that a loader seeds
     shift = np.random.uniform(-4, 4, 2)  # noqa: NPY002

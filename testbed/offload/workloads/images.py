@@ -23,7 +23,7 @@ OPERATORS = ("nms", "qnms")
 
 
 class Photographs:
-    """Crops of two photographs as JPEG files, which are decoded when an element is read."""
+    """Crops of two photographs, kept as JPEG files. Reading an element decodes it."""
 
     def __init__(self) -> None:
         self.files = []
@@ -36,7 +36,7 @@ class Photographs:
             self.files.append(file.getvalue())
 
     def __len__(self) -> int:
-        """Return the number of images; the 32 crops repeat."""
+        """Return the number of images. The 32 crops repeat."""
         return COUNT
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
@@ -52,20 +52,20 @@ class Augment:
     """
 
     def __init__(self) -> None:
-        self._steps: Any = None
+        self._make_steps: Any = None
 
     def __call__(self, element: tuple[Any, int]) -> tuple[Any, int]:
         """Return the augmented image and its class."""
         image, label = element
-        self._steps = self._steps or _steps()
-        return self._steps(image), label
+        self._make_steps = self._make_steps or _make_steps()
+        return self._make_steps(image), label
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without the transforms."""
         return Augment, ()
 
 
-def _steps() -> Any:
+def _make_steps() -> Any:
     transforms = import_transforms()
     return transforms.Compose(
         [
@@ -82,9 +82,9 @@ def _steps() -> Any:
 def import_transforms() -> Any:
     """Return torchvision's transforms, even if its compiled operators do not load.
 
-    The package index has only torchvision builds for torch with CUDA. With a CPU build of torch, importing torchvision
-    would fail where it registers operators of its compiled library. No transform needs these, so declaring them is
-    enough.
+    The package index has torchvision only for torch with CUDA. With a CPU build of torch, the import of torchvision
+    fails where it registers operators of its compiled library. No transform needs these operators, so it is enough to
+    declare them.
     """
     if "torchvision" not in sys.modules and not _loads_operators():
         library = torch.library.Library("torchvision", "FRAGMENT")
@@ -99,7 +99,7 @@ def import_transforms() -> Any:
 
 
 def _loads_operators() -> bool:
-    """Return whether torchvision's compiled library loads; True without torchvision, whose import then fails."""
+    """Return whether torchvision's compiled library loads. Without torchvision, return True: its import then fails."""
     spec = importlib.util.find_spec("torchvision")
     if spec is None or spec.origin is None:
         return True

@@ -16,7 +16,7 @@ BANDS = 80
 
 
 class Utterances:
-    """Sums of harmonics of a varying pitch, with noise, generated from the index; the class is the pitch."""
+    """Harmonics of a varying pitch with noise, generated from the index. The class is the pitch."""
 
     def __len__(self) -> int:
         """Return the number of utterances."""
@@ -33,7 +33,10 @@ class Utterances:
 
 
 def compute_features(element: tuple[Any, int]) -> tuple[Any, int]:
-    """Return (80, times) normalised log-mel features every 10 ms, with bands and a time span masked, and the class."""
+    """Return normalised log-mel features of shape (80, times), one per 10 ms, and the class.
+
+    A random range of bands and a random span of time are masked.
+    """
     sound, label = element
     mel = librosa.feature.melspectrogram(y=sound, sr=RATE_HZ, n_fft=512, hop_length=160, n_mels=BANDS)
     bands = librosa.power_to_db(mel)

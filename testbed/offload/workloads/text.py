@@ -52,7 +52,7 @@ class Tokens:
     """Byte-pair tokenizer that truncates or pads a document to `LENGTH` tokens."""
 
     def __init__(self, documents: Documents) -> None:
-        tokenizer = Tokenizer(models.BPE(unk_token="?"))  # noqa: S106 - a mark, no password
+        tokenizer = Tokenizer(models.BPE(unk_token="?"))  # noqa: S106 - a token, no password
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
         trainer = trainers.BpeTrainer(vocab_size=VOCABULARY, special_tokens=["?", "."], show_progress=False)
         tokenizer.train_from_iterator([documents[number] for number in range(100)], trainer)

@@ -1,4 +1,4 @@
-"""A model's step as a timed wait, as a trainer's processor waits while a GPU computes."""
+"""A model's step as a timed wait: a trainer's processor also waits while a GPU computes."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ class TimedStep:
     seconds: float
 
     def __call__(self, batch: Any) -> None:
-        """Wait; the batch is ignored."""
+        """Wait, and ignore the batch."""
         time.sleep(self.seconds)

@@ -207,7 +207,7 @@ def test_every_figure_has_finite_comparisons_and_a_plot(number):
     table = wanted.make(QUICK, ignore_progress)
 
     assert all(np.isfinite(line.ours) for line in wanted.compare(table))
-    assert all(series.up for panel in wanted.draw(table).panels for series in panel.series)
+    assert all(series.y_values for panel in wanted.draw(table).panels for series in panel.series)
     if number == 3:
         assert len(describe({3: table})["sensitivity"]) == len(VARIANTS)
 

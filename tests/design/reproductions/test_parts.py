@@ -24,11 +24,11 @@ from testbed.design.reproductions.figure import (
     format_markdown,
     format_page,
     ignore_progress,
-    series_of,
+    make_series,
 )
 from testbed.design.reproductions.topoopt import MODULES, dedicated_cluster, figure
 from testbed.design.reproductions.topoopt.bandwidth_tax import tax_tensors_once
-from testbed.design.reproductions.topoopt.jobs import all_to_all_job, all_to_all_run
+from testbed.design.reproductions.topoopt.jobs import make_all_to_all_job, run_all_to_all
 from testbed.design.reproductions.topoopt.path_lengths import mean_length
 from testbed.design.reproductions.topoopt.setup import QUICK
 from testbed.design.reproductions.topoopt.shared_cluster import MIX, draw_models
@@ -92,7 +92,7 @@ def test_plots_are_the_same_file_from_the_same_data(tmp_path):
 
 def test_series_are_cut_by_a_column():
     table = Table.from_rows(("fabric", "n", "ms"), [("a", 1, 5.0), ("b", 1, 6.0), ("a", 2, 7.0)])
-    assert series_of(table, "fabric", "n", "ms") == (
+    assert make_series(table, "fabric", "n", "ms") == (
         Series("a", (1.0, 2.0), (5.0, 7.0)),
         Series("b", (1.0,), (6.0,)),
     )
@@ -131,13 +131,13 @@ def test_jobs_with_the_same_link_share_it():
 
 
 def test_the_all_to_all_grows_with_the_batch_and_the_allreduce_does_not():
-    small, large = (all_to_all_job(8, batch).traffic for batch in (64, 128))
+    small, large = (make_all_to_all_job(8, batch).traffic for batch in (64, 128))
     assert large.pairs == pytest.approx(2 * small.pairs)
     assert large.allreduce == small.allreduce
 
 
 def test_counting_tensors_once_weighs_the_all_to_all_more():
-    done = all_to_all_run(8, 64, 4, 100.0).fastest
+    done = run_all_to_all(8, 64, 4, 100.0).fastest
     assert 1 < done.bandwidth_tax < tax_tensors_once(done)
 
 
@@ -169,7 +169,7 @@ def test_every_figure_runs_in_small(number, monkeypatch):
     comparisons, plot = wanted.compare(table), wanted.draw(table)
     assert comparisons
     assert all(np.isfinite(line.ours) for line in comparisons)
-    assert all(series.up for panel in plot.panels for series in panel.series)
+    assert all(series.y_values for panel in plot.panels for series in panel.series)
     assert format_page(wanted, table, "x.svg").startswith(f"# Figure {number}: {wanted.title}\n\n![")
 
 

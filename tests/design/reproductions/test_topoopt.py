@@ -14,7 +14,7 @@ from testbed.design.reproductions.topoopt.all_to_all import SPLIT, slowdown
 from testbed.design.reproductions.topoopt.circuit_delay import ONE_SHOT
 from testbed.design.reproductions.topoopt.dedicated_cluster import MODELS as MODEL_NAMES
 from testbed.design.reproductions.topoopt.dedicated_cluster import ratio
-from testbed.design.reproductions.topoopt.jobs import NIC_ONCE, default_job, run
+from testbed.design.reproductions.topoopt.jobs import NIC_ONCE, make_default_job, run
 from testbed.design.reproductions.topoopt.setup import PAPER
 from testbed.design.reproductions.topoopt.shared_cluster import ratio as shared_ratio
 
@@ -197,7 +197,7 @@ def test_figure_16_for_five_jobs_is_what_the_models_give_today():
 def test_figure_11_at_degree_8_is_what_the_models_give_today(model):
     """The kept numbers are of even routes, which planned ones equal on rings and beat where pairs send."""
     table = published(11).select_rows(model=MODEL_NAMES[model], degree=8.0, rate_gbps=100.0)
-    job = default_job(model, PAPER.nodes)
+    job = make_default_job(model, PAPER.nodes)
     for fabric in ("TopoOpt", "ideal switch", "Fat-tree"):
         kept = table.number("iteration_ms", fabric=fabric)
         found = run(job, fabric, 8, 100.0).iteration_s * 1e3

@@ -45,8 +45,8 @@ def test_the_time_line_shows_jobs_in_step_and_apart():
     even, uneven = time_line.draw(table).panels
 
     assert [line.ours for line in time_line.compare(table)] == pytest.approx([1.29, 183, 1.29, 183], rel=1e-3)
-    assert max(even.series[0].up) == pytest.approx(25.0)
-    assert max(uneven.series[0].up) == pytest.approx(50.0)
+    assert max(even.series[0].y_values) == pytest.approx(25.0)
+    assert max(uneven.series[0].y_values) == pytest.approx(50.0)
 
 
 def test_other_figures_are_refused():

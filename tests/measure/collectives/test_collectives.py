@@ -26,7 +26,7 @@ from testbed.lab.hosts.launch import Completed
 from testbed.lab.inventory import load_lab
 from testbed.measure.collectives import ranks as ranks_module
 from testbed.measure.collectives.rank_reports import RankReports
-from testbed.measure.collectives.rows import find_misplaced, nic_bytes_of
+from testbed.measure.collectives.rows import find_misplaced, yield_nic_bytes
 from testbed.measure.collectives.spec import CollectiveSpec, Configuration, all_to_all, doubling_sizes
 
 TOPOLOGY = find_topology(12, 4)
@@ -657,7 +657,7 @@ def test_bytes_sent_again_count_on_each_link_of_their_way():
     hop = next(pair for pair in ROUTES.first_link if len(ROUTES.path(*pair)) == 2)
     again = [[] for _ in lab12().hosts]
     again[hop[0]] = [(str(lab12().hosts[hop[1]].address), 700), (str(lab12().hosts[0].management), 99)]
-    entries = nic_bytes_of(lab12(), WIRING, ROUTES, SPEC, row("one ring", MIB, retransmitted_bytes=again))
+    entries = yield_nic_bytes(lab12(), WIRING, ROUTES, SPEC, row("one ring", MIB, retransmitted_bytes=again))
     links = {lab12().nic_label(link.source) for link in ROUTES.path(*hop)}
     assert {
         f"{e.host}/{e.nic}": e.retransmitted_bytes for e in entries if e.retransmitted_bytes

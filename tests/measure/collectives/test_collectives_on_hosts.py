@@ -29,7 +29,7 @@ from testbed.lab.simulated.lifecycle import start_lab
 from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, run_collectives
 from testbed.measure.collectives.rows import find_misplaced
 from testbed.measure.collectives.spec import all_to_all
-from testbed.measure.stall import tcp_stream
+from testbed.measure.stall import run_tcp_stream
 from testbed.operate.design import design_for, with_routes
 from testbed.operate.journal import Journal
 from testbed.operate.session import open_lab
@@ -423,7 +423,7 @@ def test_a_stream_across_dark_fibres_stalls_and_goes_on(small):
         for link in small.design.wiring.links
         if link.target.node == 1
     ]
-    with tcp_stream(small.fleet, *small.lab.hosts[:2]) as stream:
+    with run_tcp_stream(small.fleet, *small.lab.hosts[:2]) as stream:
         began = time.monotonic()
         for fibre in into_b:
             small.cut(fibre)

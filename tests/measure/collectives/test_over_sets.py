@@ -9,7 +9,7 @@ from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import demand_of, demand_of_matrix
-from testbed.measure.collectives.rows import link_shares, weights_of
+from testbed.measure.collectives.rows import compute_weights, link_shares
 from testbed.measure.collectives.spec import Configuration, all_to_all
 
 balancing = library("testbed.design.routing.balancing")
@@ -20,7 +20,7 @@ RING = find_topology(4, 2)
 def test_a_pair_takes_its_weights_and_both_ways_round_carry_half():
     sets = balancing.route(RING, demand_of(4, (), [(0, 2, 1e6), (2, 0, 1e6)]))
     exchange = Configuration("across", (), (1 << 20,), ((0, 2), (2, 0)))
-    weights = weights_of(exchange, sets)
+    weights = compute_weights(exchange, sets)
     assert [sorted(of_pair)[-2:] for of_pair in weights] == [[0.5, 0.5]] * 2
     shares = link_shares(wire(RING), sets, exchange, weights)
     assert len(shares) == 8
@@ -32,7 +32,7 @@ def test_shares_of_an_all_to_all_are_what_the_routes_say():
     topology = find_topology(8, 4)
     sets = balancing.route(topology, demand_of_matrix(random.random((8, 8)) * (1 - np.eye(8))))
     exchange = all_to_all("all", 8, (1024,))
-    shares = link_shares(wire(topology), sets, exchange, weights_of(exchange, sets))
+    shares = link_shares(wire(topology), sets, exchange, compute_weights(exchange, sets))
     each = (1 - np.eye(8)) / 7
     assert sorted(shares.values()) == pytest.approx(sorted(sets.link_bytes(each)))
 
@@ -40,8 +40,8 @@ def test_shares_of_an_all_to_all_are_what_the_routes_say():
 def test_a_ring_takes_of_a_set_what_all_its_hops_have_of_it():
     sets = balancing.route(RING, demand_of(4, (), [(0, 2, 1e6), (2, 0, 1e6)]))
     over = Configuration("ring", (RingOrder(1, (0, 1, 2, 3)),), (1024,))
-    assert weights_of(over, sets) == ((1.0, *[0.0] * (sets.sets - 1)),)
+    assert compute_weights(over, sets) == ((1.0, *[0.0] * (sets.sets - 1)),)
     alone = balancing.route(RING, demand_of(4), max_paths=1)
-    shares = link_shares(wire(RING), alone, over, weights_of(over, alone))
+    shares = link_shares(wire(RING), alone, over, compute_weights(over, alone))
     assert list(shares.values()) == pytest.approx([2 * 3 / 4] * 4)
     assert shares == over.collective.link_shares(wire(RING), find_routes(wire(RING)), over)

@@ -25,9 +25,9 @@ from testbed.measure.nccl.launch import (
     find_command,
     find_nccl,
     import_nccl,
-    mpirun_command,
+    make_mpirun_command,
+    make_program_arguments,
     parse_equipment,
-    program_arguments,
     run_nccl,
 )
 from testbed.measure.nccl.table import table_json
@@ -111,15 +111,15 @@ def test_sockets_name_their_interfaces_whole_and_switch_verbs_off():
 
 
 def test_the_arguments_of_the_test():
-    assert shlex.join(program_arguments(NcclTest())) == "-b 8 -e 134217728 -f 2 -g 1 -n 20 -w 1 -T 300"
-    assert program_arguments(NcclTest(json="out.json"))[-2:] == ("-J", "out.json")
+    assert shlex.join(make_program_arguments(NcclTest())) == "-b 8 -e 134217728 -f 2 -g 1 -n 20 -w 1 -T 300"
+    assert make_program_arguments(NcclTest(json="out.json"))[-2:] == ("-J", "out.json")
 
 
 def test_the_command_starts_one_rank_a_host_each_with_its_own_environment():
     here = lab("a", "b")
     found = [replace(parse_equipment(Completed(name, 0, FOUND, "")), host=name) for name in ("a", "b")]
     variables = {"a": {"NCCL_NET": "IB"}, "b": {"NCCL_NET": "Socket"}}
-    command = mpirun_command(here, found, variables, NcclTest(timeout_s=60))
+    command = make_mpirun_command(here, found, variables, NcclTest(timeout_s=60))
     common, *rest = command.split(" -np ")
     assert shlex.split(common)[0] == "/usr/bin/mpirun"
     assert "--mca btl_tcp_if_include 10.9.0.0/24" in common

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from testbed.errors import ResultsError
 from testbed.measure.nccl.launch import import_nccl
 from testbed.measure.nccl.table import NcclTable
-from testbed.measure.nccl.text_output import Columns, json_output_path, parse_text
+from testbed.measure.nccl.text_output import Columns, find_json_output_path, parse_text
 
 DATA = Path(__file__).parent / "data"
 HEADS = ("all_reduce_2019.txt", "all_gather_2021.txt", "all_reduce_2023.txt", "all_reduce_2026.txt")
@@ -437,8 +437,10 @@ def test_a_file_that_is_not_there_is_an_error_that_names_it(tmp_path: Path):
 
 
 def test_the_announced_json_path_is_found_among_other_lines():
-    assert json_output_path("x\n# Writing JSON output to /tmp/my out.json.2\r\n#\n") == "/tmp/my out.json.2"
-    assert json_output_path("# no such line") is None
+    assert (
+        find_json_output_path("x\n# Writing JSON output to /tmp/my out.json.2\r\n#\n") == "/tmp/my out.json.2"
+    )
+    assert find_json_output_path("# no such line") is None
 
 
 def test_half_a_header_is_no_header():

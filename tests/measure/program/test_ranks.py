@@ -20,7 +20,7 @@ from testbed.errors import Interrupted
 from testbed.lab.hosts.launch import Completed
 from testbed.lab.inventory import load_lab
 from testbed.measure.program import ranks as ranks_module
-from testbed.measure.program.ranks import LOST, Program, Ranks, make_rank_variables, start_guards
+from testbed.measure.program.ranks import LOST_EXIT_CODE, Program, Ranks, make_rank_variables, start_guards
 from testbed.operate.engine.consent import stoppable
 
 pytestmark = pytest.mark.process
@@ -164,14 +164,14 @@ def test_the_first_failure_stops_the_others(run):
 def test_a_lost_host_counts_as_failed(run):
     ranks, _ = run("sleep 60", lost={"b": 0.5})
 
-    assert (ranks.failure.rank, ranks.failure.exit_code) == (1, LOST)
+    assert (ranks.failure.rank, ranks.failure.exit_code) == (1, LOST_EXIT_CODE)
     assert ranks.failure.problem == "the connection to host b was lost"
 
 
 def test_a_rank_that_does_not_start_says_why(run):
     ranks, _ = run("sleep 60", python={"c": "/nowhere/python"})
 
-    assert (ranks.failure.rank, ranks.failure.exit_code) == (2, LOST)
+    assert (ranks.failure.rank, ranks.failure.exit_code) == (2, LOST_EXIT_CODE)
     assert "the rank did not start" in ranks.failure.problem
     assert "/nowhere/python" in ranks.failure.problem
 

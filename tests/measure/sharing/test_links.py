@@ -15,13 +15,13 @@ from testbed.design.sharing.cassini.schedule import Scheduler
 from testbed.design.sharing.jobs import Burst, LabLinks, SharedJob
 from testbed.errors import TopologyError
 from testbed.lab.inventory import load_lab
-from testbed.measure.sharing.agents import jobs_by_nic
+from testbed.measure.sharing.agents import group_jobs_by_nic
 from testbed.measure.sharing.policies import (
     Conditions,
     Schedule,
-    links_of_jobs,
+    find_job_links,
+    make_schedule,
     predict,
-    schedule_of,
     shift_schedule,
 )
 from testbed.operate.design import design_for
@@ -47,7 +47,7 @@ def a_job(name: str, hosts: str, fraction: float = 0.5, traffic: str = "") -> Sh
 
 
 def placed(*jobs: SharedJob):
-    return links_of_jobs(lab12(), wiring(), jobs, {job.name: job.hosts for job in jobs})
+    return find_job_links(lab12(), wiring(), jobs, {job.name: job.hosts for job in jobs})
 
 
 def test_jobs_on_the_same_two_hosts_send_on_one_link_in_one_direction():
@@ -55,13 +55,13 @@ def test_jobs_on_the_same_two_hosts_send_on_one_link_in_one_direction():
 
     assert (x.hosts, x.out) == (y.hosts, y.out)
     assert (x.steps, len(x.links), x.out[1]) == (1, 1, None)
-    assert jobs_by_nic([x, y]) == {x.links[0].source: ["x", "y"]}
+    assert group_jobs_by_nic([x, y]) == {x.links[0].source: ["x", "y"]}
 
 
 def test_an_allreduce_goes_round_its_hosts_in_parts():
     lab = replace(lab12(), hosts=lab12().hosts[:3])
     jobs = [a_job("r", "abc"), a_job("t", "ab", traffic="allreduce")]
-    ring, two = links_of_jobs(lab, design_for(lab).wiring, jobs, {job.name: job.hosts for job in jobs})
+    ring, two = find_job_links(lab, design_for(lab).wiring, jobs, {job.name: job.hosts for job in jobs})
 
     assert (ring.steps, len(ring.links)) == (4, 3)
     assert [link.target.node for link in ring.links] == [1, 2, 0]
@@ -91,13 +91,13 @@ def test_policies_have_queues_starts_and_slots():
     assert conditions.shares("weights", ["x", "y"]) == [0.25, 0.75]
     assert Conditions().shares("weights", ["x", "y"]) == [0.75, 0.25]
     assert conditions.shares("mltcp", ["x", "y"]) == []
-    assert [conditions.queue_of(policy) for policy in ("fair", "mltcp")] == [50, 16]
-    assert [conditions.transport_of(policy) for policy in ("fair", "mltcp")] == ["tcp", "udp"]
-    held = schedule_of("shifts", [x, y], shifted, conditions)
+    assert [conditions.choose_queue_length(policy) for policy in ("fair", "mltcp")] == [50, 16]
+    assert [conditions.choose_transport(policy) for policy in ("fair", "mltcp")] == ["tcp", "udp"]
+    held = make_schedule("shifts", [x, y], shifted, conditions)
     assert held.starts_ms["y"] == pytest.approx(154.5)
     assert held.slots_ms["x"] == pytest.approx(309.0)
-    assert schedule_of("mltcp", [x, y], shifted, conditions).starts_ms == {"x": 0.0, "y": 3.0}
-    assert schedule_of("fair", [x, y], shifted, conditions).slots_ms == {"x": 0.0, "y": 0.0}
+    assert make_schedule("mltcp", [x, y], shifted, conditions).starts_ms == {"x": 0.0, "y": 3.0}
+    assert make_schedule("fair", [x, y], shifted, conditions).slots_ms == {"x": 0.0, "y": 0.0}
 
 
 @pytest.mark.parametrize(("fraction", "slot_ms"), [(0.5, 300.0), (0.7, 0.0)])
@@ -124,7 +124,7 @@ def test_predictions_of_policies(policy, fraction, means_ms):
     jobs = [a_job("x", "ab", fraction), a_job("y", "ab", fraction)]
     conditions = Conditions(iterations=400)
     shifted = Schedule({"x": 0.0, "y": 150.0}, {"x": 300.0, "y": 300.0})
-    schedule = schedule_of(policy, jobs, shifted, conditions)
+    schedule = make_schedule(policy, jobs, shifted, conditions)
 
     found = predict(policy, placed(*jobs), rate_gbps(), schedule, conditions)
 

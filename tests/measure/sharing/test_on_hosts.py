@@ -22,7 +22,7 @@ from testbed.lab.simulated.lifecycle import start_lab
 from testbed.leases.store import LeaseStore
 from testbed.measure.results.store import RunStore
 from testbed.measure.sharing import agents
-from testbed.measure.sharing.host_run import PHASE, phases_of_run, to_json
+from testbed.measure.sharing.host_run import PHASE, read_phases, to_json
 from testbed.measure.sharing.measurement import measure
 from testbed.measure.sharing.policies import Conditions, Schedule
 from testbed.operate.design import design_for
@@ -95,17 +95,17 @@ def test_every_policy_is_measured_beside_its_prediction_and_nothing_stays_set(sh
     store = RunStore(tmp_path)
     with store.begin(shared.session.lab, True, "kernel", seeds={}) as run:
         run.add_phase(PHASE, to_json(rows, 25.0))
-    period_ms, (burst,) = phases_of_run(store, run.run_id, "x")
+    period_ms, (burst,) = read_phases(store, run.run_id, "x")
     assert period_ms == min(time for row in rows if row.job == "x" for time in row.iterations_ms)
     assert (burst.start_ms, burst.gbps) == (pytest.approx(70.0), 25.0)
     with pytest.raises(WorkloadError, match="measured no job 'z': name a run of"):
-        phases_of_run(store, run.run_id, "z")
+        read_phases(store, run.run_id, "z")
 
 
 def test_nothing_stays_set_when_agents_fail(shared, monkeypatch):
     before = shared.settings()
-    monkeypatch.setattr(agents, "GIVE_UP_S", 0.001)
-    monkeypatch.setattr(agents, "_deadline_s", lambda *_given: 120.0)
+    monkeypatch.setattr(agents, "TIMEOUT_S", 0.001)
+    monkeypatch.setattr(agents, "_compute_deadline_s", lambda *_given: 120.0)
 
     with pytest.raises(CollectiveError, match=r"job [xy]: a burst did not end in time"):
         shared.measure("fair")

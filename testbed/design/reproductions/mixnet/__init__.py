@@ -1,12 +1,12 @@
-"""MixNet (Liao et al., SIGCOMM 2025): iteration times of mixtures of experts on four networks, and their cost.
+"""MixNet (Liao et al., SIGCOMM 2025): iteration times of mixtures of experts on four networks, and network costs.
 
 | figure | module | contents |
 |---|---|---|
 | 1 | `iteration_times` | four models at four rates on four designs, normalised as published |
-| 2 | `interconnect_cost` | performance per dollar over a fat-tree, from the published times and from ours |
-| 3 | `sensitivity` | what each assumed parameter does to the differences of figure 1 |
+| 2 | `interconnect_cost` | performance per dollar relative to a fat-tree, from the published times and from ours |
+| 3 | `sensitivity` | how each assumed parameter changes the differences of figure 1 |
 
-`models` has all parameters with their sources, `model` the formulas, `published` the table of the project's page.
+`models` holds all parameters with their sources, `model` the formulas, `published` the table of the project's page.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MODULES = {1: "iteration_times", 2: "interconnect_cost", 3: "sensitivity"}
 
 
 def figure(number: int) -> Figure[Scale]:
-    """Return a figure by its number. Raises `ValueError` for one that is not reproduced."""
+    """Return a figure by its number. Raises `ValueError` if we do not reproduce it."""
     if number not in MODULES:
         raise ValueError(
             f"figure {number} of mixnet is not reproduced: choose from {', '.join(map(str, MODULES))}"
@@ -32,7 +32,7 @@ def figure(number: int) -> Figure[Scale]:
 
 
 def describe(tables: Mapping[int, Table]) -> dict[str, Any]:
-    """Return the tables of figures, by number, as sections of a JSON document; those of other figures are missing."""
+    """Return the given tables, which are keyed by figure number, as sections of a JSON document."""
     names = {1: "table", 2: "cost", 3: "sensitivity"}
     return {names[number]: [_describe(row) for row in table.records] for number, table in tables.items()}
 

@@ -1,7 +1,7 @@
-"""Figure 2: cost of the networks, and performance per dollar over a fat-tree.
+"""Figure 2: cost of the networks, and performance per dollar relative to a fat-tree.
 
-The project page's own formula of MixNet leaves out the price of electrical ports and takes all NICs for ports of the
-circuit switch. Here `corrected` counts 12 electrical ports, 20 transceivers, 6 circuit ports and 12 fibres a server.
+The formula on MixNet's project page omits the price of electrical ports and connects all NICs to the circuit switch.
+Our "corrected formula" counts 12 electrical ports, 20 transceivers, 6 circuit ports and 12 fibres per server.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from testbed.design.reproductions.mixnet.setup import Scale
 
 SERVERS = 128
 CLAIMS = {100: (1.2, 1.5), 400: (1.9, 2.3)}
-"""Performance per dollar over a fat-tree, by rate: range over the four models (abstract)."""
+"""Performance per dollar relative to a fat-tree, by rate in Gbit/s: range over the four models (abstract)."""
 EXPECTED = {100: (1.31, 1.61), 400: (2.06, 2.44)}
-"""The same by the corrected formula from the published times."""
+"""The same range, computed with the corrected formula from the published times."""
 
 _PART_COLUMNS = (
     *("model", "gbps", "fat_tree_usd", "topoopt_usd", "mixnet_usd"),
@@ -38,24 +38,29 @@ _PART_COLUMNS = (
 
 
 def network_usd(design: str, gbps: float, servers: int = SERVERS) -> float:
-    """Return the price of a network of servers with eight NICs, in US dollars.
+    """Return the price in US dollars of a network of servers with eight NICs each.
 
-    The published totals for 128 servers at 100 Gbit/s, in millions:
+    Totals for 128 servers at 100 Gbit/s, in millions; they equal the published ones:
 
     >>> [round(network_usd(design, 100) / 1e6, 3) for design in ("Fat-tree", "TopoOpt", "MixNet")]
     [3.071, 1.032, 1.845]
     """
-    nics, packets = SERVER_GPUS, SERVER_GPUS - SETTING.circuit_ports
-    circuits = SETTING.circuit_ports
+    all_nics, packet_nics = SERVER_GPUS, SERVER_GPUS - SETTING.circuit_ports
+    circuit_nics = SETTING.circuit_ports
     counts: dict[str, dict[str, float]] = {
-        FAT_TREE: {"nic": nics, "switch_port": 6 * nics, "transceiver": 7 * nics, "fibre": 3.5 * nics},
-        TOPOOPT: {"nic": nics, "transceiver": nics, "panel_port": nics, "fibre": nics},
+        FAT_TREE: {
+            "nic": all_nics,
+            "switch_port": 6 * all_nics,
+            "transceiver": 7 * all_nics,
+            "fibre": 3.5 * all_nics,
+        },
+        TOPOOPT: {"nic": all_nics, "transceiver": all_nics, "panel_port": all_nics, "fibre": all_nics},
         MIXNET: {
-            "nic": nics,
-            "switch_port": 6 * packets,
-            "transceiver": 6 * packets + nics,
-            "ocs_port": circuits,
-            "fibre": 3 * packets + circuits,
+            "nic": all_nics,
+            "switch_port": 6 * packet_nics,
+            "transceiver": 6 * packet_nics + all_nics,
+            "ocs_port": circuit_nics,
+            "fibre": 3 * packet_nics + circuit_nics,
         },
     }
     return servers * sum(

@@ -16,7 +16,7 @@ from testbed.design.reproductions.figure import (
     Published,
     Record,
     Table,
-    series_of,
+    make_series,
 )
 from testbed.design.reproductions.mixnet.model import DESIGNS, FAT_TREE, TOPOOPT, iteration_s
 from testbed.design.reproductions.mixnet.models import JOBS, SETTING, MoeJob, Setting
@@ -30,10 +30,10 @@ _COLUMNS = (
 
 
 def compute_times(jobs: Sequence[MoeJob], setting: Setting, rates_gbps: Sequence[int]) -> Table:
-    """Return the table of all jobs, rates and designs.
+    """Return a table with a row per job, rate and design.
 
-    `published` and `ours` are normalised: the shortest time of a model is 1. Ratios are to the fat-tree at that rate;
-    differences are ours over published, less 1.
+    `published` and `ours` are normalised: the shortest time of a model is 1. A ratio divides by the fat-tree's time at
+    the same rate. A difference is ours / published - 1.
     """
     rows = []
     for job in jobs:
@@ -58,23 +58,23 @@ def compute_times(jobs: Sequence[MoeJob], setting: Setting, rates_gbps: Sequence
 
 
 def ratio_records(table: Table) -> list[Record]:
-    """Return the rows of the designs that are compared with the fat-tree: 48 at the scale of the paper."""
+    """Return the rows of all designs but the fat-tree: 48 rows at the scale of the paper."""
     return [row for row in table.records if row["design"] != FAT_TREE]
 
 
 def median_difference(table: Table, design: str | None = None) -> float:
-    """Return the median of the absolute differences of ratios, of all designs or one."""
+    """Return the median absolute difference of the ratios, for one design or for all."""
     rows = [row for row in ratio_records(table) if design in (None, row["design"])]
     return float(np.median([abs(float(row["ratio_difference"])) for row in rows]))
 
 
 def worst_record(table: Table) -> Record:
-    """Return the row whose ratio differs most."""
+    """Return the row whose ratio differs most from the published one."""
     return max(ratio_records(table), key=lambda row: abs(float(row["ratio_difference"])))
 
 
 def count_last(table: Table, column: str = "ours") -> tuple[int, int]:
-    """Return in how many of the models and rates TopoOpt takes longest, and the number of them."""
+    """Return the number of (model, rate) pairs in which TopoOpt alone is slowest, and the number of all pairs."""
     rows = [
         table.select_rows(model=model, gbps=gbps)
         for model in table.values("model")
@@ -144,7 +144,7 @@ def _draw(table: Table) -> Plot:
                     f"{model}, {title}",
                     "Gbit/s of a NIC",
                     "normalised time",
-                    series_of(named, "design", "gbps", "time"),
+                    make_series(named, "design", "gbps", "time"),
                     "bars",
                 )
             )

@@ -1,24 +1,24 @@
-"""Iteration times of a mixture of experts by formula, on four networks of servers with eight GPUs and NICs.
+"""Formulas for the iteration time of a mixture of experts on four networks. A server has eight GPUs and eight NICs.
 
 A microbatch passes the layers of a stage one after the other:
 
     attention, AllReduce of the tensor-parallel group, dispatch, experts, AllReduce, combine
 
-and backwards with twice the arithmetic. A pipeline of `pp` stages takes `microbatches + pp - 1` times that of a
-microbatch, and the hops between stages show in its filling and draining alone. Dispatch and combine are all-to-alls of
-a region: the servers of an expert-parallel group. Gradients of a layer are summed as soon as its last backward pass is
-done, so that only what the remaining layers do not cover takes time. Nothing else overlaps.
+The backward pass takes the same steps with twice the arithmetic. A pipeline of `pp` stages takes as long as
+`microbatches + pp - 1` microbatches. Hops between stages add time only while the pipeline fills and drains. Dispatch
+and combine are all-to-alls within a region: the servers of an expert-parallel group. The gradients of a layer are
+summed as soon as its last backward pass is done, in parallel with the remaining layers. Nothing else overlaps.
 
 | design | all-to-all of a region | rings of gradients, pipeline |
 |---|---|---|
-| fat-tree | the largest sum out of or into a server, over 8 NICs | 8 NICs |
-| rail-optimised | the same: switches above the rails do not block, and messages change rails in servers | 8 NICs |
+| fat-tree | the bytes into or out of the busiest server, over 8 NICs | 8 NICs |
+| rail-optimised | as fat-tree: switches above the rails do not block, and messages change rails in servers | 8 NICs |
 | MixNet | `region_circuits` with 6 NICs, and packets with 2 | the 2 packet NICs |
-| TopoOpt | static circuits with 6 NICs for the mean traffic, pairs without circuits forwarded by servers | 1 NIC each |
+| TopoOpt | static circuits with 6 NICs for the mean traffic; servers forward for pairs without one | 1 NIC each |
 
-MixNet's circuits can only change between the combine of a layer and the dispatch of the next: behind attention. What
-attention does not cover of the dark time is waited for, in every layer, microbatch and direction. If that takes longer
-than keeping circuits for the mean traffic of a stage's layers, they are kept (`Setting.policy`).
+MixNet changes its circuits during attention, between the combine of a layer and the dispatch of the next. If the dark
+time is longer than attention, the job waits for the rest, in every layer, microbatch and direction. The policy "faster"
+compares this with fixed circuits for the mean traffic of a stage's layers, and takes the faster (`Setting.policy`).
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ DESIGNS = (FAT_TREE, MIXNET, RAILS, TOPOOPT)
 
 @dataclass(frozen=True, slots=True)
 class LayerTimes:
-    """Seconds of a layer and microbatch in the forward pass, without exchanges.
+    """Seconds of one layer for one microbatch in the forward pass, without all-to-alls.
 
-    `attention` and `experts` include their AllReduces; arithmetic takes twice as long backwards, AllReduces the same.
+    `attention_sum_s` and `experts_sum_s` are the AllReduces. In the backward pass arithmetic takes twice as long, and
+    AllReduces take the same time.
     """
 
     attention_s: float
@@ -55,17 +56,19 @@ class LayerTimes:
 
     @property
     def computing_s(self) -> float:
-        """Seconds of both directions."""
+        """Seconds of the forward and the backward pass."""
         return 3 * (self.attention_s + self.experts_s) + 2 * (self.attention_sum_s + self.experts_sum_s)
 
 
 @lru_cache(maxsize=256)
 def server_traffic(job: MoeJob, setting: Setting, layer: int) -> Floats:
-    """Return the bytes of a dispatch from server to server of a region, shape (region, region)."""
+    """Return the bytes that each server of a region dispatches to each other, as an array (source, target)."""
     token_bytes = setting.bytes_per_value * job.hidden
     traffic = _member_traffic(job, setting, layer) * token_bytes
-    each = job.ep // job.region
-    folded: Floats = traffic.reshape(job.region, each, job.region, each).sum(axis=(1, 3))
+    members_per_server = job.ep // job.region
+    folded: Floats = traffic.reshape(job.region, members_per_server, job.region, members_per_server).sum(
+        axis=(1, 3)
+    )
     return folded
 
 
@@ -83,18 +86,18 @@ def _member_traffic(job: MoeJob, setting: Setting, layer: int) -> Floats:
 
 
 def layer_times(job: MoeJob, setting: Setting, layer: int) -> LayerTimes:
-    """Return the computing times of a layer: of the member of the group with most tokens for its experts."""
+    """Return the computing times of a layer, on the group member whose experts receive the most tokens."""
     h, n, size = job.hidden, job.tokens, setting.bytes_per_value
     projections = h * h * (2 + 2 * job.kv_share)
     scores = 2.0 * job.sequence * h  # a causal mask halves what each token attends to
     attention_flops = 2 * n * projections + n * scores
     attention_bytes = size * (projections + n * h * (4 + 2 * job.kv_share))
     received = float(_member_traffic(job, setting, layer).sum(axis=0).max())
-    each = -(-job.experts // job.ep)
+    members_per_server = -(-job.experts // job.ep)
     matrices = 3 * h * job.inner
     expert_flops = 2 * matrices * (received + n * job.shared)
     expert_bytes = size * (
-        matrices * (each + job.shared) + (received + n * job.shared) * (2 * h + 3 * job.inner)
+        matrices * (members_per_server + job.shared) + (received + n * job.shared) * (2 * h + 3 * job.inner)
     )
 
     def reduce_s(tokens: float) -> float:
@@ -109,43 +112,49 @@ def layer_times(job: MoeJob, setting: Setting, layer: int) -> LayerTimes:
 
 
 def stage_layers(job: MoeJob) -> tuple[int, ...]:
-    """Return the layers of the first stage; all stages have as many, and others differ by their draw alone."""
+    """Return the layers of the first stage. It represents all stages, which differ only in their random traffic."""
     return tuple(range(job.layers // job.pp))
 
 
 def fat_tree_s(job: MoeJob, setting: Setting, gbps: float) -> float:
-    """Return the seconds of all exchanges of a stage's layers and a microbatch, both directions, on all NICs."""
+    """Return the seconds of a microbatch's all-to-alls in one stage, forward and backward, on all NICs."""
     rate = SERVER_GPUS * gbps * 1e9 / 8
-    return sum(4 * _busiest(server_traffic(job, setting, layer)) / rate for layer in stage_layers(job))
+    return sum(
+        4 * _busiest_server_bytes(server_traffic(job, setting, layer)) / rate for layer in stage_layers(job)
+    )
 
 
-def _busiest(traffic: Floats) -> float:
+def _busiest_server_bytes(traffic: Floats) -> float:
     others = traffic - np.diag(np.diag(traffic))
     return float(max(others.sum(axis=0).max(), others.sum(axis=1).max()))
 
 
 def mixnet_s(job: MoeJob, setting: Setting, gbps: float) -> float:
-    """Return the seconds of all exchanges of a stage's layers and a microbatch, with the dark time that is not hidden.
+    """Return the seconds of a microbatch's all-to-alls in one stage, with the dark time that attention does not hide.
 
-    The way back of a token is the transposed matrix, and circuits are symmetric, so that one choice serves four
-    exchanges.
+    The combine is the transpose of the dispatch, and circuits are symmetric. So one choice of circuits serves the four
+    all-to-alls of a layer, two forward and two backward.
     """
     layers = stage_layers(job)
-    moved_s = sum(4 * _time_own_circuits(job, setting, layer) / gbps for layer in layers)
+    adapting_s = sum(4 * _dispatch_s_on_own_circuits(job, setting, layer) / gbps for layer in layers)
     for layer in layers:
         times = layer_times(job, setting, layer)
         forward_s = times.attention_s + times.attention_sum_s
         backward_s = 2 * times.attention_s + times.attention_sum_s
-        moved_s += sum(max(setting.reconfiguration_s - hidden_s, 0.0) for hidden_s in (forward_s, backward_s))
-    kept_s = 4 * _time_fixed_circuits(job, setting) / gbps
-    return {"per-layer": moved_s, "per-iteration": kept_s, "faster": min(moved_s, kept_s)}[setting.policy]
+        adapting_s += sum(
+            max(setting.reconfiguration_s - hidden_s, 0.0) for hidden_s in (forward_s, backward_s)
+        )
+    fixed_s = 4 * _dispatches_s_on_fixed_circuits(job, setting) / gbps
+    return {"per-layer": adapting_s, "per-iteration": fixed_s, "faster": min(adapting_s, fixed_s)}[
+        setting.policy
+    ]
 
 
 @lru_cache(maxsize=1024)
-def _time_own_circuits(job: MoeJob, setting: Setting, layer: int) -> float:
+def _dispatch_s_on_own_circuits(job: MoeJob, setting: Setting, layer: int) -> float:
     """Return the seconds of a dispatch at 1 Gbit/s per NIC, on circuits for its layer.
 
-    Both parts grow with the rate, so the best circuits are the same at each.
+    Circuits and packets scale alike with the rate of a NIC, so the best circuits do not depend on it.
     """
     matrix = server_traffic(job, setting, layer)
     rates = 1e9, (SERVER_GPUS - setting.circuit_ports) * 1e9
@@ -153,8 +162,8 @@ def _time_own_circuits(job: MoeJob, setting: Setting, layer: int) -> float:
 
 
 @lru_cache(maxsize=256)
-def _time_fixed_circuits(job: MoeJob, setting: Setting) -> float:
-    """Return the seconds of the dispatches of a stage at 1 Gbit/s per NIC, on circuits for their mean traffic."""
+def _dispatches_s_on_fixed_circuits(job: MoeJob, setting: Setting) -> float:
+    """Return the seconds of all dispatches of a stage at 1 Gbit/s per NIC, on circuits for their mean traffic."""
     traffic = [server_traffic(job, setting, layer) for layer in stage_layers(job)]
     rates = 1e9, (SERVER_GPUS - setting.circuit_ports) * 1e9
     circuits = region_circuits(np.mean(traffic, axis=0), setting.circuit_ports, *rates)
@@ -162,17 +171,17 @@ def _time_fixed_circuits(job: MoeJob, setting: Setting) -> float:
 
 
 def topoopt_s(job: MoeJob, setting: Setting, gbps: float) -> float:
-    """Return the seconds of all exchanges of a stage's layers and a microbatch on static circuits."""
+    """Return the seconds of a microbatch's all-to-alls in one stage, on static circuits."""
     layers = stage_layers(job)
     traffic = [server_traffic(job, setting, layer) for layer in layers]
     degree = SERVER_GPUS - setting.ring_ports - 1
     circuits = static_circuits(np.mean(traffic, axis=0), degree)
     load_bytes = (forwarded_load(matrix, circuits) for matrix in traffic)
-    return sum(4 * most / (gbps * 1e9 / 8) for most in load_bytes)
+    return sum(4 * busiest_bytes / (gbps * 1e9 / 8) for busiest_bytes in load_bytes)
 
 
 def static_circuits(traffic: Floats, degree: int) -> Integers:
-    """Return circuits that join all servers: a ring, then one at a time for the pair with most bytes per circuit.
+    """Return the number of circuits of each pair: a ring, then greedily one for the pair with most bytes per circuit.
 
     The ring stands for TopoOpt's guarantee that every pair has a path.
     """
@@ -195,9 +204,9 @@ def static_circuits(traffic: Floats, degree: int) -> Integers:
 
 
 def forwarded_load(traffic: Floats, circuits: Integers) -> float:
-    """Return the most bytes on a circuit, if each pair takes all its shortest paths in proportion to their circuits.
+    """Return the bytes on the busiest circuit. A pair spreads its bytes over its shortest paths, by their circuits.
 
-    A ring of four: the bytes of opposite servers take two circuits each, half of them either way.
+    In a ring of four, opposite servers send half of their bytes each way, over two circuits:
 
     >>> ring = np.array([[0, 1, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1], [1, 0, 1, 0]])
     >>> forwarded_load(np.ones((4, 4)), ring)
@@ -248,9 +257,10 @@ def iteration_s(job: MoeJob, setting: Setting, gbps: float, design: str) -> floa
 
 
 def gradients_s(job: MoeJob, setting: Setting, rate: float) -> float:
-    """Return the seconds in which rings of servers sum the gradients of a stage, at `rate` bytes per second and server.
+    """Return the seconds in which rings of servers sum the gradients of a stage. `rate` is in bytes/s per server.
 
-    Experts have `dp` copies. Everything else is on all `dp * ep` members; those of a server sum first, over NVSwitch.
+    Experts have `dp` copies. All `dp * ep` members hold everything else; the members of a server sum first, over
+    NVSwitch, which takes no time here.
     """
     size, layers = setting.bytes_per_value, job.layers // job.pp
     members = SERVER_GPUS // job.tp

@@ -1,8 +1,8 @@
-"""The four models and all free parameters of the reproduction, in one table.
+"""The four models and all free parameters of the reproduction.
 
-The table was committed before any result was compared with the published ones, and is not tuned. Each value has its
-source: `reference` is what the public simulator of MixNet runs, `model` the public configuration of the model,
-`assumed` is ours, and figure 3 shows what it does to the result. 1,024 GPUs are `dp * tp * pp * ep`.
+We committed the values before we compared any result, and have not tuned them. Each value names its source:
+`reference` is the public simulator of MixNet, `model` the public configuration of the model, and `assumed` is our
+choice, whose effect figure 3 shows. `dp * tp * pp * ep` is 1,024 GPUs.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ SERVER_GPUS = 8
 class MoeJob:
     """A mixture of experts, its parallelism and its batch; `sources` names the source of each field.
 
-    `sequences` are those of a microbatch in one member of the expert-parallel group, which has `tp` GPUs. `shared`
-    experts see every token. `kv_share` is the width of keys and values over that of queries.
+    A member of the expert-parallel group has `tp` GPUs; `sequences` counts the sequences of a microbatch in one member.
+    Every token passes the `shared` experts. `kv_share` is the width of keys and values divided by the width of queries.
     """
 
     name: str
@@ -52,7 +52,7 @@ class MoeJob:
 
     @property
     def region(self) -> int:
-        """Servers of a region: those of one expert-parallel group."""
+        """Number of servers of a region, which holds one expert-parallel group."""
         return self.ep * self.tp // SERVER_GPUS
 
     @property
@@ -61,20 +61,20 @@ class MoeJob:
         return self.sequence * self.sequences
 
 
-_SHAPE = ("layers", "hidden", "inner", "experts", "routed", "shared", "kv_share")
-_FREE = ("sequence", "sequences", "microbatches", "dp", "tp", "pp", "ep", "device", "skew")
+_SHAPE_FIELDS = ("layers", "hidden", "inner", "experts", "routed", "shared", "kv_share")
+_ASSUMED_FIELDS = ("sequence", "sequences", "microbatches", "dp", "tp", "pp", "ep", "device", "skew")
 
 
-def _sources(reference: tuple[str, ...] = ()) -> tuple[tuple[str, Source], ...]:
-    """Return the source of each field: the model for its shape, else assumed, and `reference` for those fields."""
+def _list_sources(reference: tuple[str, ...] = ()) -> tuple[tuple[str, Source], ...]:
+    """Return the source of each field: "reference" if listed, else "model" for fields of the shape, else "assumed"."""
     known: dict[str, Source] = {}
-    known |= dict.fromkeys(_SHAPE, "model")
-    known |= dict.fromkeys(_FREE, "assumed")
+    known |= dict.fromkeys(_SHAPE_FIELDS, "model")
+    known |= dict.fromkeys(_ASSUMED_FIELDS, "assumed")
     known |= dict.fromkeys(reference, "reference")
     return tuple(known.items())
 
 
-_OF_THE_SIMULATOR = (
+_SIMULATOR_FIELDS = (
     *("layers", "hidden", "inner", "experts", "routed", "sequence", "sequences"),
     *("dp", "tp", "pp", "ep"),
 )
@@ -95,7 +95,7 @@ MIXTRAL_8X22B = MoeJob(
     tp=8,
     pp=8,
     ep=8,
-    sources=_sources(_OF_THE_SIMULATOR),
+    sources=_list_sources(_SIMULATOR_FIELDS),
 )
 MIXTRAL_8X7B = MoeJob(
     "Mixtral 8x7B",
@@ -113,7 +113,7 @@ MIXTRAL_8X7B = MoeJob(
     tp=4,
     pp=4,
     ep=8,
-    sources=_sources(),
+    sources=_list_sources(),
 )
 LLAMA_MOE = MoeJob(
     "Llama-MoE",  # 3.5B: the MLP of Llama 2 7B, 11,008 wide, cut into 16 experts
@@ -131,7 +131,7 @@ LLAMA_MOE = MoeJob(
     tp=4,
     pp=4,
     ep=16,
-    sources=_sources(),
+    sources=_list_sources(),
 )
 QWEN_MOE = MoeJob(
     "Qwen-MoE",  # Qwen1.5-MoE-A2.7B; 60 experts on 16 members: twelve have four, four have three
@@ -149,7 +149,7 @@ QWEN_MOE = MoeJob(
     tp=4,
     pp=4,
     ep=16,
-    sources=_sources(),
+    sources=_list_sources(),
 )
 JOBS = (MIXTRAL_8X22B, MIXTRAL_8X7B, LLAMA_MOE, QWEN_MOE)
 

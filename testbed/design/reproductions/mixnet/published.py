@@ -34,4 +34,4 @@ def _parse(text: str) -> dict[tuple[str, int, str], float]:
 
 
 TIMES = _parse(_ROWS)
-"""Iteration times by model, rate and design; the shortest of each model is 1."""
+"""Iteration times by model, rate in Gbit/s and design, relative to the shortest time of the model."""

@@ -1,6 +1,6 @@
-"""Figure 3: what each assumed parameter does to the differences of figure 1, one at a time; nothing is tuned by it.
+"""Figure 3: how each assumed parameter, varied alone, changes the differences of figure 1. We tune nothing by it.
 
-A parameter changes only in the models for which it is assumed, so that those of the public simulator stay.
+A parameter varies only in the models for which it is assumed. Values of the public simulator stay fixed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ BASE = "as assumed"
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One parameter with another value: a change of each job, or of the setting."""
+    """A parameter with another value: `change` returns new fields of a job, `setting` replaces the default."""
 
     parameter: str
     value: str
@@ -44,24 +44,24 @@ class Variant:
     setting: Setting = SETTING
 
     def jobs(self) -> tuple[MoeJob, ...]:
-        """Return the jobs with those changes that concern assumed fields alone."""
-        return tuple(_change(job, self.change(job)) for job in JOBS)
+        """Return the jobs. A job changes only if all changed fields are assumed."""
+        return tuple(_change_assumed(job, self.change(job)) for job in JOBS)
 
 
-def _change(job: MoeJob, changes: dict[str, Any]) -> MoeJob:
+def _change_assumed(job: MoeJob, changes: dict[str, Any]) -> MoeJob:
     sources = dict(job.sources)
     return replace(job, **changes) if all(sources[name] == "assumed" for name in changes) else job
 
 
-def _scaled(name: str, factor: float) -> Variant:
+def _scale_field(name: str, factor: float) -> Variant:
     return Variant(name, f"x {factor:g}", lambda job: {name: max(1, round(getattr(job, name) * factor))})
 
 
-def _set(name: str, value: Any) -> Variant:
+def _set_field(name: str, value: Any) -> Variant:
     return Variant(name, f"{value:g}", lambda _job: {name: value})
 
 
-def _on_device(name: Literal["attained_flops", "peak_flops"], value: float) -> Variant:
+def _set_device_field(name: Literal["attained_flops", "peak_flops"], value: float) -> Variant:
     def change(job: MoeJob) -> dict[str, Any]:
         changes: dict[str, Any] = {name: value}
         return {"device": replace(job.device, **changes)}
@@ -69,31 +69,31 @@ def _on_device(name: Literal["attained_flops", "peak_flops"], value: float) -> V
     return Variant(f"device: {name}", f"{value:g}", change)
 
 
-def _with(name: str, value: Any) -> Variant:
+def _set_network_field(name: str, value: Any) -> Variant:
     return Variant(name, str(value), setting=replace(SETTING, **{name: value}))
 
 
 VARIANTS = (
     Variant(BASE, ""),
-    *(_set("skew", skew) for skew in (0.0, 0.6, 1.0)),
-    *(_scaled("sequence", factor) for factor in (0.5, 2)),
-    *(_scaled("sequences", factor) for factor in (0.25, 2)),
-    *(_scaled("microbatches", factor) for factor in (0.5, 4)),
+    *(_set_field("skew", skew) for skew in (0.0, 0.6, 1.0)),
+    *(_scale_field("sequence", factor) for factor in (0.5, 2)),
+    *(_scale_field("sequences", factor) for factor in (0.25, 2)),
+    *(_scale_field("microbatches", factor) for factor in (0.5, 4)),
     Variant("tp, dp", "tp / 2, dp x 2", lambda job: {"tp": job.tp // 2, "dp": 2 * job.dp}),
     Variant("tp, dp", "tp x 2, dp / 2", lambda job: {"tp": 2 * job.tp, "dp": job.dp // 2}),
     Variant("pp, dp", "pp / 2, dp x 2", lambda job: {"pp": job.pp // 2, "dp": 2 * job.dp}),
     Variant("pp, dp", "pp x 2, dp / 2", lambda job: {"pp": 2 * job.pp, "dp": job.dp // 2}),
     Variant("ep, dp", "ep / 2, dp x 2", lambda job: {"ep": job.ep // 2, "dp": 2 * job.dp}),
-    *(_on_device("attained_flops", share) for share in (0.3, 0.8)),
-    _on_device("peak_flops", 989e12),
-    _with("ring_ports", 2),
-    _with("bytes_per_value", 4),
-    _with("policy", "per-layer"),
-    _with("policy", "per-iteration"),
-    *(_with("seed", seed) for seed in (1, 2)),
-    _with("by_member", True),
+    *(_set_device_field("attained_flops", share) for share in (0.3, 0.8)),
+    _set_device_field("peak_flops", 989e12),
+    _set_network_field("ring_ports", 2),
+    _set_network_field("bytes_per_value", 4),
+    _set_network_field("policy", "per-layer"),
+    _set_network_field("policy", "per-iteration"),
+    *(_set_network_field("seed", seed) for seed in (1, 2)),
+    _set_network_field("by_member", True),
     Variant("by_member, skew", "True, 1", lambda _job: {"skew": 1.0}, replace(SETTING, by_member=True)),
-    *(_with("reconfiguration_s", delay_s) for delay_s in (0.0, 0.1)),
+    *(_set_network_field("reconfiguration_s", delay_s) for delay_s in (0.0, 0.1)),
     Variant(
         "by_member, skew, reconfiguration_s",
         "True, 1, 0",
@@ -101,7 +101,7 @@ VARIANTS = (
         replace(SETTING, by_member=True, reconfiguration_s=0.0),
     ),
 )
-"""The assumed values first; the last rows also change the reference's dark time, for its weight."""
+"""First the assumed values. The last variants change the reference's dark time too, to show its influence."""
 
 _RATIOS = tuple(f"ratio_{design.lower().replace('-', '_')}" for design in DESIGNS[1:])
 _COLUMNS = (

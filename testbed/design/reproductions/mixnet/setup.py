@@ -1,4 +1,4 @@
-"""Sizes of the reproduction: the rates of a NIC; the formulas themselves have no sizes."""
+"""Sizes of the reproduction. Only the number of NIC rates varies: formulas take no time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from testbed.design.reproductions.mixnet.models import RATES_GBPS
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Rates of a NIC in Gbit/s, all of which have published results."""
+    """Rates of a NIC in Gbit/s. Each has published results."""
 
     rates_gbps: tuple[int, ...]
 

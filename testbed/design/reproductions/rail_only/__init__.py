@@ -2,14 +2,14 @@
 
 | figure | module | contents |
 |---|---|---|
-| 1 | `network_parts` | switches and transceivers of table II, and what a rail-only network saves |
-| 2 | `all_to_all` | by how much an all-to-all takes longer, by formula and simulated |
-| 3 | `iteration_times` | four GPT jobs: published times, and ours from a fit on one of them |
-| 4 | `traffic` | bytes of a GPT with 1T parameters by kind and by pair of GPUs |
+| 1 | `network_parts` | switches and transceivers of table II, and the savings of a rail-only network |
+| 2 | `all_to_all` | the extra time of an all-to-all, by formula and simulated |
+| 3 | `iteration_times` | four GPT jobs: published times, and ours with an efficiency fitted to one job |
+| 4 | `traffic` | bytes of a GPT with 1T parameters, by kind and by pair of GPUs |
 | 5 | `sweeps` | iteration time over domain size, bandwidths and batch |
 | 6 | `several_jobs` | jobs as rectangles of domains by rails, alone, together, and on GPUs at random |
 
-The numbers are ours: the paper's figures are known from the authors' slides alone.
+The published numbers come from the authors' slides: we do not have the paper's figures.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MODULES = {
 
 
 def figure(number: int) -> Figure[Scale]:
-    """Return a figure by its number. Raises `ValueError` for one that is not reproduced."""
+    """Return a figure by its number. Raises `ValueError` if we do not reproduce it."""
     if number not in MODULES:
         raise ValueError(
             f"figure {number} of rail-only is not reproduced: choose from {', '.join(map(str, MODULES))}"
@@ -42,15 +42,15 @@ def figure(number: int) -> Figure[Scale]:
 
 
 def describe(tables: Mapping[int, Table]) -> dict[str, Any]:
-    """Return the tables of figures, by number, as sections of a JSON document; those of other figures are missing."""
+    """Return the given tables, which are keyed by figure number, as sections of a JSON document."""
     sections: dict[str, Any] = {}
     if 1 in tables:
         rows = tables[1].records
         counts = ("gpus", "radix", "design", "switches", "transceivers")
-        sections["counts"] = [{key: _integer(row[key]) for key in counts} for row in rows]
+        sections["counts"] = [{key: _to_integer(row[key]) for key in counts} for row in rows]
         savings = ("gpus", "radix", "cost_saved", "power_saved")
         sections["savings"] = [
-            {key: _integer(row[key]) if key in counts else row[key] for key in savings}
+            {key: _to_integer(row[key]) if key in counts else row[key] for key in savings}
             for row in rows
             if row["design"] == "rail-only"
         ]
@@ -75,21 +75,21 @@ def describe(tables: Mapping[int, Table]) -> dict[str, Any]:
     return sections
 
 
-def _integer(cell: str | float) -> str | int:
+def _to_integer(cell: str | float) -> str | int:
     return cell if isinstance(cell, str) else int(cell)
 
 
 def _describe_traffic(table: Table) -> dict[str, Any]:
-    """Return by model the bytes of a GPU by kind, the share of tensor parallelism, and that of silent pairs of GPUs."""
+    """Return for each model the gigabytes per GPU by kind, the tensor-parallel share, and the share of silent pairs."""
     sections = {}
     for model in table.values("model"):
         part = table.select_rows(model=model)
-        sent = dict(zip(map(str, part.values("kind")), part.numbers("gb_per_gpu"), strict=True))
+        gb_by_kind = dict(zip(map(str, part.values("kind")), part.numbers("gb_per_gpu"), strict=True))
         gpus = part.numbers("gpus")[0]
         sections[str(model)] = {
             "gpus": int(gpus),
-            "gb_per_gpu": sent,
-            "tensor_share": sent["tensor"] / sum(sent.values()),
+            "gb_per_gpu": gb_by_kind,
+            "tensor_share": gb_by_kind["tensor"] / sum(gb_by_kind.values()),
             "silent_pairs": 1 - sum(part.numbers("pairs_per_gpu")) / (gpus - 1),
         }
     return sections

@@ -1,4 +1,4 @@
-"""Figure 2: an all-to-all without a spine, by the published formula, and simulated in one step and in two."""
+"""Figure 2: an all-to-all without a spine, by the published formula and simulated (in one step and in two)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from testbed.design.reproductions.figure import (
     Progress,
     Published,
     Table,
-    series_of,
+    make_series,
 )
 from testbed.design.reproductions.rail_only.model import DGX_A100, DGX_H100, Platform, slowdown
 from testbed.design.reproductions.rail_only.setup import Scale
 
 PUBLISHED = {DGX_A100.name: 8.2, DGX_H100.name: 11.2}
-"""Per cent by which an all-to-all takes longer (slides and abstract); the number of domains is not stated."""
+"""Extra time of an all-to-all in per cent (slides and abstract), for an unstated number of domains."""
 
 DOMAINS_OF_FIGURE = 8
 ALL_TO_ALL_SHARE = 0.27
-"""Fraction of the bytes of a mixture of experts that all-to-alls send (slides)."""
+"""Share of all-to-alls in the bytes of a mixture of experts (slides)."""
 
 _PAIR_BYTES = 100_000
 _COLUMNS = ("platform", "domains", "formula", "two_steps", "one_step")
@@ -37,21 +37,21 @@ def _make(scale: Scale, progress: Progress) -> Table:
     for number, (platform, domains) in enumerate(cases, 1):
         gpus = domains * platform.domain
         rates = platform.domain, platform.rail_gbps, platform.domain_gbps
-        spine_s = _run(_one_step(gpus), rail_optimized(gpus, *rates))
-        two_s = _run(_two_steps(gpus, platform), rail_only(gpus, *rates))
-        one_s = _run(_one_step(gpus), rail_only(gpus, *rates))
+        spine_s = _simulate_s(_one_step_graph(gpus), rail_optimized(gpus, *rates))
+        two_s = _simulate_s(_two_step_graph(gpus, platform), rail_only(gpus, *rates))
+        one_s = _simulate_s(_one_step_graph(gpus), rail_only(gpus, *rates))
         formula = slowdown(platform.domain, domains, platform)
         rows.append((platform.name, domains, formula, two_s / spine_s - 1, one_s / spine_s - 1))
         progress(number, len(cases), f"{platform.name}, {domains} domains")
     return Table.from_rows(_COLUMNS, rows)
 
 
-def _run(graph: TaskGraph, fabric: Fabric) -> float:
+def _simulate_s(graph: TaskGraph, fabric: Fabric) -> float:
     return simulate(graph, fabric, latency=NO_LATENCY).iteration_s
 
 
-def _one_step(gpus: int) -> TaskGraph:
-    """Return an all-to-all whose messages take their paths as the fabric routes them."""
+def _one_step_graph(gpus: int) -> TaskGraph:
+    """Return an all-to-all that sends every message directly, on the fabric's own routes."""
     job = TaskGraphBuilder(gpus)
     for source in range(gpus):
         for target in range(gpus):
@@ -60,8 +60,8 @@ def _one_step(gpus: int) -> TaskGraph:
     return job.build()
 
 
-def _two_steps(gpus: int, platform: Platform) -> TaskGraph:
-    """Return an all-to-all in which the domains spread what all rails have brought, as the formula has it."""
+def _two_step_graph(gpus: int, platform: Platform) -> TaskGraph:
+    """Return the all-to-all of the formula: rails bring all messages to a domain, then the domain spreads them."""
     job, size = TaskGraphBuilder(gpus), platform.domain
     fetched = [
         job.transfer(source, target, size * _PAIR_BYTES)
@@ -130,7 +130,7 @@ def _draw(table: Table) -> Plot:
             str(name),
             "domains of 8 GPUs",
             "longer than with a spine (%)",
-            series_of(per_cent.select_rows(platform=name), "how", "domains", "longer"),
+            make_series(per_cent.select_rows(platform=name), "how", "domains", "longer"),
         )
         for name in table.values("platform")
     )

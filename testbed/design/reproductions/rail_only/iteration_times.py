@@ -1,4 +1,4 @@
-"""Figure 3: iteration times of four GPT jobs, published and by the model, whose efficiency one job fits."""
+"""Figure 3: iteration times of four GPT jobs, published and modelled. The model's efficiency is fitted to one job."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ from testbed.design.reproductions.rail_only.model import (
 )
 from testbed.design.reproductions.rail_only.setup import Scale
 
-SUMS, CHUNKS = 6, 2
-"""Accounting of the main fit: recomputation repeats two of a layer's AllReduces, and stages come in two pieces."""
+SUMS, STAGE_CHUNKS = 6, 2
+"""Accounting of the main fit: six AllReduces per layer (recomputation repeats two of four), two chunks per stage."""
 
 MEGASCALE = Megatron("MegaScale 175B", 96, 12288, 8, 48, 12288, 6144, vocabulary=64000)
 MEGASCALE_S, MEGASCALE_MFU = 6.34, 55.2
-"""Iteration time and per cent of the peak on 12,288 A100-class GPUs (Jiang et al., NSDI 2024); the time is recalled."""
+"""Iteration time, and utilisation in per cent of the peak, on 12,288 A100-class GPUs (Jiang et al., NSDI 2024).
+
+The time is quoted from memory.
+"""
 
 _COLUMNS = ("fit", "sums", "chunks", "efficiency", "model", "published_s", "ours_s")
 
@@ -51,21 +54,21 @@ def _make(_scale: Scale, progress: Progress) -> Table:
 
 
 def _megascale_mfu() -> float:
-    """Return the fraction of the peak that MegaScale's published time means, without recomputation."""
+    """Return the fraction of the peak that follows from MegaScale's published time, without recomputation."""
     operations = MEGASCALE.operations * 3 / 4
     return operations / (MEGASCALE_S * MEGASCALE.gpus * DGX_A100.peak_tflops * 1e12)
 
 
 def select_main_fit(table: Table) -> Table:
-    """Return the rows with recomputation, two chunks a stage, and the efficiency that fits the 310.1B job."""
-    return table.select_rows(fit=GPT_310B.name, sums=SUMS, chunks=CHUNKS)
+    """Return the rows of the main fit: recomputation, two chunks per stage, efficiency fitted to the 310.1B job."""
+    return table.select_rows(fit=GPT_310B.name, sums=SUMS, chunks=STAGE_CHUNKS)
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
     main = select_main_fit(table)
     others = [
         row
-        for row in table.select_rows(sums=SUMS, chunks=CHUNKS).records
+        for row in table.select_rows(sums=SUMS, chunks=STAGE_CHUNKS).records
         if row["fit"] not in (GPT_310B.name, row["model"])
     ]
     lines = [_compare_row(row, "main fit") for row in main.records]

@@ -1,21 +1,21 @@
 """Formulas of rail-only networks (Wang et al., 2023): collectives, parts of Clos networks, iteration time, traffic.
 
-x counts the GPUs of a group in a domain of high bandwidth, y the domains over which it spreads. Rates are per GPU and
-one way. Sources: the authors' slides for the formulas of collectives and the counts of table II; Narayanan et al.
-(2021) for parameters and operations of a GPT; the rest is derived here.
+A group of GPUs spreads over y domains of high bandwidth and has x GPUs in each. Rates are per GPU and one way.
+The formulas of collectives and the counts of table II come from the authors' slides, parameters and operations of a
+GPT from Narayanan et al. (2021). The rest is derived here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-BITS = 8e-9
-"""Gigabits per byte."""
+GIGABITS_PER_BYTE = 8e-9
+"""Gigabits per byte: bytes * GIGABITS_PER_BYTE / (rate in Gbit/s) is in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Platform:
-    """Domains of `domain` GPUs; each GPU has `domain_gbps` in its domain and `rail_gbps` on its rail."""
+    """Domains of `domain` GPUs. Each GPU has the rate `domain_gbps` in its domain and `rail_gbps` on its rail."""
 
     name: str
     domain: int
@@ -29,43 +29,46 @@ DGX_H100 = Platform("DGX H100", 8, 3600.0, 400.0, 989.0)
 
 
 def all_gather_s(size_bytes: float, x: int, y: int, platform: Platform) -> float:
-    """Return the time in which every member of a group gets the whole buffer of `size_bytes`.
+    """Return the time in which every member of a group receives the whole buffer of `size_bytes`.
 
-    Each rail gathers first, so that a domain holds every part once; then the domains gather.
+    First each rail gathers, and every domain then holds each part once. Then each domain gathers.
 
-    64 Gbit: 1/16 of them at 200 Gbit/s, then 7/8 at 2,400 Gbit/s.
+    64 Gbit: 1/16 at 200 Gbit/s, then 7/8 at 2,400 Gbit/s.
 
     >>> round(all_gather_s(8e9, 8, 2, DGX_A100), 4)
     0.0433
     """
-    on_rail = (y - 1) / (x * y) / platform.rail_gbps
-    return (on_rail + (x - 1) / x / platform.domain_gbps) * size_bytes * BITS
+    rail_part = (y - 1) / (x * y) / platform.rail_gbps
+    return (rail_part + (x - 1) / x / platform.domain_gbps) * size_bytes * GIGABITS_PER_BYTE
 
 
 def all_reduce_s(size_bytes: float, x: int, y: int, platform: Platform) -> float:
-    """Return the time of an AllReduce: a ReduceScatter and an AllGather, which take as long."""
+    """Return the time of an AllReduce: a ReduceScatter and an AllGather, which take equally long."""
     return 2 * all_gather_s(size_bytes, x, y, platform)
 
 
 def all_to_all_s(pair_bytes: float, x: int, y: int, platform: Platform, *, has_spine: bool) -> float:
-    """Return the time in which each GPU sends `pair_bytes` to every other one.
+    """Return the time in which each GPU sends `pair_bytes` to every other GPU.
 
-    Without a spine each GPU first fetches over its rail all messages for its domain, and the domain then spreads them.
-    The published model adds both steps.
+    Without a spine, each GPU first fetches all messages for its domain over its rail, then the domain spreads them.
+    The published model adds the times of both steps.
     """
-    over_rail_s = x * (y - 1) * pair_bytes * BITS / platform.rail_gbps
-    inside = (x - 1) * pair_bytes * BITS / platform.domain_gbps
-    return max(over_rail_s, inside) if has_spine else over_rail_s + y * inside
+    over_rail_s = x * (y - 1) * pair_bytes * GIGABITS_PER_BYTE / platform.rail_gbps
+    inside_s = (x - 1) * pair_bytes * GIGABITS_PER_BYTE / platform.domain_gbps
+    return max(over_rail_s, inside_s) if has_spine else over_rail_s + y * inside_s
 
 
 def slowdown(x: int, y: int, platform: Platform) -> float:
-    """Return by which fraction an all-to-all takes longer without a spine; near C_S / C_F for large groups."""
+    """Return the extra time of an all-to-all without a spine, as a fraction of its time with one.
+
+    For large groups it approaches the rate of a rail divided by the rate in a domain.
+    """
     with_spine = all_to_all_s(1.0, x, y, platform, has_spine=True)
     return all_to_all_s(1.0, x, y, platform, has_spine=False) / with_spine - 1
 
 
 def count_tiers(endpoints: int, radix: int) -> int:
-    """Return the tiers of a Clos network with full bisection.
+    """Return the number of tiers of a Clos network with full bisection.
 
     >>> count_tiers(32768, 64), count_tiers(128, 128)
     (3, 1)
@@ -77,16 +80,19 @@ def count_tiers(endpoints: int, radix: int) -> int:
 
 
 def count_parts(gpus: int, endpoints: int, radix: int) -> tuple[int, int]:
-    """Return switches and transceivers of as many Clos networks of `endpoints` GPUs as all GPUs need.
+    """Return the numbers of switches and transceivers if Clos networks of `endpoints` GPUs each connect all GPUs.
 
-    A network of L tiers has (2L - 1) / radix switches per GPU, and L links, each with two transceivers.
+    A network of L tiers has (2L - 1) / radix switches per GPU, and L links per GPU with two transceivers each.
     """
     tiers = count_tiers(endpoints, radix)
     return (2 * tiers - 1) * gpus // radix, 2 * tiers * gpus
 
 
 def saving(gpus: int, domain: int, radix: int, port_to_transceiver: float) -> float:
-    """Return the saved fraction of a price or power, of which a port has `port_to_transceiver` times as much."""
+    """Return the fraction of price or power that a rail-only network saves.
+
+    A switch port costs (or draws) `port_to_transceiver` times as much as a transceiver.
+    """
 
     def total(endpoints: int) -> float:
         switches, transceivers = count_parts(gpus, endpoints, radix)
@@ -97,7 +103,7 @@ def saving(gpus: int, domain: int, radix: int, port_to_transceiver: float) -> fl
 
 @dataclass(frozen=True, slots=True)
 class Megatron:
-    """A GPT, its parallelism and its batch; `tflops` per GPU were published for it, or are None."""
+    """A GPT, its parallelism and its batch. `tflops` is the published rate per GPU, or None."""
 
     name: str
     layers: int
@@ -144,7 +150,7 @@ class Megatron:
 
     @property
     def published_s(self) -> float | None:
-        """Time of an iteration at the published rate."""
+        """Time of an iteration at the published rate, or None without one."""
         return None if self.tflops is None else self.operations / (self.gpus * self.tflops * 1e12)
 
 
@@ -153,16 +159,17 @@ GPT_310B = Megatron("GPT 310.1B", 96, 16384, 8, 16, 1920, 2160, 155)
 GPT_530B = Megatron("GPT 529.6B", 105, 20480, 8, 35, 2520, 2520, 163)
 GPT_1T = Megatron("GPT 1T", 128, 25600, 8, 64, 3072, 3072, 163)
 JOBS = (GPT_146B, GPT_310B, GPT_530B, GPT_1T)
-"""Rows of table 1 of Narayanan et al. (2021), recalled. Parameters follow from layers and width, the rate of the
-last row from the paper's abstract. The slides call the third model 539.6B: its layers and width give 529.6B."""
+"""Rows of table 1 of Narayanan et al. (2021), quoted from memory; the rate of the last is from the abstract. The slides
+call the third model 539.6B, but its layers and width give 529.6B parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accounting:
-    """Free choices of the iteration model.
+    """Free parameters of the iteration model.
 
-    `efficiency` is the attained fraction of the peak; `sums` the AllReduces of a layer for each microbatch, 4 or with
-    recomputation 6; `chunks` the pieces of each stage in an interleaved schedule, which shorten the pipeline's bubble.
+    `efficiency` is the attained fraction of the peak. `sums` counts the AllReduces per layer and microbatch: 4, or 6
+    with recomputation. `chunks` counts the chunks per stage of an interleaved schedule; more chunks shorten the
+    pipeline's bubble.
     """
 
     efficiency: float
@@ -171,14 +178,14 @@ class Accounting:
 
 
 def iteration_s(job: Megatron, platform: Platform, accounting: Accounting) -> float:
-    """Return the time of an iteration: microbatches in a pipeline, its bubble and hops, and the gradients' sum."""
+    """Return the time of an iteration: microbatches in a pipeline, its bubble and hops, and the sum of gradients."""
     p, m = job.pipeline, job.microbatches
     x_tensor = min(job.tensor, platform.domain)
     operations = job.operations * job.microbatch / job.batch / (job.tensor * p)
     compute_s = operations / (accounting.efficiency * platform.peak_tflops * 1e12)
     one_sum_s = all_reduce_s(job.activation_bytes, x_tensor, job.tensor // x_tensor, platform)
     microbatch_s = compute_s + accounting.sums * job.layers / p * one_sum_s
-    hops_s = 2 * (p - 1) * job.activation_bytes * BITS / (job.tensor * platform.rail_gbps)
+    hops_s = 2 * (p - 1) * job.activation_bytes * GIGABITS_PER_BYTE / (job.tensor * platform.rail_gbps)
     x_data = max(min(job.data, platform.domain // x_tensor), 1)
     gradients = 2 * job.parameters / (job.tensor * p)
     sum_s = all_reduce_s(gradients, x_data, -(-job.data // x_data), platform)
@@ -186,7 +193,7 @@ def iteration_s(job: Megatron, platform: Platform, accounting: Accounting) -> fl
 
 
 def fit_efficiency(job: Megatron, platform: Platform, sums: int, chunks: int) -> float:
-    """Return the efficiency with which the model takes the published time. Raises `ValueError` without one."""
+    """Return the efficiency at which the model gives the published time. Raises `ValueError` if none is published."""
     if job.published_s is None:
         raise ValueError(f"{job.name} has no published time")
     low, high = 1e-3, 1.0

@@ -13,17 +13,17 @@ from testbed.design.reproductions.figure import (
     Published,
     Record,
     Table,
-    series_of,
+    make_series,
 )
 from testbed.design.reproductions.rail_only.model import count_parts, saving
 from testbed.design.reproductions.rail_only.setup import Scale
 
 DOMAIN = 256
-"""GPUs of a domain in table II: of all sizes from 8 to 512, only the DGX GH200's gives all 24 counts."""
+"""GPUs per domain in table II. Of all sizes from 8 to 512, only this one (DGX GH200) gives all 24 published counts."""
 
 FULL, RAIL = "full bisection", "rail-only"
 COST, POWER = 3.7, 1.9
-"""Price and power of a switch port over those of a transceiver: the middle of the range that gives all percentages."""
+"""Price and power of a switch port, in transceivers: the middle of the range that gives all published percentages."""
 
 PUBLISHED = {
     (32768, 64): ((2560, 196608), (1536, 131072), 38, 37),
@@ -33,7 +33,7 @@ PUBLISHED = {
     (65536, 128): ((2560, 393216), (1536, 262144), 38, 37),
     (65536, 256): ((1280, 393216), (256, 131072), 77, 75),
 }
-"""By GPUs and radix: switches and transceivers of both designs, and per cent of cost and power saved (slides)."""
+"""By (GPUs, radix): (switches, transceivers) of both designs, and per cent of cost and power saved (slides)."""
 
 _COLUMNS = ("gpus", "radix", "design", "switches", "transceivers", "cost_saved", "power_saved")
 
@@ -73,7 +73,7 @@ def _draw(table: Table) -> Plot:
             f"{gpus:g} GPUs",
             "radix of a switch",
             name,
-            series_of(table.select_rows(gpus=gpus), "design", "radix", name),
+            make_series(table.select_rows(gpus=gpus), "design", "radix", name),
             "bars",
         )
         for gpus in table.values("gpus")

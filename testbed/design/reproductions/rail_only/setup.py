@@ -1,4 +1,4 @@
-"""Sizes of the simulated parts of the reproduction; formulas need none."""
+"""Sizes of the simulated parts of the reproduction."""
 
 from __future__ import annotations
 

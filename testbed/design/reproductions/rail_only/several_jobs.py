@@ -1,4 +1,4 @@
-"""Figure 6: several jobs of a rail-only cluster as rectangles, and the same jobs on GPUs drawn at random, simulated."""
+"""Figure 6: several jobs in a rail-only cluster, simulated on rectangles of GPUs and on random GPUs."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ JOBS = (
     RailJob("S2", 2, tensor=2, serves=True),
     RailJob("S16", 16, tensor=8, serves=True),
 )
-"""Jobs that train (T) and serve (S) on 16 DGX A100, by their GPUs. They are chosen here: no source names any."""
+"""Training (T) and serving (S) jobs on 16 DGX A100, named by their GPUs. We chose them: no source lists any."""
 
 TENSOR_BYTES, GRADIENT_BYTES = 25_000_000, 100_000_000
-"""Bytes that each group of tensor parallelism sums, and then each group of data parallelism; chosen here."""
+"""Bytes of the AllReduce of a tensor-parallel and of a data-parallel group. We chose them."""
 SEED = 1
-"""Seed of the GPUs at random."""
+"""Seed of the random placement."""
 
 Groups = tuple[tuple[int, ...], ...]
 _COLUMNS = (
@@ -53,19 +53,19 @@ _COLUMNS = (
 
 def _make(_scale: Scale, progress: Progress) -> Table:
     tiling = tile(CLUSTER, JOBS)
-    drawn = np.random.default_rng(SEED).permutation(CLUSTER.gpus)
+    random_order = np.random.default_rng(SEED).permutation(CLUSTER.gpus)
     placed = [(one.tensor_groups(CLUSTER), one.data_groups(CLUSTER)) for one in tiling.rectangles]
-    # The same groups, but GPU i of the cluster is another one.
+    # The same groups with permuted GPUs.
     scattered = [
-        tuple(tuple(tuple(int(drawn[gpu]) for gpu in group) for group in groups) for groups in job)
+        tuple(tuple(tuple(int(random_order[gpu]) for gpu in group) for group in groups) for groups in job)
         for job in placed
     ]
-    together, at_random = _end_ms(placed), _end_ms(scattered)
+    together, at_random = _compute_end_ms(placed), _compute_end_ms(scattered)
     progress(2, 3, "all jobs at once")
     rows = {
         one.job.name: (
             *(one.first_domain, one.first_rail, one.domains, one.rails),
-            *(_end_ms([placed[number]])[0], together[number], at_random[number], ""),
+            *(_compute_end_ms([placed[number]])[0], together[number], at_random[number], ""),
         )
         for number, one in enumerate(tiling.rectangles)
     }
@@ -77,8 +77,8 @@ def _make(_scale: Scale, progress: Progress) -> Table:
     )
 
 
-def _end_ms(jobs: Sequence[tuple[Groups, ...]]) -> list[float]:
-    """Return when each job has summed over its tensor groups, and then over its data groups, in ms."""
+def _compute_end_ms(jobs: Sequence[tuple[Groups, ...]]) -> list[float]:
+    """Return when each job ends, in ms. A job sums over its tensor groups, then over its data groups."""
     builder = TaskGraphBuilder(CLUSTER.gpus)
     ends = []
     for tensor, data in jobs:
@@ -87,50 +87,53 @@ def _end_ms(jobs: Sequence[tuple[Groups, ...]]) -> list[float]:
         ends.append([*first, *then])
     fabric = rail_only(CLUSTER.gpus, CLUSTER.rails, DGX_A100.rail_gbps, DGX_A100.domain_gbps)
     execution = simulate(builder.build(), fabric, latency=NO_LATENCY, allreduce=over_domains(CLUSTER.rails))
-    return [1e3 * max(float(execution.end_s[task]) for task in own) for own in ends]
+    return [1e3 * max(float(execution.end_s[task]) for task in tasks) for tasks in ends]
 
 
-def _worst(table: Table, column: str) -> float:
-    """Return the largest ratio of a column to the times alone."""
+def _worst_ratio(table: Table, column: str) -> float:
+    """Return the largest ratio of a job's time in `column` to its time alone."""
     rows = [row for row in table.records if not row["reason"]]
     return max(float(row[column]) / float(row["alone_ms"]) for row in rows)
 
 
-def _used(table: Table) -> float:
+def _gpus_in_use(table: Table) -> float:
     return sum(float(row["gpus"]) for row in table.records if not row["reason"])
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
     reasons = "; ".join(f"{row['job']}: {row['reason']}" for row in table.records if row["reason"])
     return (
-        Comparison("GPUs in use", NOTHING, 100 * _used(table) / CLUSTER.gpus, reasons, " %"),
+        Comparison("GPUs in use", NOTHING, 100 * _gpus_in_use(table) / CLUSTER.gpus, reasons, " %"),
         Comparison(
             "rectangles: longest time together, over alone",
             NOTHING,
-            _worst(table, "together_ms"),
+            _worst_ratio(table, "together_ms"),
             "the slides tile the cluster, without numbers",
         ),
         Comparison(
             "GPUs at random: longest time together, over alone in a rectangle",
             NOTHING,
-            _worst(table, "random_ms"),
+            _worst_ratio(table, "random_ms"),
             "tensor parallelism leaves the domains, too",
         ),
     )
 
 
 def describe_tiling(table: Table) -> Mapping[str, Any]:
-    """Return the tiling as a section of a JSON document: cluster, utilisation, and jobs with place or reason."""
+    """Return the tiling as a section of a JSON document: cluster, utilisation, jobs.
+
+    A job has its place, or the reason why it has none.
+    """
     texts = ("job", "serves", "reason")
     jobs = []
     for row in table.records:
-        kept = ("job", "gpus", "tensor", "serves", "reason") if row["reason"] else _COLUMNS[:-1]
-        whole = {key: row[key] if key in texts or key.endswith("_ms") else int(row[key]) for key in kept}
+        keys = ("job", "gpus", "tensor", "serves", "reason") if row["reason"] else _COLUMNS[:-1]
+        whole = {key: row[key] if key in texts or key.endswith("_ms") else int(row[key]) for key in keys}
         jobs.append({**whole, "serves": row["serves"] == "yes"})
     return {
         "domains": CLUSTER.domains,
         "rails": CLUSTER.rails,
-        "utilisation": _used(table) / CLUSTER.gpus,
+        "utilisation": _gpus_in_use(table) / CLUSTER.gpus,
         "jobs": jobs,
     }
 

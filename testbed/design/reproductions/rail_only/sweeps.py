@@ -1,4 +1,4 @@
-"""Figure 5: iteration time of the GPT with 1T parameters over domain size, bandwidths and batch, by the model."""
+"""Figure 5: modelled iteration time of the GPT with 1T parameters, over domain size, bandwidths and batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from testbed.design.reproductions.figure import (
     Plot,
     Progress,
     Table,
-    series_of,
+    make_series,
 )
 from testbed.design.reproductions.rail_only.model import (
     DGX_A100,
@@ -27,10 +27,10 @@ from testbed.design.reproductions.rail_only.model import (
 from testbed.design.reproductions.rail_only.setup import Scale
 
 DOMAINS = (8, 16, 32, 64, 128, 256, 512, 3072)
-"""Sizes of a domain; the last one holds all GPUs, and is what the slides call ideal."""
+"""GPUs of a domain. The last value is the cluster as one domain, which the slides call ideal."""
 
 WIDTHS = (8, 16, 32, 64)
-"""Sizes of a tensor-parallel group that are tried."""
+"""GPUs of a tensor-parallel group. Each point uses the fastest."""
 
 RAILS_GBPS = (100.0, 200.0, 400.0, 800.0)
 DOMAIN_GBPS = (1200.0, 2400.0, 3600.0)
@@ -60,9 +60,9 @@ def _make(_scale: Scale, progress: Progress) -> Table:
 
 
 def _find_best_s(job: Megatron, platform: Platform, accounting: Accounting) -> float:
-    """Return the time with the tensor-parallel groups, inside a domain, that make the iteration shortest.
+    """Return the shortest iteration time over all tensor-parallel groups that fit in a domain.
 
-    Wider groups mean as many fewer stages of the pipeline, on as many GPUs.
+    Groups that are k times as wide leave 1/k of the pipeline stages, so the number of GPUs stays the same.
     """
     widths = [width for width in WIDTHS if width <= platform.domain]
     wider = [replace(job, tensor=t, pipeline=job.pipeline * job.tensor // t) for t in widths]
@@ -93,7 +93,7 @@ def _draw(table: Table) -> Plot:
             "domain size",
             "GPUs of a domain",
             "iteration (s)",
-            series_of(domain, "sweep", "domain", "iteration_s"),
+            make_series(domain, "sweep", "domain", "iteration_s"),
             logarithmic="x",
         )
     ]
@@ -102,7 +102,7 @@ def _draw(table: Table) -> Plot:
             f"domains of {size:g} GPUs",
             "rail (Gbit/s)",
             "iteration (s)",
-            series_of(bandwidth.select_rows(domain=size), "domain_gbps", "rail_gbps", "iteration_s"),
+            make_series(bandwidth.select_rows(domain=size), "domain_gbps", "rail_gbps", "iteration_s"),
             logarithmic="x",
         )
         for size in bandwidth.values("domain")
@@ -112,7 +112,7 @@ def _draw(table: Table) -> Plot:
             "batch",
             "samples of an iteration",
             "iteration (s)",
-            series_of(table.select_rows(sweep="batch"), "domain", "batch", "iteration_s"),
+            make_series(table.select_rows(sweep="batch"), "domain", "batch", "iteration_s"),
             logarithmic="x",
         )
     )

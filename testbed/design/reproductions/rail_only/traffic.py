@@ -1,4 +1,4 @@
-"""Figure 4: bytes of an iteration of the GPT with 1T parameters, by kind of parallelism and by pair of GPUs."""
+"""Figure 4: traffic of an iteration of GPT jobs, by kind of parallelism and by pair of GPUs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SUMS = 6
 _COLUMNS = ("model", "kind", "gb_per_gpu", "pairs_per_gpu", "gpus")
 
 
-def traffic_of(job: Megatron) -> Iterator[tuple[str, float, float]]:
-    """Yield each kind of parallelism with the bytes that a GPU sends in an iteration, and the GPUs it sends them to.
+def yield_traffic(job: Megatron) -> Iterator[tuple[str, float, float]]:
+    """Yield (kind of parallelism, bytes that a GPU sends in an iteration, number of GPUs that it sends them to).
 
-    AllReduces are rings, so a GPU has one successor in each. Stages exchange activations and gradients; each GPU of a
-    tensor-parallel group sends its part to the same rank of the next stage.
+    AllReduces are rings, so a GPU has one successor in each. Stages exchange activations and gradients: each GPU of a
+    tensor-parallel group sends its part to the GPU of equal rank in the next or previous stage.
     """
     t, p, d = job.tensor, job.pipeline, job.data
     layers = job.layers / p
@@ -38,7 +38,9 @@ def traffic_of(job: Megatron) -> Iterator[tuple[str, float, float]]:
 
 def _make(_scale: Scale, progress: Progress) -> Table:
     rows = [
-        (job.name, kind, size / 1e9, pairs, job.gpus) for job in JOBS for kind, size, pairs in traffic_of(job)
+        (job.name, kind, size / 1e9, pairs, job.gpus)
+        for job in JOBS
+        for kind, size, pairs in yield_traffic(job)
     ]
     progress(len(rows), len(rows), "traffic")
     return Table.from_rows(_COLUMNS, rows)
@@ -48,9 +50,9 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     lines = []
     for job in JOBS:
         part = table.select_rows(model=job.name)
-        sent = part.numbers("gb_per_gpu")
+        sent_by_kind = part.numbers("gb_per_gpu")
         silent = 1 - sum(part.numbers("pairs_per_gpu")) / (job.gpus - 1)
-        share = part.number("gb_per_gpu", kind=TENSOR) / sum(sent)
+        share = part.number("gb_per_gpu", kind=TENSOR) / sum(sent_by_kind)
         lines += [
             Comparison(
                 f"{job.name}: share of tensor parallelism", Published("> 75 %", "S"), 100 * share, "", " %"
@@ -92,23 +94,23 @@ def _draw(table: Table) -> Plot:
     names = tuple(str(name).removeprefix("GPT ") for name in table.values("model"))
     series = tuple(Series(kind, names, table.select_rows(kind=kind).numbers("gb_per_gpu")) for kind in KINDS)
     bars = Panel("by kind of parallelism", "parameters", "GB sent by a GPU", series, "bars", logarithmic="y")
-    return Plot("Traffic of GPT jobs, by the model", (bars, _heat_map()), wide=2)
+    return Plot("Traffic of GPT jobs, by the model", (bars, _make_heat_map()), wide=2)
 
 
-def _heat_map() -> Panel:
-    """Return the bytes between the first 48 GPUs of a small GPT with the same kinds of traffic, as a heat map."""
+def _make_heat_map() -> Panel:
+    """Return a heat map of the bytes between the 48 GPUs of a small GPT with the same kinds of traffic."""
     job = Megatron("small", 8, 1024, 8, 2, 48, 48)
-    sent = {kind: size for kind, size, _ in traffic_of(job)}
+    sent_by_kind = {kind: size for kind, size, _ in yield_traffic(job)}
     rows = []
     for source in range(job.gpus):
         row = [0.0] * job.gpus
         group, rank = divmod(source, job.tensor)
         stage, copy = divmod(group, job.data)
-        row[group * job.tensor + (rank + 1) % job.tensor] += sent[TENSOR]
-        row[(stage * job.data + (copy + 1) % job.data) * job.tensor + rank] += sent[DATA]
+        row[group * job.tensor + (rank + 1) % job.tensor] += sent_by_kind[TENSOR]
+        row[(stage * job.data + (copy + 1) % job.data) * job.tensor + rank] += sent_by_kind[DATA]
         for other in (stage - 1, stage + 1):
             if 0 <= other < job.pipeline:
-                row[(other * job.data + copy) * job.tensor + rank] += sent[PIPELINE]
+                row[(other * job.data + copy) * job.tensor + rank] += sent_by_kind[PIPELINE]
         rows.append(Series(f"{source}", tuple(map(float, range(job.gpus))), tuple(row)))
     return Panel("48 GPUs: 8 tensor, 3 data, 2 pipeline", "receiving GPU", "sending GPU", tuple(rows), "heat")
 

@@ -2,9 +2,9 @@
 
 | figure | module | contents |
 |---|---|---|
-| 1 | `iteration_times` | mean and p99 of iteration times, packets lost: by models, and on the hosts of a lab |
+| 1 | `iteration_times` | mean and p99 of iteration times, and lost packets: modelled, and on the hosts of a lab |
 
-The papers' job mixes are not public: jobs here have one period and the fractions of `setup`.
+The papers' job mixes are not public. All jobs here have the same period, and the communication fractions of `setup`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MODULES = {1: "iteration_times"}
 
 
 def figure(number: int) -> Figure[Scale]:
-    """Return a figure by its number. Raises `ValueError` for one that is not reproduced."""
+    """Return a figure by its number. Raises `ValueError` if we do not reproduce it."""
     if number not in MODULES:
         raise ValueError(
             f"figure {number} of sharing is not reproduced: choose from {', '.join(map(str, MODULES))}"

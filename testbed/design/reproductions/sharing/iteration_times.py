@@ -19,13 +19,13 @@ from testbed.design.reproductions.figure import (
     Table,
 )
 from testbed.design.reproductions.sharing.setup import (
+    FIRST_JOB_WEIGHT,
     INTERCEPT,
     JOB_SETS,
     PERIOD_MS,
     POLICIES,
     SLOPE,
     STAGGER_MS,
-    WEIGHT,
     JobSet,
     JobStatistics,
     Policy,
@@ -63,9 +63,9 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
     return Table.from_rows(_COLUMNS, rows)
 
 
-def model_jobs(chosen: JobSet, policy: Policy, iterations: int) -> list[JobStatistics]:
-    """Return the contention model's figures of each job under a policy."""
-    jobs, links = chosen.make_jobs(RATE_GBPS, HOSTS), LabLinks(HOSTS, RATE_GBPS)
+def model_jobs(job_set: JobSet, policy: Policy, iterations: int) -> list[JobStatistics]:
+    """Return the iteration times of each job under a policy, by the contention model."""
+    jobs, links = job_set.make_jobs(RATE_GBPS, HOSTS), LabLinks(HOSTS, RATE_GBPS)
     placement = {job.name: HOSTS for job in jobs}
     step_ms = STAGGER_MS if policy == "mltcp" else 0.0
     starts, slots = [place * step_ms for place in range(len(jobs))], []
@@ -73,15 +73,15 @@ def model_jobs(chosen: JobSet, policy: Policy, iterations: int) -> list[JobStati
         schedule = Scheduler(jobs, links).schedule([placement])
         starts = [schedule.starts_ms[job.name] for job in jobs]
         slots = [one.slot_ms for one in schedule.predicted]
-    weights = (WEIGHT, *(1.0,) * (len(jobs) - 1)) if policy == "weights" else ()
+    weights = (FIRST_JOB_WEIGHT, *(1.0,) * (len(jobs) - 1)) if policy == "weights" else ()
     mltcp = (SLOPE, INTERCEPT) if policy == "mltcp" else None
     periodic_jobs = place_jobs(jobs, links.find_jobs_by_link(placement, jobs))
     predictions = predict_under(periodic_jobs, [RATE_GBPS], iterations, weights, mltcp, starts, slots)
     return [JobStatistics(one.job, one.mean_ms, one.p99_ms, None) for one in predictions]
 
 
-def simulate_packets(chosen: JobSet, iterations: int) -> list[JobStatistics]:
-    """Return the figures of each job over the hosts' transport with MLTCP, on a simulated link."""
+def simulate_packets(job_set: JobSet, iterations: int) -> list[JobStatistics]:
+    """Return the iteration times of each job over a simulated link. Jobs use the hosts' transport with MLTCP."""
     link = PacketLink()
     packet_s = link.time_s(bytes(DATA.size + PAYLOAD))
     jobs = [
@@ -91,7 +91,7 @@ def simulate_packets(chosen: JobSet, iterations: int) -> list[JobStatistics]:
             make_sender("reno", SLOPE, INTERCEPT),
             place * STAGGER_MS * 1e-3,
         )
-        for place, fraction in enumerate(chosen.fractions)
+        for place, fraction in enumerate(job_set.fractions)
     ]
     packet_run = run_packets(jobs, iterations, link)
     rows = zip(packet_run.iteration_s * 1e3, packet_run.retransmits, strict=True)
@@ -103,20 +103,20 @@ def simulate_packets(chosen: JobSet, iterations: int) -> list[JobStatistics]:
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
     lines = [line for jobs in JOB_SETS for policy in POLICIES for line in _compare_set(table, jobs, policy)]
-    return (*_headlines(table), *lines)
+    return (*_compare_headlines(table), *lines)
 
 
 def _compare_set(table: Table, jobs: JobSet, policy: Policy) -> list[Comparison]:
     """Return two lines per source: the mean of all jobs, and the largest 99th percentile of any job.
 
-    The notes of the other sources compare their mean with the mean of the model.
+    A note on any source but the model compares its mean with the model's.
     """
     lines = []
-    model = _mean(table, jobs, policy, "model")
+    model = _mean_ms(table, jobs, policy, "model")
     for source in [
         source for source in ("model", "packets", "hosts") if _select_rows(table, jobs, policy, source).rows
     ]:
-        mean, rows = _mean(table, jobs, policy, source), _select_rows(table, jobs, policy, source)
+        mean, rows = _mean_ms(table, jobs, policy, source), _select_rows(table, jobs, policy, source)
         note = "compatible" if jobs.compatible else "not compatible"
         if source != "model":
             lost = sum(rows.numbers("lost"))
@@ -128,12 +128,12 @@ def _compare_set(table: Table, jobs: JobSet, policy: Policy) -> list[Comparison]
     return lines
 
 
-def _headlines(table: Table) -> list[Comparison]:
-    """Return lines that compare the largest speed-up of a policy over fair sharing with the claim of its paper."""
+def _compare_headlines(table: Table) -> list[Comparison]:
+    """Return one line per headline: the largest speed-up over fair sharing, beside the claim of the paper."""
     lines = []
     for policy, (name, value, paper) in _HEADLINES.items():
         ratios = {
-            jobs.name: _mean(table, jobs, "fair", "model") / _mean(table, jobs, policy, "model")
+            jobs.name: _mean_ms(table, jobs, "fair", "model") / _mean_ms(table, jobs, policy, "model")
             for jobs in JOB_SETS
         }
         best = max(ratios, key=ratios.__getitem__)
@@ -147,7 +147,7 @@ def _select_rows(table: Table, jobs: JobSet, policy: str, source: str) -> Table:
     return table.select_rows(jobs=jobs.name, policy=policy, source=source)
 
 
-def _mean(table: Table, jobs: JobSet, policy: str, source: str) -> float:
+def _mean_ms(table: Table, jobs: JobSet, policy: str, source: str) -> float:
     return float(np.mean(_select_rows(table, jobs, policy, source).numbers("mean_ms")))
 
 
@@ -164,7 +164,7 @@ def _make_bars(table: Table, jobs: JobSet) -> tuple[Series, ...]:
         source for source in ("model", "hosts") if _select_rows(table, jobs, "fair", source).rows
     ]
     return tuple(
-        Series(source, POLICIES, tuple(_mean(table, jobs, policy, source) for policy in POLICIES))
+        Series(source, POLICIES, tuple(_mean_ms(table, jobs, policy, source) for policy in POLICIES))
         for source in sources
     )
 

@@ -5,7 +5,7 @@
 | period, link, queue | 300 ms, 100 Mbit/s, 16 packets | the acceptance criteria of the simulated hosts |
 | communication fractions | pairs 0.3, 0.5, 0.7; triples 0.3, 0.5 | compatible up to a sum of 1 |
 | weights | 3 for the first job, 1 for the others | a pair shares a link 75 to 25 (HTB) |
-| slope, intercept of MLTCP | 1.75, 0.25 | recalled from the paper; no public source confirms these values |
+| slope, intercept of MLTCP | 1.75, 0.25 | quoted from memory of the paper; no public source confirms them |
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ POLICIES: tuple[Policy, ...] = ("fair", "weights", "shifts", "mltcp")
 PERIOD_MS = 300.0
 STAGGER_MS = 3.0
 SLOPE, INTERCEPT = 1.75, 0.25
-WEIGHT = 3.0
+FIRST_JOB_WEIGHT = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class JobStatistics:
 
 @dataclass(frozen=True, slots=True)
 class JobSet:
-    """Jobs with the same period. Each sends at the end of the period, for its fraction of the period."""
+    """Jobs with the same period. Each sends at the end of the period, for its fraction of that period."""
 
     fractions: tuple[float, ...]
 
@@ -51,7 +51,7 @@ class JobSet:
         return sum(self.fractions) <= 1 + 1e-9
 
     def make_jobs(self, rate_gbps: float, hosts: tuple[str, ...]) -> tuple[SharedJob, ...]:
-        """Return the jobs on these hosts; their bursts have the rate of the link."""
+        """Return the jobs on these hosts. Their bursts use the full rate of the link."""
         jobs = []
         for number, fraction in enumerate(self.fractions, 1):
             length_ms = PERIOD_MS * fraction
@@ -68,7 +68,7 @@ Measure = Callable[[JobSet, Policy], Sequence[JobStatistics]]
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Iterations in the model and in the packet-level simulation; `measure` runs jobs on hosts, None without a lab."""
+    """Iterations in the model and in the packet-level simulation. `measure` runs jobs on hosts, or is None."""
 
     iterations: int
     packet_iterations: int

@@ -2,11 +2,11 @@
 
 | figure | module | contents |
 |---|---|---|
-| 1 | `iteration_times` | iterations of three models over wavelengths, and over the rate of fat-trees |
-| 2 | `strategies` | iterations by the number of GPUs of a copy |
-| 3 | `reconfiguration` | SiP-OCS with circuits for each kind of traffic, over the time that its switches need |
+| 1 | `iteration_times` | iteration times of three models, over wavelengths and over the rate of fat-trees |
+| 2 | `strategies` | iteration times over the number of GPUs per copy of the model |
+| 3 | `reconfiguration` | SiP-OCS with circuits for each kind of traffic, over the switching time |
 
-The numbering is ours. Profiles of the paper's models are not public, so trends are compared, not values.
+The numbering is ours. Profiles of the paper's models are not public, so we compare trends instead of values.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MODULES = {1: "iteration_times", 2: "strategies", 3: "reconfiguration"}
 
 
 def figure(number: int) -> Figure[Scale]:
-    """Return a figure by its number. Raises `ValueError` for one that is not reproduced."""
+    """Return a figure by its number. Raises `ValueError` if we do not reproduce it."""
     if number not in MODULES:
         raise ValueError(
             f"figure {number} of sip-ml is not reproduced: choose from {', '.join(map(str, MODULES))}"
@@ -32,7 +32,7 @@ def figure(number: int) -> Figure[Scale]:
 
 
 def describe(tables: Mapping[int, Table]) -> dict[str, Any]:
-    """Return the tables of figures, by number, as sections of a JSON document; those of other figures are missing.
+    """Return the table of figure 1 as a section of a JSON document, or {} without it.
 
     `wavelengths` is null for electrical fabrics.
     """

@@ -1,4 +1,4 @@
-"""Fastest iteration of a model on a fabric, over the number of pieces of its operators."""
+"""Search for the number of pieces per operator that gives the fastest iteration on a fabric."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from testbed.design.reproductions.sip_ml.setup import Model
 from testbed.design.workloads.model import Workload
 
 CAPS_GBPS = {"fat-tree": float("inf"), "fat-tree-400": 400.0, "fat-tree-200": 200.0}
-"""Electrical fabrics: what gradients get of the rate of a GPU, at most."""
+"""Electrical fabrics, with the highest rate that gradients may use."""
 OPTICAL = {"sip-ocs": SWITCHES, "sip-ring": REACH}
-"""Optical fabrics: how far apart GPUs of consecutive pieces may be."""
+"""Optical fabrics, with the largest distance between the GPUs of consecutive operators."""
 FABRICS = (*OPTICAL, *CAPS_GBPS)
 
 
@@ -33,27 +33,30 @@ def find_fastest(
     amount: float,
     reconfiguration_s: float | None = None,
 ) -> tuple[Iteration, int]:
-    """Return the shortest iteration with `copies` of a model on `width` GPUs each, and the pieces of its operators.
+    """Return the shortest iteration with `copies` of a model on `width` GPUs each, and its pieces per operator.
 
-    `amount` is the number of wavelengths of an optical fabric, and the rate of a GPU in Gbit/s of an electrical one.
-    With `reconfiguration_s`, the switches of SiP-OCS change twice an iteration; other fabrics ignore it.
+    `amount` is the number of wavelengths of an optical fabric, or the rate of a GPU in Gbit/s of an electrical fabric.
+    With `reconfiguration_s`, the switches of SiP-OCS change twice per iteration. Other fabrics ignore it.
     """
     tries = []
     pieces = 1
     while pieces <= width:
-        placement = place(workload, model.batch / copies, width, pieces, _reach(fabric))
+        placement = place(workload, model.batch / copies, width, pieces, _get_reach(fabric))
         tries.append(
-            (iterate(placement, copies, _rates(fabric, placement, copies, amount, reconfiguration_s)), pieces)
+            (
+                iterate(placement, copies, _find_rates(fabric, placement, copies, amount, reconfiguration_s)),
+                pieces,
+            )
         )
         pieces *= 2
     return min(tries, key=lambda one: one[0].total_s)
 
 
-def _reach(fabric: str) -> int:
+def _get_reach(fabric: str) -> int:
     return OPTICAL.get(fabric, SWITCHES)
 
 
-def _rates(
+def _find_rates(
     fabric: str, placement: Placement, copies: int, amount: float, reconfiguration_s: float | None
 ) -> Rates:
     if fabric == "sip-ocs":

@@ -1,4 +1,4 @@
-"""Figure 1: iterations of three models over wavelengths, and over the rate of electrical fabrics."""
+"""Figure 1: iteration times of three models, over wavelengths and over the rate of electrical fabrics."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from testbed.design.reproductions.sip_ml.setup import MODELS, Scale
 
 _COLUMNS = ("model", "fabric", "wavelengths", "gbps", "pieces", "model_ms", "data_ms", "iteration_ms")
 NICS_GBPS = (400.0, 200.0)
-"""Rates of the electrical NICs that the paper's baselines have."""
+"""Rates of the electrical NICs of the paper's baselines."""
 SEVERAL_TBPS = 80
-"""Wavelengths from which a GPU has 2 Tbit/s: the abstract promises its speed-ups for several Tbit/s."""
+"""Wavelengths for 2 Tbit/s per GPU. The abstract claims its speed-ups for several Tbit/s."""
 _SPEED_UP = Published("1.3 to 9.1 x over all models and sizes", "A")
 
 
@@ -43,9 +43,9 @@ def _make(scale: Scale, progress: Progress) -> Table:
 
 
 def speed_ups(table: Table, *, released: bool = False) -> Iterator[tuple[str, str, float, float, float]]:
-    """Yield model, fabric, wavelengths, rate of the NIC and speed-up over a fat-tree whose GPUs have that NIC.
+    """Yield (model, optical fabric, wavelengths, NIC rate, speed-up over a fat-tree of GPUs with that NIC rate).
 
-    `released` counts gradients as the released scripts do: all weights, which they state, at the rate of a GPU.
+    `released` counts gradients as the released scripts do: the weights that they state, at the rate of a GPU.
     """
     weights = {model.name: model.released_bytes for model in MODELS}
 
@@ -62,7 +62,7 @@ def speed_ups(table: Table, *, released: bool = False) -> Iterator[tuple[str, st
 
 
 def count_slower(table: Table) -> int:
-    """Return how often more wavelengths, or a higher rate, make an iteration longer by more than 0.1 %."""
+    """Count the steps to more wavelengths or a higher rate that make an iteration longer by more than 0.1 %."""
     return sum(
         later > 1.001 * earlier
         for model in table.values("model")

@@ -1,11 +1,11 @@
 """Iterations of hybrid strategies on SiP-OCS, SiP-Ring and fat-trees.
 
-A strategy dp:mp has dp copies of a model, of mp consecutive GPUs each. Each operator is cut into up to mp pieces, and
-each piece needs the whole output of the operators before. Pieces are placed in topological order, on the GPU that is
-free first, has memory, and is at most `reach` away from all GPUs that hold the piece's inputs (section 4.2). Then the
-iteration is simulated: a GPU computes one piece at a time, a circuit carries one message at a time, and a port of a
-fat-tree, too. The backward pass runs the same placement in reverse. At the end gradients are summed in a ring over the
-copies.
+A strategy dp:mp has dp copies of a model, each on mp consecutive GPUs. Each operator is cut into up to mp pieces, and
+each piece needs the whole output of the preceding operators. Pieces are placed in topological order. A piece goes to
+the GPU that is free first, among those with enough memory and at most `reach` away from all GPUs that hold its inputs
+(section 4.2). The simulation lets a GPU compute one piece at a time, and a circuit or a port of a fat-tree carry one
+message at a time. The backward pass runs the same placement in reverse. At the end, gradients are summed in a ring over
+the copies.
 
 | constant | value | source |
 |---|---|---|
@@ -18,9 +18,9 @@ copies.
 | memory of a GPU | 100 GB | released scripts |
 | computing times | roofline of an A100 | assumed: the measured profiles are not public |
 
-SiP-OCS connects once, for all traffic of an iteration, so its switches need not be fast. SiP-Ring reconfigures between
-model-parallel and data-parallel traffic. Where wavelengths do not suffice for a circuit of each pair, it takes turns:
-each decision interval loses a reconfiguration, and pairs get their part of the linear programme in the mean.
+SiP-OCS connects once for all traffic of an iteration, so its switches need not be fast. SiP-Ring reconfigures between
+model-parallel and data-parallel traffic. With too few wavelengths for one circuit per pair, its pairs take turns: each
+decision interval loses a reconfiguration, and the mean rate of a pair is its part of the linear programme.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ RECONFIGURATION_S = 20e-6
 INTERVAL_S = 100e-6
 MESSAGE_S = 1e-6
 COPIES = 8
-"""Copies of the model for which circuits are computed, more if arcs of `REACH` would meet: all copies are alike."""
+"""Copies for which circuits are computed: all copies are alike. Narrow copies need more, lest arcs of `REACH` meet."""
 
 GPU = Cluster(1, replace(A100, name="SiP-ML", memory_bytes=100_000_000_000), devices_per_server=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """GPUs, from 0, of the pieces of each operator, and the samples that a copy computes."""
+    """Placement of one copy of a model. `gpus` holds for each operator the GPU (from 0) of each of its pieces."""
 
     workload: Workload
     samples: float
@@ -63,64 +63,67 @@ class Placement:
     @property
     def gradient_bytes(self) -> Floats:
         """Bytes of gradients on each GPU, shape (width,)."""
-        held = np.zeros(self.width)
+        held_bytes = np.zeros(self.width)
         for operator, gpus in zip(self.workload.operators, self.gpus, strict=True):
-            np.add.at(held, list(gpus), operator.gradient_bytes / len(gpus))
-        return held
+            np.add.at(held_bytes, list(gpus), operator.gradient_bytes / len(gpus))
+        return held_bytes
 
     def piece_seconds(self, place: int) -> tuple[float, float]:
         """Return the forward and backward seconds of one piece of an operator."""
         return operator_seconds(self.workload.operators[place], self.samples, len(self.gpus[place]), GPU)
 
     def message_bytes(self, edge: tuple[int, int], *, backward: bool = False) -> float:
-        """Return the bytes that a piece sends to each GPU with a piece of the operator after it, or before it.
+        """Return the bytes that a piece of the producer sends to each GPU that holds a piece of the consumer.
 
-        Pieces of operators that sum their outputs send twice as much: a part of the sum, then the sum.
+        With `backward`, the consumer sends gradients to the producer. If the pieces of an operator sum their outputs,
+        they send twice as much: a part of the sum, then the sum.
         """
         producer, consumer = edge
         pieces = len(self.gpus[producer])
         operator = self.workload.operators[consumer if backward else producer]
-        sums = len(self.gpus[consumer if backward else producer]) > 1 and _sums(operator, backward=backward)
+        sums = len(self.gpus[consumer if backward else producer]) > 1 and _sums_outputs(
+            operator, backward=backward
+        )
         return (1 + sums) * self.workload.edge_bytes(edge) * self.samples / pieces
 
     def traffic(self) -> Floats:
-        """Return the model-parallel bytes of an iteration from row to column, (width, width)."""
-        sent = np.zeros((self.width, self.width))
+        """Return the model-parallel bytes of an iteration, as an array (source GPU, target GPU)."""
+        sent_bytes = np.zeros((self.width, self.width))
         for edge in self.workload.edges:
             sources, targets = (sorted(set(self.gpus[place])) for place in edge)
             for source in sources:
                 for target in targets:
                     if source != target:
                         pieces = self.gpus[edge[0]].count(source)
-                        sent[source, target] += pieces * self.message_bytes(edge)
-                        sent[target, source] += pieces * self.message_bytes(edge, backward=True)
-        return sent
+                        sent_bytes[source, target] += pieces * self.message_bytes(edge)
+                        sent_bytes[target, source] += pieces * self.message_bytes(edge, backward=True)
+        return sent_bytes
 
 
-def _sums(operator: Operator, *, backward: bool) -> bool:
+def _sums_outputs(operator: Operator, *, backward: bool) -> bool:
     return (operator.backward_reduce_bytes if backward else operator.forward_reduce_bytes) > 0
 
 
 @lru_cache(maxsize=256)
 def place(workload: Workload, samples: float, width: int, pieces: int, reach: int) -> Placement:
-    """Return the placement of a copy of a model, with each operator in `pieces` pieces, on `width` GPUs.
+    """Place a copy of a model on `width` GPUs, with each operator cut into `pieces` pieces.
 
     Raises `OutOfMemory` if no GPU within reach has memory for a piece.
     """
     free_s, used = np.zeros(width), np.zeros(width)
     ends: list[float] = []
-    chosen: list[tuple[int, ...]] = []
+    placed_gpus: list[tuple[int, ...]] = []
     for number, operator in enumerate(workload.operators):
         before = [producer for producer, consumer in workload.edges if consumer == number]
-        inputs = sorted({gpu for producer in before for gpu in chosen[producer]})
+        inputs = sorted({gpu for producer in before for gpu in placed_gpus[producer]})
         near = [gpu for gpu in range(width) if all(abs(gpu - other) <= reach for other in inputs)]
         ready_s = max((ends[producer] for producer in before), default=0.0)
         seconds = operator_seconds(operator, samples, pieces, GPU)[0]
         # Weights and optimiser state, and outputs that the backward pass needs.
-        held = operator.parameter_bytes + operator.state_bytes + operator.output_bytes * samples
+        held_bytes = operator.parameter_bytes + operator.state_bytes + operator.output_bytes * samples
         gpus = []
         for _ in range(pieces):
-            fits = [gpu for gpu in near if used[gpu] + held / pieces <= GPU.memory_bytes]
+            fits = [gpu for gpu in near if used[gpu] + held_bytes / pieces <= GPU.memory_bytes]
             if not fits:
                 raise OutOfMemory(
                     f"{workload.name}: no GPU within {reach} of its inputs has memory for a piece of "
@@ -128,18 +131,19 @@ def place(workload: Workload, samples: float, width: int, pieces: int, reach: in
                 )
             gpu = min(fits, key=lambda one: (max(free_s[one], ready_s), one))
             free_s[gpu] = max(free_s[gpu], ready_s) + seconds
-            used[gpu] += held / pieces
+            used[gpu] += held_bytes / pieces
             gpus.append(gpu)
-        chosen.append(tuple(gpus))
+        placed_gpus.append(tuple(gpus))
         ends.append(max(float(free_s[gpu]) for gpu in gpus))
-    return Placement(workload, samples, width, tuple(chosen))
+    return Placement(workload, samples, width, tuple(placed_gpus))
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Rates in Gbit/s: `pair` of model-parallel circuits, (width, width), or of `port`s; `data` of gradients, (width,).
+    """Rates of a fabric in Gbit/s.
 
-    `outage_s` is the time of an iteration without traffic.
+    Model-parallel traffic uses circuits of the rates `pair`, shape (width, width), or, if that is None, ports of the
+    rate `port`. Gradients have the rates `data`, shape (width,). No traffic flows for `outage_s` of an iteration.
     """
 
     pair: Floats | None
@@ -150,7 +154,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """Seconds of an iteration: forward and backward pass, and the sum of gradients."""
+    """Seconds of an iteration: `model_s` for the forward and backward pass, `data_s` for the sum of gradients."""
 
     model_s: float
     data_s: float
@@ -162,46 +166,48 @@ class Iteration:
 
 
 def fat_tree(rate_gbps: float, cap_gbps: float = np.inf) -> Rates:
-    """Return the rates of a fat-tree, with that of gradients between copies up to `cap_gbps`."""
+    """Return the rates of a fat-tree. Gradients between copies have at most `cap_gbps`."""
     return Rates(None, rate_gbps, np.array(min(rate_gbps, cap_gbps)))
 
 
 def sip_ocs(
     placement: Placement, copies: int, wavelengths: int, reconfiguration_s: float | None = None
 ) -> Rates:
-    """Return the rates of SiP-OCS: one choice of circuits for both kinds of traffic, in a single shot.
+    """Return the rates of SiP-OCS, whose circuits serve both kinds of traffic in a single shot.
 
-    With `reconfiguration_s`, each kind has circuits of its own, and the switches change twice an iteration.
+    With `reconfiguration_s`, each kind of traffic has its own circuits, and the switches change twice per iteration.
     """
-    model, data = _demands(placement, copies)
+    model, data = _compute_demands(placement, copies)
     each = wavelengths * WAVELENGTH_GBPS / SWITCHES
     if reconfiguration_s is None:
         model_circuits = data_circuits = switch_circuits(model + data, SWITCHES)
     else:
         model_circuits, data_circuits = (switch_circuits(demands, SWITCHES) for demands in (model, data))
     return Rates(
-        _first_copy(model_circuits, placement) * each,
+        _take_first_copy(model_circuits, placement) * each,
         0.0,
-        _gradient_rates(data_circuits, placement) * each,
+        _find_gradient_rates(data_circuits, placement) * each,
         _outage_s(model, data, reconfiguration_s or 0.0),
     )
 
 
 def _outage_s(model: Floats, data: Floats, reconfiguration_s: float) -> float:
-    """Return the time of two changes of circuits, none if there is but one kind of traffic."""
+    """Return the time of two reconfigurations, or 0 if there is only one kind of traffic."""
     return 2 * reconfiguration_s if model.any() and data.any() else 0.0
 
 
 def sip_ring(placement: Placement, copies: int, wavelengths: int) -> Rates:
-    """Return the rates of SiP-Ring, which reconfigures before and after gradients are summed."""
-    model, data = _demands(placement, copies)
+    """Return the rates of SiP-Ring, which reconfigures before and after the sum of gradients."""
+    model, data = _compute_demands(placement, copies)
     rates = [_ring_rates(demands, wavelengths) for demands in (model, data)]
     outage_s = _outage_s(model, data, RECONFIGURATION_S)
-    return Rates(_first_copy(rates[0], placement), 0.0, _gradient_rates(rates[1], placement), outage_s)
+    return Rates(
+        _take_first_copy(rates[0], placement), 0.0, _find_gradient_rates(rates[1], placement), outage_s
+    )
 
 
 def _ring_rates(demands: Floats, wavelengths: int) -> Floats:
-    """Return the rates of pairs in Gbit/s, from the circuits of one choice or of many in turn, whichever serve more."""
+    """Return the rates of pairs in Gbit/s, with fixed circuits or circuits in turn: whichever give the larger share."""
     pairs = demands > 0
     if not pairs.any():
         return np.zeros(demands.shape)
@@ -212,32 +218,32 @@ def _ring_rates(demands: Floats, wavelengths: int) -> Floats:
     return WAVELENGTH_GBPS * (fixed if shares[0] >= shares[1] else turns)
 
 
-def _demands(placement: Placement, copies: int) -> tuple[Floats, Floats]:
-    """Return the model-parallel and the data-parallel bytes between the GPUs of some copies of the model."""
+def _compute_demands(placement: Placement, copies: int) -> tuple[Floats, Floats]:
+    """Return the model-parallel and the data-parallel bytes between GPUs, for as many copies as `COPIES` describes."""
     ring = min(copies, max(COPIES, 2 * REACH // placement.width + 1))
     nodes = ring * placement.width
     model: Floats = np.kron(np.eye(ring), placement.traffic()).astype(float)
     data = np.zeros((nodes, nodes))
     if copies > 1:
-        sent = np.tile(ring_bytes(placement.gradient_bytes, copies), ring)
+        sent_bytes = np.tile(ring_bytes(placement.gradient_bytes, copies), ring)
         for step in (placement.width, -placement.width):
-            # Half of the gradients go around each way.
-            data[np.arange(nodes), (np.arange(nodes) + step) % nodes] += sent / 2
+            # Half of the gradients go around the ring in each direction.
+            data[np.arange(nodes), (np.arange(nodes) + step) % nodes] += sent_bytes / 2
     return model, data
 
 
-def _first_copy(rates: NDArray[np.generic], placement: Placement) -> Floats:
+def _take_first_copy(rates: NDArray[np.generic], placement: Placement) -> Floats:
     return np.asarray(rates[: placement.width, : placement.width], float)
 
 
-def _gradient_rates(rates: NDArray[np.generic], placement: Placement) -> Floats:
-    """Return the rates of each GPU of a copy to the next and the previous copy, together: twice the lower one."""
+def _find_gradient_rates(rates: NDArray[np.generic], placement: Placement) -> Floats:
+    """Return the total rate of each GPU to the next and the previous copy: twice the lower of both rates."""
     nodes, width = len(rates), placement.width
     first = np.arange(width)
     if nodes == 2 * width:
         return np.asarray(rates[first, first + width], float)
-    ways = [np.asarray(rates[first, (first + step) % nodes], float) for step in (width, -width)]
-    lower: Floats = 2 * np.minimum(*ways)
+    both_rates = [np.asarray(rates[first, (first + step) % nodes], float) for step in (width, -width)]
+    lower: Floats = 2 * np.minimum(*both_rates)
     return lower
 
 
@@ -251,10 +257,10 @@ def ring_bytes(size_bytes: Floats, copies: int) -> Floats:
 
 
 def iterate(placement: Placement, copies: int, rates: Rates) -> Iteration:
-    """Return the seconds of an iteration; infinite if a pair that communicates has no circuit."""
-    sent = ring_bytes(placement.gradient_bytes, copies)
+    """Return the seconds of an iteration. They are infinite if a pair that communicates has no circuit."""
+    sent_bytes = ring_bytes(placement.gradient_bytes, copies)
     with np.errstate(divide="ignore", invalid="ignore"):
-        seconds = np.where(sent > 0, sent * 8e-9 / rates.data, 0.0)
+        seconds = np.where(sent_bytes > 0, sent_bytes * 8e-9 / rates.data, 0.0)
     data_s = float(seconds.max()) + 2 * (copies - 1) * MESSAGE_S
     return Iteration(_simulate(placement, rates) + rates.outage_s, data_s)
 
@@ -262,7 +268,7 @@ def iterate(placement: Placement, copies: int, rates: Rates) -> Iteration:
 def _simulate(placement: Placement, rates: Rates) -> float:
     """Return the seconds of the forward and the backward pass."""
     free_s = np.zeros(placement.width)
-    # When the next message may start: by circuit, or by port of the sender and of the receiver.
+    # Time at which the next message may start, for each circuit, or for each sending and receiving port.
     circuit_s: dict[tuple[int, int], float] = {}
 
     def send(source: int, target: int, size: float, ready_s: float) -> float:
@@ -289,7 +295,7 @@ def _simulate(placement: Placement, rates: Rates) -> float:
                 size = placement.message_bytes(edge, backward=backward)
                 sources = placement.gpus[producer]
                 for shift in range(placement.width):
-                    # In turns, so that no port of a fat-tree receives from all at once.
+                    # Sources take turns, so that no port of a fat-tree receives from all at once.
                     for source, end_s in zip(sources, ends_s[producer], strict=True):
                         target = (source + shift) % placement.width
                         if target in targets:

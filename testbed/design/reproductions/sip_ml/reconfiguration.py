@@ -1,4 +1,4 @@
-"""Figure 3: SiP-OCS whose switches change between both kinds of traffic, over the time that a change takes."""
+"""Figure 3: SiP-OCS with reconfiguration between both kinds of traffic, over the time of a reconfiguration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from testbed.design.reproductions.sip_ml.setup import MODELS, Scale
 _COLUMNS = ("model", "circuits", "delay_us", "iteration_ms")
 WAVELENGTHS = 80
 DELAYS_US = (20.0, 100.0, 1_000.0, 10_000.0, 30_000.0)
-"""Times of a change: 20 us in the released runs, 30 ms as their default, as of commercial switches."""
+"""Times of a reconfiguration: 20 us in the released runs, 30 ms as the scripts' default and for commercial switches."""
 
 
 def _make(scale: Scale, progress: Progress) -> Table:

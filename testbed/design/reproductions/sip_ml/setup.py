@@ -1,4 +1,4 @@
-"""Sizes of the reproduction, and the models that train."""
+"""Sizes of the reproduction, and the trained models."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from testbed.design.workloads.model import Workload
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model of the paper by our catalogue: `batch` samples an iteration, over all GPUs.
+    """A model of the paper, as built from our catalogue. `batch` is the global batch.
 
-    `released_bytes` are the weights that the released scripts state for their profile of it.
+    `released_bytes` is the size of the weights that the released scripts state for their profile.
     """
 
     name: str
@@ -24,13 +24,13 @@ class Model:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def build(self) -> Workload:
-        """Return the workload, whose batch is that of all GPUs."""
+        """Return the workload with the global batch."""
         return workload(self.catalogue, 1, preset=self.preset, batch=self.batch, **self.settings)
 
 
 MODELS = (
     Model("resnet50", "resnet50", None, 8192, 250e6),
-    # The paper's transformer is not specified. BERT with 12 layers of width 1,024 has the 700 MB of its weights.
+    # The paper does not specify its transformer. BERT with 12 layers of width 1,024 has as many bytes of weights.
     Model("transformer", "bert", None, 1024, 700e6),
     Model("gpt-355m", "gpt", "350m", 1024, 6.8e9, {"sequence": 1024}),
 )
@@ -38,7 +38,7 @@ MODELS = (
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """GPUs of the cluster and of a copy of the model, wavelengths of a GPU, and rates of electrical fabrics."""
+    """GPUs of the cluster and per copy of the model (`width`; `widths` in figure 2), wavelengths and rates per GPU."""
 
     gpus: int
     width: int

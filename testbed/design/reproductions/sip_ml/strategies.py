@@ -1,4 +1,4 @@
-"""Figure 2: iteration time against the number of GPUs per copy of the model, at a constant global batch."""
+"""Figure 2: iteration time over the number of GPUs per copy of the model, at a constant global batch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
 
 
 def find_best_width(table: Table, model: str, fabric: str) -> int:
-    """Return the number of GPUs of a copy with the shortest iteration."""
+    """Return the number of GPUs per copy that gives the shortest iteration."""
     part = table.select_rows(model=model, fabric=fabric)
     return int(min(part.records, key=lambda row: float(row["iteration_ms"]))["width"])
 

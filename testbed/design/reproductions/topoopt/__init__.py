@@ -5,7 +5,7 @@
 | 10 | `interconnect_cost` | cost of interconnects |
 | 11 | `dedicated_cluster` | iteration time of six models on 128 servers |
 | 12 | `all_to_all` | iteration time of DLRM as its all-to-all grows |
-| 13 | `bandwidth_tax` | bytes on links over bytes sent |
+| 13 | `bandwidth_tax` | bytes on links divided by bytes sent |
 | 14 | `path_lengths` | hops between servers |
 | 15 | `link_traffic` | how evenly links are loaded |
 | 16 | `shared_cluster` | many jobs on 432 servers |
@@ -34,7 +34,7 @@ MODULES = {
 
 
 def figure(number: int) -> Figure[Scale]:
-    """Return a figure by its number in the paper. Raises `ValueError` for one that is not reproduced."""
+    """Return a figure by its number in the paper. Raises `ValueError` if we do not reproduce it."""
     if number not in MODULES:
         raise ValueError(
             f"figure {number} of TopoOpt is not reproduced: choose from {', '.join(map(str, MODULES))}"

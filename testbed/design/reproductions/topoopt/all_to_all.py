@@ -11,15 +11,15 @@ from testbed.design.reproductions.figure import (
     Progress,
     Published,
     Table,
-    series_of,
+    make_series,
 )
 from testbed.design.reproductions.topoopt.jobs import (
     NIC_ONCE,
     READINGS,
     TOPOOPT,
-    all_to_all_job,
-    all_to_all_run,
+    make_all_to_all_job,
     run,
+    run_all_to_all,
 )
 from testbed.design.reproductions.topoopt.setup import Scale
 from testbed.design.workloads.iteration.totals import Traffic
@@ -31,7 +31,7 @@ _COLUMNS = ("degree", "batch", "all_to_all_share", "fabric", "iteration_ms")
 
 
 def all_to_all_share(job_traffic: Traffic) -> float:
-    """Return the bytes that servers send to others over the bytes of the tensors they reduce, as the paper counts."""
+    """Return the bytes of the all-to-all divided by the bytes of the reduced tensors, as the paper counts."""
     tensors = sum(size_bytes * len(group) for group, size_bytes in job_traffic.allreduce.items())
     return float(job_traffic.pairs.sum()) / tensors
 
@@ -40,9 +40,9 @@ def _make(scale: Scale, progress: Progress) -> Table:
     cases = [(d, b, f) for d in scale.degrees for b in scale.batches for f in _FABRICS]
     rows: list[tuple[Cell, ...]] = []
     for number, (degree, batch, name) in enumerate(cases, 1):
-        job = all_to_all_job(scale.nodes, batch)
+        job = make_all_to_all_job(scale.nodes, batch)
         if name in {TOPOOPT, SPLIT}:
-            runs = all_to_all_run(job.graph.nodes, batch, degree, RATE_GBPS)
+            runs = run_all_to_all(job.graph.nodes, batch, degree, RATE_GBPS)
             execution = runs.published if name == SPLIT else runs.fastest
         else:
             execution = run(job, name, degree, RATE_GBPS)
@@ -52,7 +52,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
 
 
 def slowdown(table: Table, degree: float, batch: float, slow: str, fast: str) -> float:
-    """Return the iteration time on one fabric over that on another."""
+    """Return the iteration time on `slow` divided by the iteration time on `fast`."""
     case = table.select_rows(degree=degree, batch=batch)
     return case.number("iteration_ms", fabric=slow) / case.number("iteration_ms", fabric=fast)
 
@@ -65,7 +65,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
     recalled = "follows from the recalled prices: they give the Fat-tree this much rate"
     simulated = "links for pairs as the planner chooses them, by simulation"
     spread = "the published rule buys links for pairs, which spread demand does not repay"
-    less = Published("less than at d = 4", "S")
+    less_than_at_4 = Published("less than at d = 4", "S")
 
     def compare_pair(
         slow: str, fast: str, batch: float, degree: float, published: Published, note: str
@@ -90,9 +90,9 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
         ),
         compare_pair("TopoOpt", "Fat-tree", large, few, Published("1.1 x", "S", 1.1), ""),
         compare_pair("TopoOpt", f"Fat-tree, {NIC_ONCE}", large, few, Published("1.1 x", "S", 1.1), ""),
-        compare_pair("TopoOpt", "Fat-tree", large, many, less, simulated),
-        compare_pair("TopoOpt", f"Fat-tree, {NIC_ONCE}", large, many, less, simulated),
-        compare_pair(SPLIT, "Fat-tree", large, many, less, spread),
+        compare_pair("TopoOpt", "Fat-tree", large, many, less_than_at_4, simulated),
+        compare_pair("TopoOpt", f"Fat-tree, {NIC_ONCE}", large, many, less_than_at_4, simulated),
+        compare_pair(SPLIT, "Fat-tree", large, many, less_than_at_4, spread),
     )
 
 
@@ -102,7 +102,7 @@ def _draw(table: Table) -> Plot:
             f"degree {degree:g}",
             "batch per device",
             "iteration time (ms)",
-            series_of(table.select_rows(degree=degree), "fabric", "batch", "iteration_ms")[::-1],
+            make_series(table.select_rows(degree=degree), "fabric", "batch", "iteration_ms")[::-1],
             logarithmic="xy",
         )
         for degree in table.values("degree")

@@ -1,4 +1,4 @@
-"""Figure 13: bandwidth tax, the bytes on links over bytes sent, above 1 because servers forward for others."""
+"""Figure 13: bandwidth tax, the bytes on links divided by the bytes sent. It exceeds 1 because servers forward."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from testbed.design.reproductions.figure import (
     Progress,
     Published,
     Table,
-    series_of,
+    make_series,
 )
 from testbed.design.reproductions.topoopt.all_to_all import RATE_GBPS
-from testbed.design.reproductions.topoopt.jobs import all_to_all_run
+from testbed.design.reproductions.topoopt.jobs import run_all_to_all
 from testbed.design.reproductions.topoopt.setup import Scale
 
 _COLUMNS = ("degree", "batch", "tax", "tax_tensors_once")
@@ -26,7 +26,7 @@ _PUBLISHED = {4.0: Published("1.11", "S", 1.11), 8.0: Published("1.05", "S", 1.0
 
 
 def tax_tensors_once(execution: Execution) -> float:
-    """Return the tax if an AllReduce counts as its tensor, not as twice that, which a ring sends.
+    """Return the tax with the bytes of AllReduces halved: a ring sends about twice the bytes of its tensor.
 
     Only this count gives the published share of the all-to-all: 80 % of the AllReduce at batch 2048.
     """
@@ -44,7 +44,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
     cases = [(degree, batch) for degree in scale.degrees for batch in scale.batches]
     rows: list[tuple[Cell, ...]] = []
     for place, (degree, batch) in enumerate(cases, 1):
-        execution = all_to_all_run(scale.nodes, batch, degree, RATE_GBPS).fastest
+        execution = run_all_to_all(scale.nodes, batch, degree, RATE_GBPS).fastest
         rows.append((degree, batch, execution.bandwidth_tax, tax_tensors_once(execution)))
         progress(place, len(cases), f"d = {degree}, batch {batch}")
     return Table.from_rows(_COLUMNS, rows)
@@ -82,7 +82,7 @@ def _draw(table: Table) -> Plot:
         "",
         "batch per device",
         "bytes on links / bytes sent",
-        series_of(named, "degree", "batch", "tax"),
+        make_series(named, "degree", "batch", "tax"),
         "bars",
     )
     return Plot("Bandwidth tax of DLRM's all-to-all", (panel,))

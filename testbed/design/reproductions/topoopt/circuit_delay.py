@@ -1,4 +1,4 @@
-"""Figure 17: circuits that follow the demand within an iteration, by the time they are dark when they move."""
+"""Figure 17: circuits that follow the demand within an iteration, over the dark time of a reconfiguration."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from testbed.design.reproductions.figure import (
     Plot,
     Progress,
     Table,
-    series_of,
+    make_series,
 )
-from testbed.design.reproductions.topoopt.jobs import default_job, run, run_on
+from testbed.design.reproductions.topoopt.jobs import make_default_job, run, run_on
 from testbed.design.reproductions.topoopt.setup import Scale
 from testbed.design.sharing.joined_jobs import PlacedJob, chain_iterations
 
@@ -32,19 +32,19 @@ def _make(scale: Scale, progress: Progress) -> Table:
     cases = [(m, d, s) for m in MODELS for d in scale.degrees for s in scale.delays_s]
     rows: list[tuple[Cell, ...]] = []
     for number, (model, degree, delay_s) in enumerate(cases, 1):
-        job = default_job(model, scale.nodes)
+        job = make_default_job(model, scale.nodes)
         if delay_s == scale.delays_s[0]:
             once_s = run(job, "TopoOpt", degree, RATE_GBPS).iteration_s
         nodes = job.graph.nodes
         twice = chain_iterations(nodes, [PlacedJob(job.graph, np.arange(nodes))], 2)
         times = {}
         for name, label in _FABRICS.items():
-            chosen = build_fabric(
+            built_fabric = build_fabric(
                 FabricRequest(
                     name, nodes, degree, RATE_GBPS, options=FabricOptions(reconfiguration_s=delay_s)
                 )
             )
-            times[label] = float(twice.iteration_s(run_on(chosen, twice.graph))[0, -1])
+            times[label] = float(twice.iteration_s(run_on(built_fabric, twice.graph))[0, -1])
         times = {ONE_SHOT: once_s} | times
         rows += [(MODELS[model], degree, delay_s * 1e3, name, time_s * 1e3) for name, time_s in times.items()]
         progress(number, len(cases), f"{MODELS[model]}, d = {degree}, dark for {delay_s * 1e3:g} ms")
@@ -77,7 +77,7 @@ def _draw(table: Table) -> Plot:
             f"{model}, degree {degree:g}",
             "dark time (ms)",
             "iteration time (ms)",
-            series_of(table.select_rows(model=model, degree=degree), "fabric", "delay_ms", "iteration_ms"),
+            make_series(table.select_rows(model=model, degree=degree), "fabric", "delay_ms", "iteration_ms"),
             logarithmic="xy",
         )
         for model in table.values("model")

@@ -17,7 +17,7 @@ from testbed.design.reproductions.figure import (
     Progress,
     Published,
     Table,
-    series_of,
+    make_series,
 )
 from testbed.design.reproductions.topoopt.jobs import (
     NIC_ONCE,
@@ -25,8 +25,8 @@ from testbed.design.reproductions.topoopt.jobs import (
     SIP_ML,
     TOPOOPT,
     Job,
-    fabrics_at,
-    job_of,
+    list_fabrics,
+    make_job,
     run,
     run_planned,
     servers,
@@ -46,13 +46,13 @@ MODELS = {
     "vgg16": "VGG16",
 }
 SEARCH_GBPS = 100.0
-"""Rate at which strategies are searched, once per degree; the other rates use the same strategies."""
+"""Link rate of the strategy search, which runs once per degree. The other rates use the same strategies."""
 _COLUMNS = ("model", "degree", "rate_gbps", "fabric", "iteration_ms", "pure_data_parallel", "strategy")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A strategy of a model as a job, with TopoOpt's topology for it."""
+    """A job of a model under one strategy, with TopoOpt's topology for it."""
 
     name: str
     job: Job
@@ -68,14 +68,14 @@ def candidates(model: str, degree: int, scale: Scale) -> tuple[Candidate, ...]:
     """Return the default strategy with TopologyFinder's topology, and the planner's result if it differs."""
     network, cluster = workload(model, scale.nodes, preset="fig11"), servers(scale.nodes)
     plain = default_strategy(network, scale.nodes)
-    job = job_of(network, plain, cluster)
+    job = make_job(network, plain, cluster)
     first = Candidate("default", job, find(job.traffic.demand, degree).topology)
     result = optimise(
         network, cluster, degree, SEARCH_GBPS, steps=scale.steps, finalists=scale.finalists, seed=scale.seed
     )
     if result.strategy == plain and result.finding.topology == first.topology:
         return (first,)
-    return first, Candidate("found", job_of(network, result.strategy, cluster), result.finding.topology)
+    return first, Candidate("found", make_job(network, result.strategy, cluster), result.finding.topology)
 
 
 def _iteration_s(one: Candidate, fabric: str, degree: int, rate: float) -> float:
@@ -91,10 +91,10 @@ def _make(scale: Scale, progress: Progress) -> Table:
     for number, (model, degree, rate) in enumerate(cases, 1):
         if rate == scale.rates_gbps[0]:
             options = candidates(model, degree, scale)
-        for fabric in fabrics_at(rate):
+        for fabric in list_fabrics(rate):
             times = [_iteration_s(one, fabric, degree, rate) for one in options]
-            least = min(range(len(times)), key=times.__getitem__)
-            time_s, best = times[least], options[least]
+            fastest_index = min(range(len(times)), key=times.__getitem__)
+            time_s, best = times[fastest_index], options[fastest_index]
             pure = "yes" if best.pure_data_parallel else "no"
             rows.append((MODELS[model], degree, rate, fabric, time_s * 1e3, pure, best.name))
         progress(number, len(cases), f"{MODELS[model]}, d = {degree}, {rate:g} Gbit/s")
@@ -102,7 +102,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
 
 
 def ratio(table: Table, fabric: str, over: str, **case: Cell) -> float:
-    """Return the iteration time on a fabric over that on another."""
+    """Return the iteration time on `fabric` divided by the iteration time on `over`."""
     part = table.select_rows(**case)
     return part.number("iteration_ms", fabric=fabric) / part.number("iteration_ms", fabric=over)
 
@@ -134,17 +134,17 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
                 if name in table.values("fabric")
             ),
         ]
-    return (*lines, *_means(table, degree))
+    return (*lines, *_compare_means(table, degree))
 
 
-def _means(table: Table, degree: float) -> Iterator[Comparison]:
+def _compare_means(table: Table, degree: float) -> Iterator[Comparison]:
     """Yield lines with the mean slowdown of each Fat-tree over the models, with the slowest and the fastest links."""
     rates = table.numbers("rate_gbps")
-    for links, at in (("slowest", min(rates)), ("fastest", max(rates))):
-        fabrics = set(table.select_rows(rate_gbps=at).values("fabric"))
+    for links, link_gbps in (("slowest", min(rates)), ("fastest", max(rates))):
+        fabrics = set(table.select_rows(rate_gbps=link_gbps).values("fabric"))
         for tree in (name for name in READINGS if name in fabrics):
             mean = geometric_mean(
-                ratio(table, tree, "TopoOpt", model=model, degree=degree, rate_gbps=at)
+                ratio(table, tree, "TopoOpt", model=model, degree=degree, rate_gbps=link_gbps)
                 for model in table.values("model")
             )
             note = "below 1: these prices buy a faster Fat-tree here" if mean < 1 else ""
@@ -152,7 +152,7 @@ def _means(table: Table, degree: float) -> Iterator[Comparison]:
 
 
 def _select_drawn(table: Table) -> Table:
-    """Return the table without MixNet's prices, which exist only for some of the rates."""
+    """Return the table without MixNet's prices, which exist only for some rates."""
     place = table.columns.index("fabric")
     return Table(table.columns, tuple(row for row in table.rows if "MixNet" not in str(row[place])))
 
@@ -164,7 +164,7 @@ def _draw(table: Table) -> Plot:
             str(model),
             "link rate (Gbit/s)",
             "iteration time (ms)",
-            series_of(
+            make_series(
                 _select_drawn(table.select_rows(model=model, degree=degree)),
                 "fabric",
                 "rate_gbps",

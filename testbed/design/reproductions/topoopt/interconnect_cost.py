@@ -1,4 +1,4 @@
-"""Figure 10: cost of interconnects, by number of servers and rate of a link."""
+"""Figure 10: cost of interconnects, by number of servers and link rate."""
 
 from __future__ import annotations
 
@@ -25,29 +25,31 @@ from testbed.design.reproductions.figure import (
     Progress,
     Published,
     Table,
-    series_of,
+    make_series,
 )
 from testbed.design.reproductions.topoopt.setup import Scale
 
-RECALLED, OF_MIXNET = "recalled", "MixNet"
-EACH, ONCE = "an interface", "a server"
+RECALLED_PRICES, MIXNET_PRICES = "recalled", "MixNet"
+NIC_PER_INTERFACE, NIC_PER_SERVER = "an interface", "a server"
 READINGS: Mapping[tuple[str, str], Reading] = {
-    (RECALLED, EACH): DEFAULT_READING,
-    (RECALLED, ONCE): Reading(nic_once=True),
-    (OF_MIXNET, EACH): Reading(MIXNET),
-    (OF_MIXNET, ONCE): Reading(MIXNET, nic_once=True),
+    (RECALLED_PRICES, NIC_PER_INTERFACE): DEFAULT_READING,
+    (RECALLED_PRICES, NIC_PER_SERVER): Reading(nic_once=True),
+    (MIXNET_PRICES, NIC_PER_INTERFACE): Reading(MIXNET),
+    (MIXNET_PRICES, NIC_PER_SERVER): Reading(MIXNET, nic_once=True),
 }
-"""Readings of the cost: the table of prices, and whether a NIC is paid per interface or per server."""
+"""Readings of the cost by (price table, whether a NIC is paid per interface or per server)."""
 
 _COLUMNS = ("prices", "nic_for", "servers", "degree", "rate_gbps", "fabric", "cost_musd", "fattree_gbps")
 
 
-def _costs(nodes: int, degree: int, rate: float, equal: float, reading: Reading) -> dict[str, Cost]:
-    """Return the cost of each fabric; `equal` is the rate at which a Fat-tree costs as much as TopoOpt."""
+def _compute_costs(
+    nodes: int, degree: int, rate: float, equal_cost_gbps: float, reading: Reading
+) -> dict[str, Cost]:
+    """Return the cost of each fabric. A Fat-tree of rate `equal_cost_gbps` costs as much as TopoOpt."""
     return {
         "TopoOpt": patch_panel_cost(nodes, degree, rate, reading),
         "TopoOpt with OCS": circuit_switch_cost(nodes, degree, rate, reading),
-        "Fat-tree": fat_tree_cost(nodes, equal, reading=reading),
+        "Fat-tree": fat_tree_cost(nodes, equal_cost_gbps, reading=reading),
         "oversubscribed Fat-tree": fat_tree_cost(nodes, degree * rate, oversubscription=2, reading=reading),
         "ideal switch": ideal_switch_cost(nodes, degree * rate, reading),
     }
@@ -63,24 +65,24 @@ def _make(scale: Scale, progress: Progress) -> Table:
         if r >= reading.least_gbps
     ]
     rows = [
-        (*names, nodes, degree, rate, name, cost.total_usd / 1e6, equal)
+        (*names, nodes, degree, rate, name, cost.total_usd / 1e6, equal_cost_gbps)
         for names, reading, nodes, degree, rate in cases
-        for equal in (equal_cost_fat_tree_gbps(nodes, degree, rate, reading),)
-        for name, cost in _costs(nodes, degree, rate, equal, reading).items()
+        for equal_cost_gbps in (equal_cost_fat_tree_gbps(nodes, degree, rate, reading),)
+        for name, cost in _compute_costs(nodes, degree, rate, equal_cost_gbps, reading).items()
     ]
     progress(len(cases), len(cases), "costs")
     return Table.from_rows(_COLUMNS, rows)
 
 
-def _ratios(table: Table, dear: str) -> list[float]:
+def _ratios_to_topoopt(table: Table, other: str) -> list[float]:
     ours = table.select_rows(fabric="TopoOpt").numbers("cost_musd")
-    return [a / b for a, b in zip(table.select_rows(fabric=dear).numbers("cost_musd"), ours, strict=True)]
+    return [a / b for a, b in zip(table.select_rows(fabric=other).numbers("cost_musd"), ours, strict=True)]
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
-    present = table.select_rows(prices=RECALLED, nic_for=EACH)
-    slow = _ratios(present.select_rows(rate_gbps=present.values("rate_gbps")[0]), "ideal switch")
-    fast = _ratios(present.select_rows(rate_gbps=present.values("rate_gbps")[-1]), "ideal switch")
+    present = table.select_rows(prices=RECALLED_PRICES, nic_for=NIC_PER_INTERFACE)
+    slow = _ratios_to_topoopt(present.select_rows(rate_gbps=present.values("rate_gbps")[0]), "ideal switch")
+    fast = _ratios_to_topoopt(present.select_rows(rate_gbps=present.values("rate_gbps")[-1]), "ideal switch")
     ends = (
         Comparison(
             "the ideal switch, the first reading alone, slowest links",
@@ -91,26 +93,26 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
         ),
         Comparison("the same, fastest links", NOTHING, mean(fast), "", " x"),
     )
-    rows = [line for names in READINGS for line in _readings(table, *names)]
+    rows = [line for names in READINGS for line in _compare_reading(table, *names)]
     return (*rows[:2], *ends, *rows[2:])
 
 
-def _readings(table: Table, prices: str, nic_for: str) -> Iterator[Comparison]:
-    """Yield lines with the two published ratios by one reading of the prices, and the Fat-tree of equal cost."""
+def _compare_reading(table: Table, prices: str, nic_for: str) -> Iterator[Comparison]:
+    """Yield the two published ratios under one reading of the prices, and the rate of the Fat-tree of equal cost."""
     part = table.select_rows(prices=prices, nic_for=nic_for)
     reading = f"prices {prices}, a NIC {nic_for}"
-    checked = "prices recalled, not checked" if prices == RECALLED else "rates of 100 Gbit/s and more"
+    checked = "prices recalled, not checked" if prices == RECALLED_PRICES else "rates of 100 Gbit/s and more"
     yield Comparison(
         f"cost of the ideal switch over TopoOpt, mean; {reading}",
         Published("3.2 x", "S", 3.2),
-        mean(_ratios(part, "ideal switch")),
+        mean(_ratios_to_topoopt(part, "ideal switch")),
         f"{checked}; a Fat-tree of d times the rate stands for it",
         " x",
     )
     yield Comparison(
         f"cost with optical circuit switches over patch panels, mean; {reading}",
         Published("1.33 x", "S", 1.33),
-        mean(_ratios(part, "TopoOpt with OCS")),
+        mean(_ratios_to_topoopt(part, "TopoOpt with OCS")),
         f"{checked}; panels have the second plane, circuit switches none",
         " x",
     )
@@ -126,8 +128,8 @@ def _readings(table: Table, prices: str, nic_for: str) -> Iterator[Comparison]:
 
 
 def _draw(table: Table) -> Plot:
-    """Return a plot of the cost per server, without the equal-cost Fat-tree, which has TopoOpt's line."""
-    table = table.select_rows(prices=RECALLED, nic_for=EACH)
+    """Return a plot of the cost per server, without the equal-cost Fat-tree, which coincides with TopoOpt."""
+    table = table.select_rows(prices=RECALLED_PRICES, nic_for=NIC_PER_INTERFACE)
     servers = table.values("servers")[0]
     per_server = Table.from_rows(
         ("degree", "rate", "fabric", "usd"),
@@ -142,7 +144,7 @@ def _draw(table: Table) -> Plot:
             f"degree {degree:g}",
             "link rate (Gbit/s)",
             "cost per server (USD)",
-            series_of(per_server.select_rows(degree=degree), "fabric", "rate", "usd"),
+            make_series(per_server.select_rows(degree=degree), "fabric", "rate", "usd"),
             logarithmic="xy",
         )
         for degree in table.values("degree")

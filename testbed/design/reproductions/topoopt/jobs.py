@@ -29,38 +29,41 @@ from testbed.design.workloads.strategies import default_strategy
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
-    """A workload under a strategy: one iteration as a graph, and its traffic."""
+    """One iteration of a workload under a strategy, as a task graph and as traffic totals."""
 
     graph: TaskGraph
     traffic: Traffic
 
 
 def servers(nodes: int) -> Cluster:
-    """Return servers of four A100s with 80 GB: a copy of CANDLE with gradients and momentum needs 195 GB per server."""
+    """Return servers with four A100s of 80 GB each.
+
+    A copy of CANDLE with gradients and momentum needs 195 GB per server.
+    """
     return Cluster(nodes, A100_80GB)
 
 
-def job_of(model: Workload, strategy: Strategy, cluster: Cluster) -> Job:
-    """Return the job of a workload. Raises `StrategyError` for a strategy that does not fit."""
+def make_job(model: Workload, strategy: Strategy, cluster: Cluster) -> Job:
+    """Return the job of a workload. Raises `StrategyError` if the strategy does not fit it."""
     return Job(iteration(model, strategy, cluster), traffic(model, strategy, cluster))
 
 
 @cache
-def all_to_all_job(nodes: int, batch: int) -> Job:
+def make_all_to_all_job(nodes: int, batch: int) -> Job:
     """Return DLRM with one table on each server, for `batch` samples per device."""
     model = workload("dlrm-a2a", nodes, tables=nodes, batch_per_device=batch)
-    return job_of(model, default_strategy(model, nodes), servers(nodes))
+    return make_job(model, default_strategy(model, nodes), servers(nodes))
 
 
 @cache
-def default_job(name: str, nodes: int, preset: str = "fig11") -> Job:
-    """Return a model of the paper, data parallel, with each embedding table on one server."""
+def make_default_job(name: str, nodes: int, preset: str = "fig11") -> Job:
+    """Return the data-parallel job of a model of the paper, with each embedding table on one server."""
     model = workload(name, nodes, preset=preset)
-    return job_of(model, default_strategy(model, nodes), servers(nodes))
+    return make_job(model, default_strategy(model, nodes), servers(nodes))
 
 
 ROUNDING = 0.01
-"""Fraction of their duration by which flows may end later, so that several end together; the page gives the effect."""
+"""Fraction of its duration by which the simulation may delay the end of a flow, so that several end together."""
 
 NIC_ONCE = "NIC once a server"
 READINGS: Mapping[str, Reading] = {
@@ -69,15 +72,15 @@ READINGS: Mapping[str, Reading] = {
     "Fat-tree, MixNet prices": Reading(MIXNET),
     f"Fat-tree, MixNet prices, {NIC_ONCE}": Reading(MIXNET, nic_once=True),
 }
-"""Fat-trees that cost as much as TopoOpt, by the reading of the cost; MixNet's table begins at 100 Gbit/s."""
+"""Readings of the cost, each for a Fat-tree that costs as much as TopoOpt. MixNet's prices begin at 100 Gbit/s."""
 
 TOPOOPT = "TopoOpt"
 SIP_ML = "SiP-ML"
 _FAST_CIRCUITS = FabricOptions(reconfiguration_s=20e-6)
-"""Circuits of SiP-ML, single-shot for each layer, dark for the 20 us of its released scripts."""
+"""Options of SiP-ML's circuits: a dark time of 20 us, as in its released scripts."""
 RequestFactory = Callable[[int, int, float], FabricRequest]
 
-_OTHERS: Mapping[str, RequestFactory] = {
+_REQUEST_FACTORIES: Mapping[str, RequestFactory] = {
     "ideal switch": lambda nodes, degree, rate: FabricRequest("ideal", nodes, degree, rate),
     "oversubscribed Fat-tree": lambda nodes, degree, rate: FabricRequest("oversub", nodes, degree, rate),
     "expander": lambda nodes, degree, rate: FabricRequest("expander", nodes, degree, rate),
@@ -85,33 +88,33 @@ _OTHERS: Mapping[str, RequestFactory] = {
 }
 
 
-def fabrics_at(rate_gbps: float) -> tuple[str, ...]:
-    """Return the names of a figure's fabrics for which there are prices at this rate.
+def list_fabrics(rate_gbps: float) -> tuple[str, ...]:
+    """Return the names of the fabrics, without those Fat-trees that have no prices at this rate.
 
-    The oversubscribed Fat-tree has links of degree times the rate, and half of them above the edge; the ideal switch
-    has the same links and never blocks. SiP-ML is SiP-OCS with as many circuit switches as links.
+    Each server of the oversubscribed Fat-tree has degree times the rate, with half of that above the edge. The ideal
+    switch has the same links and never blocks. SiP-ML is SiP-OCS with as many circuit switches as links.
     """
     trees = [name for name, reading in READINGS.items() if reading.least_gbps <= rate_gbps]
     return (TOPOOPT, "ideal switch", *trees, "oversubscribed Fat-tree", "expander", SIP_ML)
 
 
 def request(name: str, nodes: int, degree: int, rate_gbps: float) -> FabricRequest:
-    """Return the request for a fabric of `fabrics_at` that does not depend on the job: any but TopoOpt."""
+    """Return the request for a fabric of `list_fabrics`, except TopoOpt, which depends on the job."""
     if name in READINGS:
         host_gbps = equal_cost_fat_tree_gbps(nodes, degree, rate_gbps, READINGS[name])
         return FabricRequest("fattree", nodes, 1, host_gbps)
-    return _OTHERS[name](nodes, degree, rate_gbps)
+    return _REQUEST_FACTORIES[name](nodes, degree, rate_gbps)
 
 
 def run(job: Job, name: str, degree: int, rate_gbps: float) -> Execution:
-    """Return the execution of one iteration on a fabric of `fabrics_at`, with AllReduces as fluid rings."""
+    """Simulate one iteration on a fabric of `list_fabrics`, with AllReduces as fluid rings."""
     if name == TOPOOPT:
         return run_planned(job, find(job.traffic.demand, degree).topology, rate_gbps)
     return run_on(build_fabric(request(name, job.graph.nodes, degree, rate_gbps)), job.graph)
 
 
 def run_planned(job: Job, topology: Topology, rate_gbps: float) -> Execution:
-    """Return the execution of one iteration on a topology, on the faster one of its `plan_routes`."""
+    """Simulate one iteration on a topology with each of its `plan_routes`, and return the fastest execution."""
 
     def run_with(routes: RouteSets) -> Execution:
         fabric_request = FabricRequest(
@@ -127,22 +130,25 @@ def run_planned(job: Job, topology: Topology, rate_gbps: float) -> Execution:
 
 @cache
 def plan_routes(job: Job, topology: Topology) -> tuple[RouteSets, ...]:
-    """Return the routes from which a plan chooses: in several sets, and in one."""
+    """Return the two candidates for a plan's routes: several sets, and a single one."""
     return tuple(route_job(topology, job.graph, max_paths=sets) for sets in (MAX_SETS, 1))
 
 
-def run_on(chosen: ChosenFabric, graph: TaskGraph) -> Execution:
-    """Return the execution of one iteration with AllReduces as fluid rings: one message per link, latencies added."""
-    chosen = chosen.as_fluid()
-    if chosen.circuits is not None:
-        return simulate_circuits(graph, chosen.circuits, allreduce=chosen.allreduce, rounding=ROUNDING)
-    return simulate(graph, chosen.fabric, allreduce=chosen.allreduce, rounding=ROUNDING)
+def run_on(chosen_fabric: ChosenFabric, graph: TaskGraph) -> Execution:
+    """Simulate one iteration. AllReduces are fluid rings: one message per link, with the latencies added."""
+    chosen_fabric = chosen_fabric.as_fluid()
+    if chosen_fabric.circuits is not None:
+        return simulate_circuits(
+            graph, chosen_fabric.circuits, allreduce=chosen_fabric.allreduce, rounding=ROUNDING
+        )
+    return simulate(graph, chosen_fabric.fabric, allreduce=chosen_fabric.allreduce, rounding=ROUNDING)
 
 
 class Wired(NamedTuple):
-    """Executions of a job on TopoOpt's topologies: with links split between rings and pairs as published, and fastest.
+    """Executions of a job on TopoOpt's topologies.
 
-    These are the same execution if the published split is the fastest.
+    `published` splits links between rings and pairs by the published rule. `fastest` is the faster of this split and
+    rings alone, so both may be the same execution.
     """
 
     published: Execution
@@ -150,12 +156,12 @@ class Wired(NamedTuple):
 
 
 @cache
-def all_to_all_run(nodes: int, batch: int, degree: int, rate_gbps: float) -> Wired:
-    """Return the executions of `all_to_all_job` on TopoOpt, which three figures use.
+def run_all_to_all(nodes: int, batch: int, degree: int, rate_gbps: float) -> Wired:
+    """Simulate `make_all_to_all_job` on TopoOpt, for three figures.
 
-    The published rule splits links by bytes; like the planner, `fastest` compares it with rings alone by simulation.
+    The published rule splits links by bytes. Like the planner, `fastest` also tries rings alone.
     """
-    job = all_to_all_job(nodes, batch)
+    job = make_all_to_all_job(nodes, batch)
     split = find(job.traffic.demand, degree).matching_degree
     runs = {count: _run_with_degree(job, degree, rate_gbps, count) for count in {split, 0}}
     return Wired(runs[split], min(runs.values(), key=lambda execution: execution.iteration_s))

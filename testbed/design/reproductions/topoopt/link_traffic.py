@@ -13,10 +13,10 @@ from testbed.design.reproductions.figure import (
     Plot,
     Progress,
     Table,
-    series_of,
+    make_series,
 )
 from testbed.design.reproductions.topoopt.all_to_all import RATE_GBPS
-from testbed.design.reproductions.topoopt.jobs import all_to_all_run
+from testbed.design.reproductions.topoopt.jobs import run_all_to_all
 from testbed.design.reproductions.topoopt.setup import Scale
 
 _COLUMNS = ("degree", "batch", "share_of_links", "gb", "of_fullest")
@@ -32,7 +32,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
     quantiles = np.linspace(0.0, 1.0, _POINTS)
     rows: list[tuple[Cell, ...]] = []
     for place, (degree, batch) in enumerate(cases, 1):
-        execution = all_to_all_run(scale.nodes, batch, degree, RATE_GBPS).fastest
+        execution = run_all_to_all(scale.nodes, batch, degree, RATE_GBPS).fastest
         lanes = execution.fabric.capacity_bps / execution.fabric.lane_bps
         loads = np.quantile(np.repeat(execution.link_bytes / lanes, np.rint(lanes).astype(int)), quantiles)
         rows += [
@@ -64,7 +64,7 @@ def _draw(table: Table) -> Plot:
                 for row in table.select_rows(batch=batch).records
             ],
         )
-        series = series_of(named, "degree", "gb", "share")
+        series = make_series(named, "degree", "gb", "share")
         return Panel(f"batch {batch:g}", "bytes on a link (GB)", "share of links", series, "steps")
 
     batches = sorted(set(table.numbers("batch")))

@@ -17,10 +17,10 @@ from testbed.design.reproductions.figure import (
     Plot,
     Progress,
     Table,
-    series_of,
+    make_series,
 )
 from testbed.design.reproductions.topoopt.all_to_all import RATE_GBPS
-from testbed.design.reproductions.topoopt.jobs import all_to_all_job, run
+from testbed.design.reproductions.topoopt.jobs import make_all_to_all_job, run
 from testbed.design.reproductions.topoopt.setup import Scale
 
 _FABRICS = ("TopoOpt", "expander")
@@ -28,7 +28,10 @@ _COLUMNS = ("fabric", "degree", "links", "share_up_to")
 
 
 def path_lengths(fabric: Fabric) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the links of each path of every ordered pair of servers, and the pair's fraction on it, shape (paths,)."""
+    """Return for each path of each ordered pair of servers its number of links, and the pair's fraction on it.
+
+    Both arrays have the shape (paths,).
+    """
     source, target = np.nonzero(~np.eye(fabric.nodes, dtype=bool))
     sets = 1 if fabric.weights is None else len(fabric.weights)
     lengths = [
@@ -42,14 +45,14 @@ def _make(scale: Scale, progress: Progress) -> Table:
     cases = [(name, degree) for name in _FABRICS for degree in scale.degrees]
     rows: list[tuple[Cell, ...]] = []
     for done, (name, degree) in enumerate(cases, 1):
-        job = all_to_all_job(scale.nodes, min(scale.batches))
-        points = _cumulative(*path_lengths(run(job, name, degree, RATE_GBPS).fabric))
+        job = make_all_to_all_job(scale.nodes, min(scale.batches))
+        points = _cumulative_shares(*path_lengths(run(job, name, degree, RATE_GBPS).fabric))
         rows += [(name, degree, *point) for point in points]
         progress(done, len(cases), f"{name}, d = {degree}")
     return Table.from_rows(_COLUMNS, rows)
 
 
-def _cumulative(lengths: NDArray[np.int64], parts: NDArray[np.float64]) -> Iterator[tuple[int, float]]:
+def _cumulative_shares(lengths: NDArray[np.int64], parts: NDArray[np.float64]) -> Iterator[tuple[int, float]]:
     for longest in range(int(lengths[parts > 0].max()) + 1):
         yield longest, float(parts[lengths <= longest].sum() / parts.sum())
 
@@ -85,7 +88,7 @@ def _draw(table: Table) -> Plot:
         ],
     )
     panel = Panel(
-        "", "path length (links)", "share of pairs", series_of(named, "fabric", "links", "share"), "steps"
+        "", "path length (links)", "share of pairs", make_series(named, "fabric", "links", "share"), "steps"
     )
     return Plot("Path lengths between servers", (panel,))
 

@@ -1,4 +1,4 @@
-"""Settings that the figures share: sizes, rates and seeds, fixed before the first comparison and not tuned since.
+"""Sizes, rates and seeds of all figures. We fixed them before the first comparison and have not tuned them.
 
 | setting | value | source |
 |---|---|---|
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Size of the reproduction. `steps` and `finalists` are those of a strategy search."""
+    """Size of the reproduction. `steps` and `finalists` belong to the strategy search."""
 
     nodes: int
     degrees: tuple[int, ...]
@@ -66,4 +66,4 @@ QUICK = Scale(
     steps=50,
     finalists=2,
 )
-"""A small scale that takes a minute, to test that everything runs. Its results differ from the paper's scale."""
+"""Small scale that takes a minute and only tests that everything runs. Its results differ from the paper's scale."""

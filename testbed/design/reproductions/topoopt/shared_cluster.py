@@ -1,8 +1,8 @@
 """Figure 16: many jobs on one cluster, each on its own servers.
 
-TopoOpt gives every job its own topology over its servers, so that jobs do not affect each other. On Fat-trees jobs run
-on random servers, as a scheduler finds them free, and every flow takes a path by its hash, as with ECMP and in the
-paper's packet simulator: jobs share the links above the edge.
+TopoOpt gives every job its own topology over its servers, so jobs do not affect each other. On Fat-trees jobs share the
+links above the edge: they run on random servers, as a scheduler would find them free, and each flow takes a path by its
+hash, as with ECMP and in the paper's packet simulator.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from testbed.design.reproductions.figure import (
     Progress,
     Published,
     Table,
-    series_of,
+    make_series,
 )
-from testbed.design.reproductions.topoopt.jobs import NIC_ONCE, READINGS, ROUNDING, default_job, run
+from testbed.design.reproductions.topoopt.jobs import NIC_ONCE, READINGS, ROUNDING, make_default_job, run
 from testbed.design.reproductions.topoopt.setup import Scale
 from testbed.design.sharing.joined_jobs import PlacedJob, chain_iterations
 
 Floats = NDArray[np.float64]
 
 MIX = {"dlrm": 0.35, "bert": 0.30, "candle": 0.25, "vgg16": 0.10}
-"""Shares of the models among jobs, from the text of the paper; its released sampler uses others."""
+"""Shares of the models among jobs, from the text of the paper. Its released sampler uses other shares."""
 DEGREE = 8
 RATE_GBPS = 100.0
 _FABRICS = ("TopoOpt", *READINGS, "oversubscribed Fat-tree")
@@ -42,13 +42,13 @@ _COLUMNS = ("jobs", "fabric", "mean_ms", "p99_ms")
 
 
 @cache
-def alone_s(model: str, fabric: str, nodes: int) -> float:
+def run_alone_s(model: str, fabric: str, nodes: int) -> float:
     """Return the seconds of an iteration of a job that shares no link."""
-    return run(default_job(model, nodes, "fig16"), fabric, DEGREE, RATE_GBPS).iteration_s
+    return run(make_default_job(model, nodes, "fig16"), fabric, DEGREE, RATE_GBPS).iteration_s
 
 
 @cache
-def _tree(fabric: str, nodes: int, seed: int) -> Fabric:
+def _make_tree(fabric: str, nodes: int, seed: int) -> Fabric:
     if fabric in READINGS:
         host_gbps = equal_cost_fat_tree_gbps(nodes, DEGREE, RATE_GBPS, READINGS[fabric])
         return fat_tree(nodes, host_gbps, balance="hash", seed=seed)
@@ -56,7 +56,7 @@ def _tree(fabric: str, nodes: int, seed: int) -> Fabric:
 
 
 def draw_models(jobs: int, seed: int) -> list[str]:
-    """Return the models of `jobs` jobs; with the same seed, fewer jobs are the first of more."""
+    """Draw the models of `jobs` jobs. With the same seed, a shorter list is the start of a longer one."""
     chance = np.random.default_rng([seed, 0])
     return [str(name) for name in chance.choice(list(MIX), jobs, p=list(MIX.values()))]
 
@@ -67,14 +67,14 @@ def simulate_shared_s(scale: Scale, jobs: int, fabric: str, seed: int) -> Floats
     servers = chance.permutation(scale.shared_nodes)[: jobs * scale.job_nodes].reshape(jobs, -1)
     placed_jobs = [
         PlacedJob(
-            default_job(model, scale.job_nodes, "fig16").graph,
-            np.sort(own),
-            float(chance.random()) * alone_s(model, fabric, scale.job_nodes),
+            make_default_job(model, scale.job_nodes, "fig16").graph,
+            np.sort(own_servers),
+            float(chance.random()) * run_alone_s(model, fabric, scale.job_nodes),
         )
-        for model, own in zip(draw_models(jobs, seed), servers, strict=True)
+        for model, own_servers in zip(draw_models(jobs, seed), servers, strict=True)
     ]
     shared = chain_iterations(scale.shared_nodes, placed_jobs, scale.iterations)
-    tree = _tree(fabric, scale.shared_nodes, seed)
+    tree = _make_tree(fabric, scale.shared_nodes, seed)
     return shared.iteration_s(simulate(shared.graph, tree, allreduce=fluid_ring, rounding=ROUNDING)).ravel()
 
 
@@ -84,7 +84,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
     for number, (jobs, fabric) in enumerate(cases, 1):
         if fabric == "TopoOpt":
             models = [model for seed in range(scale.seeds) for model in draw_models(jobs, seed)]
-            times_s = np.array([alone_s(model, fabric, scale.job_nodes) for model in models])
+            times_s = np.array([run_alone_s(model, fabric, scale.job_nodes) for model in models])
         else:
             times_s = np.concatenate(
                 [simulate_shared_s(scale, jobs, fabric, seed) for seed in range(scale.seeds)]
@@ -96,24 +96,24 @@ def _make(scale: Scale, progress: Progress) -> Table:
 
 
 def ratio(table: Table, column: str, jobs: float, fabric: str) -> float:
-    """Return the time in a column on a fabric over that on TopoOpt."""
+    """Return the time in `column` on a fabric divided by the time on TopoOpt."""
     part = table.select_rows(jobs=jobs)
     return part.number(column, fabric=fabric) / part.number(column, fabric="TopoOpt")
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
-    most, fewest = max(table.numbers("jobs")), min(table.numbers("jobs"))
+    max_jobs, min_jobs = max(table.numbers("jobs")), min(table.numbers("jobs"))
     by_price, by_chance = "the prices set its rate", "paths by hash, servers at random"
     return (
         *(
-            _ratio_to_topoopt(table, "mean", most, tree, Published("1.7 x", "S", 1.7), by_price)
+            _ratio_to_topoopt(table, "mean", max_jobs, tree, Published("1.7 x", "S", 1.7), by_price)
             for tree in READINGS
         ),
         _ratio_to_topoopt(
-            table, "mean", most, "oversubscribed Fat-tree", Published("1.15 x", "S", 1.15), by_chance
+            table, "mean", max_jobs, "oversubscribed Fat-tree", Published("1.15 x", "S", 1.15), by_chance
         ),
         *(
-            _ratio_to_topoopt(table, "p99", most, tree, Published("up to 3.4 x", "S", 3.4), by_price)
+            _ratio_to_topoopt(table, "p99", max_jobs, tree, Published("up to 3.4 x", "S", 3.4), by_price)
             for tree in READINGS
         ),
         *(
@@ -127,10 +127,10 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
             for tree in ("Fat-tree", f"Fat-tree, {NIC_ONCE}")
         ),
         _time_on_topoopt(
-            table, "mean", fewest, 64.4, "released results; the mix drawn there is 35/42/20/2 %"
+            table, "mean", min_jobs, 64.4, "released results; the mix drawn there is 35/42/20/2 %"
         ),
-        _time_on_topoopt(table, "mean", most, 60.4, "as above"),
-        _time_on_topoopt(table, "p99", most, 131.5, "as above"),
+        _time_on_topoopt(table, "mean", max_jobs, 60.4, "as above"),
+        _time_on_topoopt(table, "p99", max_jobs, 131.5, "as above"),
     )
 
 
@@ -153,7 +153,7 @@ def _draw(table: Table) -> Plot:
             title,
             "number of jobs (16 servers each)",
             "iteration time (ms)",
-            series_of(table, "fabric", "jobs", column),
+            make_series(table, "fabric", "jobs", column),
         )
         for title, column in (("mean", "mean_ms"), ("99th percentile", "p99_ms"))
     )

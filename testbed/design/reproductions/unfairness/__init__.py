@@ -5,7 +5,7 @@
 | 1 | `speed_ups` | speed-up of jobs on one link when bandwidth is shared unfairly |
 | 2 | `time_line` | two jobs on a link shared 50/50 and 60/40 |
 
-Periods, communication fractions and weights are calibrated: the paper's measured ones are not public.
+Periods, communication fractions and weights are calibrated, because the paper's measured values are not public.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MODULES = {1: "speed_ups", 2: "time_line"}
 
 
 def figure(number: int) -> Figure[Scale]:
-    """Return a figure by its number. Raises `ValueError` for one that is not reproduced."""
+    """Return a figure by its number. Raises `ValueError` if we do not reproduce it."""
     if number not in MODULES:
         raise ValueError(
             f"figure {number} of unfairness is not reproduced: choose from {', '.join(map(str, MODULES))}"

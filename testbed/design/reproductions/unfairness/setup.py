@@ -3,8 +3,8 @@
 | setting | value | source |
 |---|---|---|
 | speed-ups, which jobs are compatible | four rows | the authors' slides |
-| periods, communication fractions, weights | integers, two decimals | calibrated to these rows; others fit as well |
-| iterations | 1,500, of which 300 are warm-up; 5,000 as a check | phases of unequal periods drift |
+| periods, communication fractions, weights | integers, two decimals | calibrated to these rows; other values fit too |
+| iterations | 1,500 with 300 of warm-up; 5,000 as a check, because phases of unequal periods drift | chosen here |
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Iterations of a run, of the longer run that checks its mean, and of the warm-up, which is not counted."""
+    """Iterations of a run, of the longer run that checks its mean, and of the warm-up, which the mean omits."""
 
     iterations: int
     check_iterations: int
@@ -23,7 +23,7 @@ class Scale:
 
 PAPER = Scale(1500, 5000)
 QUICK = Scale(1300, 1600)
-"""Small scale that only tests that everything runs; the check is hardly longer."""
+"""Small scale that only tests that everything runs."""
 
 
 @dataclass(frozen=True, slots=True)

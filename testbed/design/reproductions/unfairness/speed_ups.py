@@ -17,7 +17,7 @@ from testbed.design.reproductions.figure import (
 from testbed.design.reproductions.unfairness.setup import ROWS, Row, Scale
 
 _COLUMNS = ("jobs", "job", "model", "length", "fair_ms", "unfair_ms", "speed_up")
-_ALIKE = 0.01
+_DRIFT_TOLERANCE = 0.01
 
 
 def _make(scale: Scale, progress: Progress) -> Table:
@@ -38,7 +38,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
 
 
 def speed_ups(table: Table, row: Row, length: str = "main") -> tuple[float, ...]:
-    """Return the speed-up of each job of a row."""
+    """Return the speed-up of each job of a row, from the run of this length."""
     return table.select_rows(jobs=row.name, length=length).numbers("speed_up")
 
 
@@ -52,7 +52,7 @@ def _compare_row(table: Table, row: Row) -> list[Comparison]:
     lines = []
     for place, (model, published) in enumerate(zip(row.models, row.published, strict=True)):
         note = f"calibrated; a longer run gives {check[place]:.3f}"
-        if abs(check[place] - ours[place]) > _ALIKE:
+        if abs(check[place] - ours[place]) > _DRIFT_TOLERANCE:
             note += ", so phases still drift"
         quantity = f"{row.name}: speed-up of job {place + 1}, {model}"
         lines.append(
@@ -67,11 +67,11 @@ def _compare_row(table: Table, row: Row) -> list[Comparison]:
 
 
 def _draw(table: Table) -> Plot:
-    panels = tuple(Panel(row.name, "job", "speed-up", _bars(table, row), "bars") for row in ROWS)
+    panels = tuple(Panel(row.name, "job", "speed-up", _make_bars(table, row), "bars") for row in ROWS)
     return Plot("SIMULATED: speed-up when the link is shared unfairly", panels, wide=2)
 
 
-def _bars(table: Table, row: Row) -> tuple[Series, ...]:
+def _make_bars(table: Table, row: Row) -> tuple[Series, ...]:
     names = tuple(f"{place} {model}" for place, model in enumerate(row.models, 1))
     return Series("published", names, row.published), Series("ours", names, speed_ups(table, row))
 

@@ -1,4 +1,4 @@
-"""Figure 2: two DLRM jobs on one link, shared 50/50 and 60/40: their bursts overlap, or move apart."""
+"""Figure 2: two DLRM jobs on one link. Their bursts overlap if it is shared 50/50, and move apart at 60/40."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from testbed.design.reproductions.figure import (
     Progress,
     Published,
     Table,
-    series_of,
+    make_series,
 )
 from testbed.design.reproductions.unfairness.setup import ROWS, Scale
 
 SHARES = {"50/50": (1.0, 1.0), "60/40": (1.5, 1.0)}
 RATE_GBPS = 50.0
-_SHOWN = 5
+_PLOTTED_ITERATIONS = 5
 _COLUMNS = ("shares", "job", "ms", "gbps", "iteration_ms")
 _DLRM = ROWS[1]
 
@@ -28,10 +28,10 @@ _DLRM = ROWS[1]
 def _make(scale: Scale, progress: Progress) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for number, (shares, weights) in enumerate(SHARES.items(), 1):
-        contention = _simulate(weights, _SHOWN + 1, trace_rows=1000)
+        contention = _simulate(weights, _PLOTTED_ITERATIONS + 1, trace_rows=1000)
         long = _simulate(weights, scale.iterations).mean_ms(scale.warm_up)
         means_ms = [float(mean) for mean in long]
-        until_ms = (_SHOWN - 0.3) * _DLRM.periods_ms[0] * (1 + _DLRM.fractions[0])
+        until_ms = (_PLOTTED_ITERATIONS - 0.3) * _DLRM.periods_ms[0] * (1 + _DLRM.fractions[0])
         rows += [
             (shares, f"job {job + 1}", float(time), float(rate), means_ms[job])
             for job in range(len(means_ms))
@@ -68,7 +68,7 @@ def _draw(table: Table) -> Plot:
             f"bandwidth shared {shares}",
             "time (ms)",
             "rate (Gb/s)",
-            series_of(table.select_rows(shares=shares), "job", "ms", "gbps"),
+            make_series(table.select_rows(shares=shares), "job", "ms", "gbps"),
             "steps",
         )
         for shares in SHARES
