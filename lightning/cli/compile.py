@@ -118,7 +118,7 @@ def compile_file(
     from lightning.compiler import Hardware, Options, load_or_compile, save_model
     from lightning.compiler.explain import report
     from lightning.compiler.options import Ranges, Scheme
-    from lightning.networks.imports.onnx.choices import choices_of
+    from lightning.networks.imports.onnx.choices import parse_choices
     from lightning.networks.preprocess import pack_named
 
     hardware = Hardware(lanes, wavelengths, cores, skip_zeros=skip_zeros)
@@ -136,7 +136,7 @@ def compile_file(
     )
     preprocessing = _preprocessing(scale, mean, deviation, layout)
     tensors, output_path = _split_outputs(network, output or [])
-    choices = choices_of(shape or [], value or [], tensors)
+    choices = parse_choices(shape or [], value or [], tensors)
     samples_data = None if samples is None else load_samples(samples)
     if network.suffix == ".lng":
         raise OutOfRange(
@@ -167,9 +167,9 @@ def compile_file(
 
 def _split_outputs(network: Path, values: list[str]) -> tuple[list[str], Path | None]:
     """Split the values of --output into names of tensors and the file. Raises `OutOfRange` for two files."""
-    from lightning.networks.imports.onnx.file import tensors_of
+    from lightning.networks.imports.onnx.file import read_tensor_names
 
-    known = tensors_of(network) if values and network.suffix == ".onnx" else frozenset()
+    known = read_tensor_names(network) if values and network.suffix == ".onnx" else frozenset()
     tensors = [each for each in values if each in known]
     files = [Path(each) for each in values if each not in known]
     if len(files) > 1:

@@ -37,9 +37,9 @@ def explain(
     """
     if model.suffix == ".onnx":
         from lightning.costs.file_report import file_report
-        from lightning.networks.imports.onnx.choices import choices_of
+        from lightning.networks.imports.onnx.choices import parse_choices
 
-        onnx_report = file_report(model, choices_of(shape or [], value or [], output or []))
+        onnx_report = file_report(model, parse_choices(shape or [], value or [], output or []))
         if as_json:
             print_document(None, {"file": str(model), **onnx_report.document})
         else:

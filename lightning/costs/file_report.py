@@ -18,7 +18,7 @@ import numpy as np
 from lightning.compiler.explain import why_digital
 from lightning.compiler.lowering import Lowered, lower, photonic_nodes
 from lightning.compiler.model import CompiledModel, Hardware, PhotonicLayer
-from lightning.compiler.schemes.ranges import never_negative
+from lightning.compiler.schemes.ranges import find_nonnegative
 from lightning.compiler.schemes.scaled import quantise_weights, weight_scales
 from lightning.costs.cost import work_of_model
 from lightning.costs.presets import PRESETS
@@ -29,7 +29,7 @@ from lightning.networks.network import Network, Node
 from lightning.networks.work import macs_of, photonic_share
 
 PRESET = "chip"
-_BY_LIGHT = "constant weights: sums of products"
+_PHOTONIC_REASON = "constant weights: sums of products"
 _RUNTIME = "no product with constant weights: computed by ONNX Runtime"
 _BOTH_VARY = "multiplies activations by activations: computed by ONNX Runtime"
 
@@ -91,7 +91,7 @@ def _node(model: CompiledModel, node: Node, macs: Mapping[str, int]) -> dict[str
         "name": node.name,
         "operation": node.attributes["operation"] if node.operation == ELECTRONIC else node.operation,
         "where": "light" if layer is not None else "electronic",
-        "reason": _BY_LIGHT if layer is not None else _why(node),
+        "reason": _PHOTONIC_REASON if layer is not None else _why(node),
         "shape": list(model.network.shapes[node.output]),
         "values": prod(model.network.shapes[node.output]),
         "macs": count,
@@ -108,7 +108,7 @@ def _why(node: Node) -> str:
 
 def sketch_model(network: Network, hardware: Hardware | None = None) -> CompiledModel:
     """Return a model of the network for cost estimates. Its scales are placeholders, so it must not be executed."""
-    positive = never_negative(network)
+    positive = find_nonnegative(network)
     layers = {
         node.name: _layer(lower(network, node), signed=node.inputs[0] not in positive)
         for node in photonic_nodes(network)

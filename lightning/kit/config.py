@@ -41,7 +41,7 @@ _ALIASES = {
     "res_phase": "phase_deg",
     **{f"value_{i}": f"dac_{i}" for i in range(MODULATORS)},
 }
-"""Other accepted names: names of the published library with the same meaning, and explicit names for the talk's keys."""
+"""Other accepted names: names of the published library with the same meaning, and clearer names of the talk's keys."""
 
 _TUPLES = {"dac": "values", "word": "words", "channel": "channels"}
 _KEYS = (

@@ -67,7 +67,7 @@ class LightningControl:
         self.compiled = build(device, self.settings, by_generator)
 
     def _select_calibration(self, device: Any) -> Calibration | None:
-        """Return the calibration to use, or None. Bare gain words ignore the store: an invalid entry must not block them."""
+        """Return the calibration to use, or None. Bare gain words need none; a bad stored one must not block."""
         if self._explicit_calibration is None:
             return (
                 find_calibration(device) if any(each is not None for each in self.settings.values) else None

@@ -75,7 +75,7 @@ class Progress:
         self._limit_s = None if expected_s is None else slack + self.patience.slowness * expected_s
 
     def note_count(self, count: int) -> None:
-        """Note the value of the shot counter. Raise `DeviceStuck` if the run is late or the count stays unchanged too long."""
+        """Note the value of the shot counter. Raise `DeviceStuck` if the run is late or the count stays too long."""
         if count != self._count:
             first_from_outside = self.external and self._count == 0
             self._count, self._moved = count, self._clock()

@@ -71,7 +71,7 @@ class VectorCore:
         return answers if answers.ndim else int(answers)
 
     def matvec(self, matrix: npt.ArrayLike, vector: npt.ArrayLike, *, shots: int = SHOTS) -> Integers:
-        """Return the dot products (m,) of the rows of an (m, n) matrix with an (n,) vector. Raise the errors of `dot`."""
+        """Return the dot products (m,) of an (m, n) matrix's rows with an (n,) vector. Raise the errors of `dot`."""
         rows, column = np.asarray(matrix), np.asarray(vector)
         if rows.ndim != 2 or column.ndim != 1:
             raise OutOfRange(f"expected a matrix and a vector, not shapes {rows.shape} and {column.shape}")

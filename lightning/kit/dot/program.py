@@ -98,7 +98,7 @@ class TileReader:
         return np.concatenate(parts)
 
     def trace(self, envelopes: Samples, tile: Tile, *, rounds: int) -> Floats:
-        """Play (4, samples) envelopes and return the decimated counts of the window, (samples,), as mean of `rounds`."""
+        """Play (4, samples) envelopes and return the decimated counts (samples,) of the window, mean of `rounds`."""
         self._load(envelopes)
         program = self.program(tile, 1, 1)
         runs = [

@@ -39,8 +39,8 @@ WORD_LIMIT = 32_760
 MIN_PEAK = 0.3
 """Least measured light, as a share of the light that the calibration predicts."""
 WORST_RESIDUAL = 0.6
-"""Largest residual, in units of 1/255 of a product per root of the number of symbols. Compression exceeds it; noise does
-not."""
+"""Largest residual, in units of 1/255 of a product per root of the number of symbols. Compression exceeds it; noise
+does not."""
 
 
 class Tiles(Protocol):

@@ -85,7 +85,7 @@ class SantecLaser:
             raise self._make_dark_error(f"it reports {alarm}")
 
     def turn_off(self) -> None:
-        """Close the shutter. The diode stays on to keep warm. Raise `NotAsSet` if the laser still reports that it is on."""
+        """Close the shutter. The diode stays on to keep warm. Raise `NotAsSet` if the laser still reports light."""
         self._session.tell(":POW:SHUT 1")
         self._settle("the laser's shutter")
         if self.is_on():

@@ -61,7 +61,7 @@ _PulseSpec = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 """((generator of the modulator, of its partner), (their words), (offset and length of the window in ticks))."""
 
 
-def laser(bench: Bench) -> Outcome:
+def switch_laser_on(bench: Bench) -> Outcome:
     """Switch the laser on and check its output power. Skip the step if there is no laser."""
     if bench.instruments.laser is None:
         return Outcome(
@@ -115,7 +115,7 @@ def measure_light(bench: Bench) -> Outcome:
     )
 
 
-def polarisation(bench: Bench) -> Outcome:
+def check_polarisation(bench: Bench) -> Outcome:
     """Call `turn_paddles` to maximise the light, then measure it with both modulators of the first pair open."""
     words = np.array([[*(word(bench.rough[i].peak) for i in (0, 1)), 0, 0]])
     rows = bench.reader()
@@ -139,7 +139,7 @@ def polarisation(bench: Bench) -> Outcome:
     )
 
 
-def bias_point(bench: Bench) -> Outcome:
+def set_bias_points(bench: Bench) -> Outcome:
     """Bias every modulator to its null at word 0 if there is a supply, then check the nulls of the rough curves."""
     if bench.instruments.bias is not None:
         points = [find_null(bench.reader(), bench.instruments.bias, index) for index in range(4)]

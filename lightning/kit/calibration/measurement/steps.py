@@ -16,11 +16,11 @@ from lightning.kit.calibration.document import Outcome
 from lightning.kit.calibration.measurement import pairs
 from lightning.kit.calibration.measurement.alignment import (
     BRIGHTNESS_RANGE,
-    bias_point,
-    laser,
+    check_polarisation,
     measure_delay,
     measure_light,
-    polarisation,
+    set_bias_points,
+    switch_laser_on,
 )
 from lightning.kit.calibration.measurement.bench import Bench, judge, word
 from lightning.kit.calibration.measurement.transfer import RESIDUAL, Rows, sweep_all
@@ -44,7 +44,7 @@ READINGS = 199
 """Readings per level. Not a multiple of four, so that no dither adds to the noise."""
 
 
-def transfer(bench: Bench) -> Outcome:
+def measure_transfer(bench: Bench) -> Outcome:
     """Measure the curve of every modulator at 256 points, and compare it with polynomials through the same points."""
     bench.sweeps = sweep_all(bench.reader(), bench.rough, shots=bench.shots)
     for index, sweep in bench.sweeps.items():
@@ -63,7 +63,7 @@ def transfer(bench: Bench) -> Outcome:
     )
 
 
-def saturation(bench: Bench) -> Outcome:
+def measure_saturation(bench: Bench) -> Outcome:
     """Measure the converter's full scale, and check that the levels of two products add up below it."""
     peaks = [word(sweep.curve.peak) for _, sweep in sorted(bench.sweeps.items())]
     nulls = [word(sweep.curve.null) for _, sweep in sorted(bench.sweeps.items())]
@@ -84,7 +84,7 @@ def saturation(bench: Bench) -> Outcome:
     )
 
 
-def gain(bench: Bench) -> Outcome:
+def compute_gain_words(bench: Bench) -> Outcome:
     """Compute the gain words for all values. In sums both products get the same weight."""
     bench.coded = pairs.make_encoders(bench.sweeps, full_scale=bench.full_scale, idle=bench.idle)
     strength = [pairs.pair_strength(bench.sweeps, pair) for pair in (0, 1)]
@@ -99,7 +99,7 @@ def gain(bench: Bench) -> Outcome:
     )
 
 
-def decoder(bench: Bench) -> Outcome:
+def train_decoder(bench: Bench) -> Outcome:
     """Fit the decoder to random pairs, and validate it on 256 other pairs of the first product."""
     assert bench.coded is not None
     rows = bench.reader()
@@ -123,7 +123,7 @@ def decoder(bench: Bench) -> Outcome:
     )
 
 
-def noise(bench: Bench) -> Outcome:
+def run_noise_step(bench: Bench) -> Outcome:
     """Measure constant, shot and relative intensity noise from one-sample readings at several levels."""
     assert bench.coded is not None
     assert bench.decoder is not None
@@ -140,16 +140,16 @@ def noise(bench: Bench) -> Outcome:
 
 
 STEPS: Mapping[str, Step] = {
-    "laser": laser,
+    "laser": switch_laser_on,
     "delay": measure_delay,
     "light": measure_light,
-    "polarisation": polarisation,
-    "bias": bias_point,
-    "transfer": transfer,
-    "saturation": saturation,
-    "gain": gain,
-    "decoder": decoder,
-    "noise": noise,
+    "polarisation": check_polarisation,
+    "bias": set_bias_points,
+    "transfer": measure_transfer,
+    "saturation": measure_saturation,
+    "gain": compute_gain_words,
+    "decoder": train_decoder,
+    "noise": run_noise_step,
 }
 """All steps, in the order of the run."""
 
