@@ -45,13 +45,13 @@ def trace(
     """
     from lightning.canvas import check_file, save
     from lightning.compiler.compilation import load_or_compile
-    from lightning.serving.nic import answer_of, trace_model
+    from lightning.serving.nic import decode_request_answer, trace_model
     from lightning.serving.request_plot import plot_request
 
     check_file(png)
     compiled = load_or_compile(model)
     request = trace_model(compiled, model.stem, _read_bytes(compiled, image, seed))
-    answer = answer_of(request)
+    answer = decode_request_answer(request)
     document = {
         "model": str(model),
         "cycles": request.cycles,

@@ -19,7 +19,7 @@ from lightning.compiler.explain import why_digital
 from lightning.compiler.lowering import Lowered, lower, photonic_nodes
 from lightning.compiler.model import CompiledModel, Hardware, PhotonicLayer
 from lightning.compiler.schemes.ranges import find_nonnegative
-from lightning.compiler.schemes.scaled import quantise_weights, weight_scales
+from lightning.compiler.schemes.scaled import compute_weight_scales, quantise_weights
 from lightning.costs.cost import work_of_model
 from lightning.costs.presets import PRESETS
 from lightning.networks.electronic import ELECTRONIC
@@ -117,7 +117,7 @@ def sketch_model(network: Network, hardware: Hardware | None = None) -> Compiled
 
 
 def _layer(each: Lowered, *, signed: bool) -> PhotonicLayer:
-    weights = quantise_weights(each.weights, weight_scales(each.weights, per_channel=True))
+    weights = quantise_weights(each.weights, compute_weight_scales(each.weights, per_channel=True))
     rows = weights.shape[:2]
     return PhotonicLayer(
         each.node.name,

@@ -19,14 +19,13 @@ Fidelity = Literal["exact", "noisy", "device", "datapath"]
 
 
 class Multiplier(Protocol):
-    """Computes the sums of products of one layer; each fidelity has its own."""
+    """Computes the sums of products of a layer. Each fidelity has its own multiplier."""
 
     def compute_sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> npt.NDArray[Any]:
         """Return the sums of products, of shape (images, positions, groups, rows).
 
         `activations` have the shape (images, positions, groups, terms). The sums are int32, or float32 with noise.
-        `keys`, of shape (images,), identify the images, so that the noise of an image does not depend on the others in
-        the batch.
+        `keys`, of shape (images,), identify the images, so that the noise of an image does not depend on its batch.
         """
         ...
 
@@ -36,7 +35,7 @@ class Answers:
     """Results for a batch."""
 
     scores: npt.NDArray[np.float32]
-    """Outputs of the network, of shape (images, ...); integers of the last layer in the `published` scheme."""
+    """Outputs of the network, of shape (images, ...). In the `published` scheme they are the last layer's integers."""
     cycles: int = 0
     """Cycles of the datapath for one image."""
     counters: Mapping[str, int] = field(default_factory=dict)
@@ -86,7 +85,7 @@ class Executor(Protocol):
 
 
 def raw_shape(network: Network) -> tuple[int, ...]:
-    """Return the shape of one raw input: that of the network, or channels last if preprocessing transposes them."""
+    """Return the shape of one raw input: the network's input shape, or channels last if preprocessing transposes."""
     shape = network.input_shape
     if network.preprocessing.layout == "HWC" and len(shape) == 3:
         return (*shape[1:], shape[0])

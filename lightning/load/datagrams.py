@@ -26,7 +26,15 @@ from lightning.serving.packets.codec import (
     Datatype,
     Kind,
 )
-from lightning.serving.packets.mmsg import MEMORY, MESSAGE, SLOT, VECTOR, Inbox, address_of, system_library
+from lightning.serving.packets.mmsg import (
+    MESSAGE,
+    RECEIVE_BUFFER_BYTES,
+    SLOT_BYTES,
+    VECTOR,
+    Inbox,
+    find_memory_address,
+    load_system_library,
+)
 
 BLOCK = 64
 """Maximum number of datagrams per system call."""
@@ -62,7 +70,7 @@ class Outbox:
         self, sender: socket.socket, model: int, rows: Rows, first: int, deadline_us: int = 0
     ) -> None:
         datatype = Datatype.UINT8 if rows.dtype == np.uint8 else Datatype.FLOAT32
-        self._library = system_library()
+        self._library = load_system_library()
         self._descriptor = sender.fileno()
         self._rows = np.ascontiguousarray(rows.reshape(len(rows), -1), dtype=DTYPES[datatype]).view(np.uint8)
         self._first = first
@@ -80,12 +88,14 @@ class Outbox:
         for name, value in fixed.items():
             self._headers[name] = value
         self._vectors = np.zeros((BLOCK, 2), VECTOR)
-        self._vectors["base"][:, 0] = address_of(self._headers) + np.arange(BLOCK) * HEADER.size
+        self._vectors["base"][:, 0] = find_memory_address(self._headers) + np.arange(BLOCK) * HEADER.size
         self._vectors["length"][:, 0] = HEADER.size
         self._messages = np.zeros(BLOCK, MESSAGE)
-        self._messages["vectors"] = address_of(self._vectors) + np.arange(BLOCK) * 2 * VECTOR.itemsize
+        self._messages["vectors"] = (
+            find_memory_address(self._vectors) + np.arange(BLOCK) * 2 * VECTOR.itemsize
+        )
         self._messages["vector_count"] = 2
-        self._messages_address = address_of(self._messages)
+        self._messages_address = find_memory_address(self._messages)
 
     def send(self, datagram: int, count: int) -> int:
         """Send up to `BLOCK` of the datagrams `datagram`..`datagram + count - 1`, counted from 0 over all requests.
@@ -101,7 +111,9 @@ class Outbox:
         self._headers["fragment"][:count_now] = fragments
         self._headers["length"][:count_now] = lengths
         rows = requests % len(self._rows)
-        self._vectors["base"][:count_now, 1] = address_of(self._rows) + rows * self._rows.shape[1] + starts
+        self._vectors["base"][:count_now, 1] = (
+            find_memory_address(self._rows) + rows * self._rows.shape[1] + starts
+        )
         self._vectors["length"][:count_now, 1] = lengths
         sent: int = self._library.sendmmsg(
             self._descriptor, self._messages_address, count_now, socket.MSG_DONTWAIT
@@ -142,7 +154,7 @@ def exchange(
 ) -> Traces:
     """Send the rows in turn when they are due, and receive the answers. Raise `LoadError` if no server receives."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MEMORY)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         try:
             client.connect(target.address())
             return _Exchange(client, Outbox(client, model, rows, first, deadline_us), due, first).run()
@@ -161,7 +173,7 @@ class _Exchange:
         self.due = due
         self.first = first
         self.inbox = Inbox(through, BLOCK)
-        self.headers = np.ndarray((BLOCK,), HEADER_FIELDS, self.inbox.bytes, strides=(SLOT,))
+        self.headers = np.ndarray((BLOCK,), HEADER_FIELDS, self.inbox.bytes, strides=(SLOT_BYTES,))
         self.latency = np.full(len(due), WAITING, dtype=np.int64)
         self.lag = self.latency.copy()
         self.refusal = np.zeros(len(due), dtype=np.int32)

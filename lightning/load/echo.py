@@ -16,7 +16,13 @@ from collections.abc import Iterator
 from lightbed.children import child_environment, module_command
 from lightning.load.http_messages import message_length
 from lightning.load.targets import Target
-from lightning.serving.packets.mmsg import ADDRESS, MEMORY, SLOT, Inbox, address_of
+from lightning.serving.packets.mmsg import (
+    ADDRESS_BYTES,
+    RECEIVE_BUFFER_BYTES,
+    SLOT_BYTES,
+    Inbox,
+    find_memory_address,
+)
 
 ANSWER = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{"outputs": []}'
 HOST = "127.0.0.1"
@@ -44,14 +50,19 @@ def echo_datagrams(server: socket.socket, stop: int) -> None:
     Datagrams are received many at a time, because the echo must be faster than the generator.
     """
     inbox = Inbox(server, 64)
-    where, senders = address_of(inbox.bytes), address_of(inbox.senders)
+    where, senders = find_memory_address(inbox.bytes), find_memory_address(inbox.senders)
     ends: list[int] = [server.fileno(), stop]
     while stop not in select.select(ends, [], [])[0]:
         while count := inbox.receive():
             for slot, length in enumerate(inbox.lengths(count)):
-                to = senders + slot * ADDRESS
+                to = senders + slot * ADDRESS_BYTES
                 inbox.library.sendto(
-                    inbox.descriptor, where + slot * SLOT, length, socket.MSG_DONTWAIT, to, ADDRESS
+                    inbox.descriptor,
+                    where + slot * SLOT_BYTES,
+                    length,
+                    socket.MSG_DONTWAIT,
+                    to,
+                    ADDRESS_BYTES,
                 )
 
 
@@ -99,7 +110,7 @@ def main(scheme: str) -> None:
         if scheme == "http":
             server.listen(64)
         else:
-            server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MEMORY)
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         sys.stdout.write(f"{server.getsockname()[1]}\n")
         sys.stdout.flush()
         (echo_datagrams if scheme == "udp" else echo_http)(server, sys.stdin.fileno())

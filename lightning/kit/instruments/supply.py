@@ -95,7 +95,7 @@ class KeysightSupply:
 
     def voltage_v(self, output: int) -> float:
         """Return the voltage measured at an output."""
-        return self._session.ask_number(f"MEAS:VOLT? {self._channel(output)}")
+        return self._session.ask_number(f"MEAS:VOLT? {self._format_channel(output)}")
 
     def turn_on(self, output: int) -> None:
         """Connect an output."""
@@ -107,14 +107,14 @@ class KeysightSupply:
 
     def is_on(self, output: int) -> bool:
         """Return whether an output is connected."""
-        return self._session.ask_truth(f"OUTP? {self._channel(output)}")
+        return self._session.ask_truth(f"OUTP? {self._format_channel(output)}")
 
     def close(self) -> None:
         """Disconnect; the outputs stay as they are."""
         self._session.close()
 
     def _switch(self, output: int, *, on: bool) -> None:
-        self._session.tell(f"OUTP {'ON' if on else 'OFF'},{self._channel(output)}")
+        self._session.tell(f"OUTP {'ON' if on else 'OFF'},{self._format_channel(output)}")
         self._session.compare(f"the switch of output {output}", float(on), float(self.is_on(output)), 0.0)
 
     def _format_channel(self, output: int) -> str:

@@ -92,7 +92,7 @@ def add_pool(builder: Builder, call: Call) -> str:
         raise call.make_error("returns indices too", "Export it with one output")
     image, flat = reshape_to_image(builder, call, x)
     size = (builder.shapes[image][1], builder.shapes[image][2])
-    sides = call.integers("kernel_shape", (0,) if flat else (0, 0), least=1)
+    sides = call.integers("kernel_shape", (0,) if flat else (0, 0), minimum=1)
     kernel = (1, sides[0]) if flat else (sides[0], sides[1])
     move = read_move(call, size, kernel, flat=flat)
     strides, pads, dilations = move
@@ -123,8 +123,8 @@ def read_move(call: Call, size: tuple[int, ...], kernel: Pair, *, flat: bool) ->
     Raise `UnsupportedNode` for invalid attributes, for example negative pads.
     """
     ones = (1,) if flat else (1, 1)
-    strides = _make_pair(call.integers("strides", ones, least=1))
-    dilations = _make_pair(call.integers("dilations", ones, least=1))
+    strides = _make_pair(call.integers("strides", ones, minimum=1))
+    dilations = _make_pair(call.integers("dilations", ones, minimum=1))
     return strides, _find_pads(call, (size[0], size[1]), kernel, strides, dilations, flat=flat), dilations
 
 

@@ -17,7 +17,7 @@ from lightning.load.outcome import WAITING
 from lightning.load.schedule import poisson_schedule
 from lightning.load.targets import LoadError, Target
 from lightning.serving.packets.codec import Code, Datatype, Kind, Packet, parse, serialise
-from lightning.serving.packets.mmsg import MEMORY
+from lightning.serving.packets.mmsg import RECEIVE_BUFFER_BYTES
 
 pytestmark = pytest.mark.socket
 
@@ -34,7 +34,7 @@ def echoing(scheme):
         if scheme == "http":
             server.listen(64)
         else:
-            server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MEMORY)
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         thread = threading.Thread(target=echo, args=(server, theirs.fileno()))
         thread.start()
         yield Target(scheme, *server.getsockname())
@@ -231,7 +231,7 @@ def test_nobody_there():
 def datagram_server(answers_of):
     """Yield a server that sends `answers_of(datagram)` for every datagram, in a thread; what came is collected."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MEMORY)
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         server.bind(("127.0.0.1", 0))
         came = []
 

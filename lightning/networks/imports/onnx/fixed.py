@@ -99,7 +99,7 @@ def trace_graph(model: Any, name: str, folder: Path, opsets: Mapping[str, int]) 
     for number, node in enumerate(graph.node):
         node.name = node.name or f"{node.op_type}_{number}"
     steps = [_make_step(node) for node in graph.node]
-    scope.of_file.update(output for node in graph.node for output in node.output)
+    scope.file_tensors.update(output for node in graph.node for output in node.output)
     available: set[str] = set(scope.known) | set(scope.values)
     for output in outputs:
         for step in sort_topologically(steps, available, output):
@@ -220,7 +220,11 @@ def _advise_cut(scope: Scope, node: Any) -> str:
     read = [*node.input, *sorted(_find_outer_reads(node))]
     for name in [*read, *reversed(scope.values)]:
         value = scope.values.get(name)
-        if value is not None and value.kind.startswith("float") and name in scope.of_file - scope.entries:
+        if (
+            value is not None
+            and value.kind.startswith("float")
+            and name in scope.file_tensors - scope.entries
+        ):
             return f"Cut the network before it: --output {name}"
     return "Use another network: nothing comes before this node"
 

@@ -212,7 +212,7 @@ class Versions:
 
 
 def convert_opset(model: Any, name: str) -> Versions:
-    """Convert a model below opset 13 to `TARGET_OPSET`, or keep it if that fails. Raise `NetworkError` for other opsets."""
+    """Convert a model below opset 13 to `TARGET_OPSET` if possible. Raise `NetworkError` for an unsupported opset."""
     opset = read_opsets(model, name)[""]
     if not OLDEST_OPSET <= opset <= find_newest_opset():
         raise NetworkError(

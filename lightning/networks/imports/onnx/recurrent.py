@@ -268,7 +268,7 @@ def _add_initial_state(replacement: NodeReplacement, name: str, place: int, size
     )
 
 
-def _lstm(
+def _step_lstm(
     replacement: NodeReplacement, x: str, state: list[str], weights: StepWeights, _: float
 ) -> list[str]:
     recurrence, _bias, size = weights
@@ -285,7 +285,7 @@ def _lstm(
     return [replacement.add("Mul", [out, replacement.add("Tanh", [cell])]), cell]
 
 
-def _gru(
+def _step_gru(
     replacement: NodeReplacement, x: str, state: list[str], weights: StepWeights, reset_last: float
 ) -> list[str]:
     recurrence, bias, size = weights
@@ -314,10 +314,12 @@ def _gru(
     return [replacement.add("Add", [fresh, change])]
 
 
-def _rnn(replacement: NodeReplacement, x: str, state: list[str], weights: StepWeights, _: float) -> list[str]:
+def _step_rnn(
+    replacement: NodeReplacement, x: str, state: list[str], weights: StepWeights, _: float
+) -> list[str]:
     recurrence, _bias, _size = weights
     past = replacement.add("MatMul", [state[0], replacement.share("recurrence", recurrence.T)])
     return [replacement.add("Tanh", [replacement.add("Add", [x, past])])]
 
 
-_STEPS = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}
+_STEPS = {"LSTM": _step_lstm, "GRU": _step_gru, "RNN": _step_rnn}

@@ -1,8 +1,8 @@
-"""A trace of the file's graph with fixed shapes and an example, node by node.
+"""Tracing of a file's graph, node by node, with fixed shapes and an example.
 
-Every sample is one call of the whole network, so several inputs and outputs, states, masks, integers and batch axes
-that move are all allowed. Nodes that depend on no input are computed now. The importers of `operations` translate the
-other nodes if they support them, so that constant products become photonic; the rest stays electronic.
+Every sample is one call of the whole network. Several inputs and outputs, states, masks, integers and moving batch axes
+are therefore allowed. Nodes that depend on no input are computed now. The translations of `operations` handle the other
+nodes if they support them, so that constant products become photonic. All other nodes stay electronic.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from lightning.networks.operations.elementwise import ELEMENTWISE
 from lightning.networks.operations.operation_list import OPERATORS, translate
 
 _PLAIN = frozenset({*ELEMENTWISE, "Gemm", "MatMul", "Mean"})
-"""Operations that an additional leading axis does not change."""
+"""Operations that need no change for an extra leading axis."""
 Array = npt.NDArray[Any]
 OPEN_SINCE = 13
-"""Operations outside `UNCHANGED` are translated from this opset on; older ones stay electronic."""
+"""Operations outside `UNCHANGED` are translated from this opset on. In older opsets they stay electronic."""
 UNCHANGED = frozenset(
     "Conv Gemm MatMul Relu Add Sub Mul Div Sigmoid Tanh MaxPool AveragePool GlobalAveragePool GlobalMaxPool Transpose "  # noqa: SIM905
     "Concat LeakyRelu Elu HardSigmoid Softplus Exp Sqrt BatchNormalization PRelu".split()
@@ -155,7 +155,7 @@ def emit_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[s
         "outputs": len(node.output),
         "macs": count_macs_of_call(node, [scope.array(name) for name in names], outputs),
     }
-    attributes["opset"] = scope.opset_of(node)
+    attributes["opset"] = scope.find_opset(node)
     for array in outputs:
         if array.dtype.kind not in "fiub":
             raise UnsupportedNode(
@@ -198,7 +198,7 @@ def evaluate(scope: Scope, node: Any) -> list[Array]:
     kinds = tuple("" if array is None else array.dtype.name for array in arrays)
     domain = "" if node.domain == "ai.onnx" else node.domain
     attributes = read_plain_attributes(node, scope.folder)
-    operation = Operation(node.op_type, domain, scope.opset_of(node), kinds, attributes, len(node.output))
+    operation = Operation(node.op_type, domain, scope.find_opset(node), kinds, attributes, len(node.output))
     _check_size(node, _bound_output_size(node.op_type, arrays))
     outputs = operation.run(arrays)
     for array in outputs:
@@ -313,13 +313,15 @@ def _read_name(node: Any) -> str:
 def _has_translation(scope: Scope, node: Any) -> bool:
     if node.domain not in {"", "ai.onnx"} or node.op_type not in OPERATORS:
         return False
-    return scope.opset_of(node) >= OPEN_SINCE or node.op_type in UNCHANGED
+    return scope.find_opset(node) >= OPEN_SINCE or node.op_type in UNCHANGED
 
 
 def _make_call(scope: Scope, node: Any, tensors: Sequence[str]) -> Call:
     attributes = dict(read_plain_attributes(node, scope.folder))
     outputs = max((place for place, name in enumerate(node.output, 1) if name), default=1)
-    return Call(_read_name(node), node.op_type, tuple(tensors), attributes, outputs, "", scope.opset_of(node))
+    return Call(
+        _read_name(node), node.op_type, tuple(tensors), attributes, outputs, "", scope.find_opset(node)
+    )
 
 
 def _translate_without_batch(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | None:
