@@ -108,7 +108,7 @@ def as_png(figure: Any) -> bytes:
 def check_file(file: str | Path) -> Path:
     """Check the file name of a plot before the plotted work starts, and return it as a path.
 
-    Raises `PlotError` for an unknown format, and for a folder that does not exist.
+    Raise `PlotError` for an unknown format, and for a folder that does not exist.
     """
     path = Path(file)
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
@@ -119,7 +119,7 @@ def check_file(file: str | Path) -> Path:
 
 
 def save(figure: Any, file: str | Path) -> Path:
-    """Save a figure in the format of the file's suffix (png, svg, pdf). Raises `PlotError`."""
+    """Save a figure in the format of the file's suffix (png, svg, pdf). Raise `PlotError`."""
     path = check_file(file)
     try:
         save_figure(figure, path, dpi=DPI)

@@ -36,7 +36,7 @@ EXTRAS = {
 def require(module: str, purpose: str) -> ModuleType:
     """Import and return an optional module; `purpose` completes the message, as in "to speak to a board".
 
-    Raises `MissingLibrary` if the module, or an optional library that it imports, is not installed.
+    Raise `MissingLibrary` if the module, or an optional library that it imports, is not installed.
     """
     library = module.partition(".")[0]
     try:

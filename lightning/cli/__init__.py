@@ -81,7 +81,7 @@ INTERRUPTED = 130
 
 
 def build_app() -> CommandGroup:
-    """Return the application, whose commands are imported at their first use. Raises `ImportError` without typer."""
+    """Return the application, whose commands are imported at their first use. Raise `ImportError` without typer."""
     from lightbed.command_group import CommandGroup
 
     return CommandGroup(

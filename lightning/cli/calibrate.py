@@ -92,7 +92,7 @@ def calibrate(
 def resources_of(soc: Any, options: dict[str, str], *, lasting: bool) -> dict[str, str]:
     """Return VISA resources by role: those in `options`, or if there are none, those of a twin.
 
-    The bias supply of a twin is used only if the state of the twin is `lasting`. Raises `AddressError` if an option is
+    The bias supply of a twin is used only if the state of the twin is `lasting`. Raise `AddressError` if an option is
     `OWN` and the device has no such instrument.
     """
     bench = getattr(soc, "bench", None)
@@ -111,7 +111,7 @@ def resources_of(soc: Any, options: dict[str, str], *, lasting: bool) -> dict[st
 def open_instruments(resources: dict[str, str], *, required: bool) -> Iterator[Any]:
     """Open the instruments at these resources and yield their bench; None without resources.
 
-    Without PyVISA it raises `MissingLibrary` if the instruments are `required`, else it yields None. Raises the errors
+    Without PyVISA it raises `MissingLibrary` if the instruments are `required`, else it yields None. Raise the errors
     of the instruments.
     """
     opened = None
@@ -130,7 +130,7 @@ def open_instruments(resources: dict[str, str], *, required: bool) -> Iterator[A
 def _confirm(resources: dict[str, str], whose: DeviceIdentity, *, asks: bool, yes: bool) -> None:
     """Ask the user to confirm changes to instruments, which may be real even with a simulated kit.
 
-    Raises `LightningError` if confirmation is needed and there is no terminal, and `typer.Abort` if the user declines.
+    Raise `LightningError` if confirmation is needed and there is no terminal, and `typer.Abort` if the user declines.
     """
     if not resources or yes:
         return

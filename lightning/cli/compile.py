@@ -166,7 +166,7 @@ def compile_file(
 
 
 def _split_outputs(network: Path, values: list[str]) -> tuple[list[str], Path | None]:
-    """Split the values of --output into names of tensors and the file. Raises `OutOfRange` for two files."""
+    """Split the values of --output into names of tensors and the file. Raise `OutOfRange` for two files."""
     from lightning.networks.imports.onnx.file import read_tensor_names
 
     known = read_tensor_names(network) if values and network.suffix == ".onnx" else frozenset()
@@ -182,15 +182,15 @@ def _split_outputs(network: Path, values: list[str]) -> tuple[list[str], Path | 
 
 def _warnings_of(model: CompiledModel, name: str, raw: Any) -> Iterator[str]:
     """Return the warnings about the range of the samples."""
-    from lightning.evaluation.warnings import warnings_of_data
+    from lightning.evaluation.warnings import find_data_warnings
 
-    return warnings_of_data(model, name, raw)
+    return find_data_warnings(model, name, raw)
 
 
 def load_samples(name: str) -> Any:
     """Load samples: the array of a .npy, the arrays of an .npz by name, or the training part of a data set.
 
-    Raises `InputError` for a file without arrays, and `DatasetError`.
+    Raise `InputError` for a file without arrays, and `DatasetError`.
     """
     from zipfile import BadZipFile
 

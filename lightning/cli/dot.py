@@ -52,7 +52,7 @@ def dot(
 
 
 def read_numbers(text: str) -> Any:
-    """Read an array from a comma-separated list or a file. Raises `OutOfRange` if it is neither.
+    """Read an array from a comma-separated list or a file. Raise `OutOfRange` if it is neither.
 
     Whole numbers become int64. Other numbers stay floats, which `VectorCore.dot` refuses.
     """

@@ -59,10 +59,10 @@ def energy(
     points, exact = _shot_points(compiled, shot_limit, limit) if shot_limit else ((), 0.0)
     if png is not None:
         from lightning.canvas import save
-        from lightning.costs.energy_plot import energy_bars, shot_noise_plot
+        from lightning.costs.energy_plot import plot_energy, plot_shot_noise
 
         name = Path(model).stem
-        save(shot_noise_plot(points, name, exact) if points else energy_bars(costs, name), png)
+        save(plot_shot_noise(points, name, exact) if points else plot_energy(costs, name), png)
     if as_json:
         settings = {"data": shot_limit, "images": limit, "seeds": SEEDS, "exact": exact} if points else {}
         light = {**settings, "points": [asdict(point) for point in points]}
@@ -89,14 +89,14 @@ def _origin(compiled: CompiledModel) -> dict[str, Any]:
 
 
 def _shot_points(compiled: CompiledModel, data: str, limit: int) -> tuple[tuple[ShotPoint, ...], float]:
-    from lightning.costs.shot_noise import shot_noise_curve
+    from lightning.costs.shot_noise import measure_shot_noise
     from lightning.evaluation import load_dataset
     from lightning.execution import open_executor
 
     dataset = load_dataset(data)
     inputs, labels = dataset.x[:limit], dataset.y[:limit]
     exact = float((open_executor(compiled, "exact").run(inputs).classes == labels).mean())
-    return shot_noise_curve(compiled, inputs, labels), exact
+    return measure_shot_noise(compiled, inputs, labels), exact
 
 
 def _document(costs: list[Costs]) -> dict[str, Any]:

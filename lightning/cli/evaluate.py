@@ -85,15 +85,17 @@ def evaluate_command(
     from lightning.evaluation.datasets import load_dataset
     from lightning.evaluation.models import load_model_and_data
     from lightning.evaluation.result import describe_preprocessing, round_values
-    from lightning.evaluation.warnings import warnings_of_clipping, warnings_of_data
+    from lightning.evaluation.warnings import find_clipping_warnings, find_data_warnings
     from lightning.execution.noise import Noise
 
     compiled, dataset = load_model_and_data(model, part_of(load_dataset(data), part))
     dataset = dataset.first(limit)
-    warnings = warn(warnings_of_data(compiled, dataset.name, dataset.x))
+    warnings = warn(find_data_warnings(compiled, dataset.name, dataset.x))
     run_with = noise_seeds if run.fidelity == "noisy" else noise_seeds[:1]
     evaluations = evaluate_seeds(run, compiled, dataset, run_with)
-    warnings += warn(warnings_of_clipping(compiled, len(run_with) * len(dataset.x), counters_of(evaluations)))
+    warnings += warn(
+        find_clipping_warnings(compiled, len(run_with) * len(dataset.x), counters_of(evaluations))
+    )
     origin = run.provenance(compiled, run_with)
     rows = _table(compiled, dataset, run.noise or Noise(), noise_seeds) if compared else []
     if as_json:
@@ -111,7 +113,7 @@ def evaluate_command(
 def _seeds(run: how.Run, first: int | None, several: int | None, *, compared: bool) -> tuple[int, ...]:
     """Return the seeds of the noise; `compared` says that there is a table, which always has noise.
 
-    Raises `OutOfRange` for several seeds and `ConfigError` for a given seed if nothing is random.
+    Raise `OutOfRange` for several seeds and `ConfigError` for a given seed if nothing is random.
     """
     count = several or (SEEDS_OF_TABLE if compared else 1)
     if count > 1 and run.fidelity != "noisy" and not compared:
@@ -125,7 +127,7 @@ def _seeds(run: how.Run, first: int | None, several: int | None, *, compared: bo
 def part_of(dataset: Dataset, part: str) -> Dataset:
     """Return the data with `part` as the test part.
 
-    Raises `OutOfRange` for an unknown part, and `DatasetError` if there is no training part.
+    Raise `OutOfRange` for an unknown part, and `DatasetError` if there is no training part.
     """
     how.check_choice("part", part, ("test", "train"))
     return dataset.of_training() if part == "train" else dataset
@@ -153,12 +155,12 @@ def summarise(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
     import numpy as np
 
     from lightning.evaluation.result import round_values
-    from lightning.evaluation.table import spread_of
+    from lightning.evaluation.table import compute_spread
 
     each = [evaluation.accuracy for evaluation in evaluations]
     means = {
         "accuracy": float(np.mean(each)),
-        "spread": spread_of(each),
+        "spread": compute_spread(each),
         "images": evaluations[0].images,
         "images_per_s": round(sum(e.images for e in evaluations) / sum(e.seconds for e in evaluations), 3),
         "cycles": evaluations[0].cycles,
@@ -215,11 +217,11 @@ def format_rate(rate: float) -> str:
 
 
 def _print_table(rows: Sequence[Any], noise: Noise, seeds: Sequence[int]) -> None:
-    from lightning.evaluation.table import as_text
+    from lightning.evaluation.table import format_table
 
     if rows:
         shown = replace(noise, identity="")
-        print(f"\n{as_text(rows)}")
+        print(f"\n{format_table(rows)}")
         print(
             f"Noise {shown.place}, sigma {shown.sigma:.4g} of 255, {len(seeds)} seeds. Images/s from raw inputs, one"
             " batch, one thread, here; energy of photonic hardware by `lightning energy`, preset chip."

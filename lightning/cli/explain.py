@@ -36,10 +36,10 @@ def explain(
     An .onnx needs no samples. For example: lightning explain model.lng
     """
     if model.suffix == ".onnx":
-        from lightning.costs.file_report import file_report
+        from lightning.costs.report_file import report_file
         from lightning.networks.imports.onnx.choices import parse_choices
 
-        onnx_report = file_report(model, parse_choices(shape or [], value or [], output or []))
+        onnx_report = report_file(model, parse_choices(shape or [], value or [], output or []))
         if as_json:
             print_document(None, {"file": str(model), **onnx_report.document})
         else:

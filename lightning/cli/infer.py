@@ -61,7 +61,7 @@ def infer(
     """
     from lightning.compiler.compilation import load_or_compile
     from lightning.evaluation.images import read_input
-    from lightning.evaluation.warnings import warnings_of_clipping
+    from lightning.evaluation.warnings import find_clipping_warnings
 
     run = how.choose_run(fidelity, noise, sigma, mean, average, device, bus, fault, calibrated=calibrated)
     seed = run.seed_of(seed)
@@ -69,7 +69,7 @@ def infer(
     raw = read_input(image, compiled.network, resize=resize)
     warnings = warn(_warnings_of(compiled, image, raw))
     answers = _answer(run, compiled, raw, seed, key)
-    warnings += warn(warnings_of_clipping(compiled, 1, answers.counters))
+    warnings += warn(find_clipping_warnings(compiled, 1, answers.counters))
     origin = run.provenance(compiled, (seed,))
     if as_json:
         answer = {"image": str(image), "key": key, **_document_of(compiled, answers)}
@@ -104,9 +104,9 @@ def _answer(run: how.Run, compiled: CompiledModel, raw: Raw, seed: int, key: int
 
 def _warnings_of(compiled: CompiledModel, image: Path, raw: Raw) -> Iterator[str]:
     from lightning.evaluation.images import loses_colours
-    from lightning.evaluation.warnings import warnings_of_data
+    from lightning.evaluation.warnings import find_data_warnings
 
-    yield from warnings_of_data(compiled, image.name, raw)
+    yield from find_data_warnings(compiled, image.name, raw)
     if loses_colours(image, compiled.network):
         yield f"{image.name} has colours, and {compiled.network.name} takes grey levels: colours become grey"
 

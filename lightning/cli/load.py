@@ -115,11 +115,11 @@ def load(
 def _driver(target: Target, model: str, how: dict[str, Any], *, echo: bool) -> Callable[..., Outcome]:
     """Return a function that puts a load on the target, by packets or over HTTP, and returns its outcome."""
     from lightning.load import drive_datagrams, drive_http
-    from lightning.load.http import ECHOED
+    from lightning.load.http import ECHO_INPUT
 
     if target.scheme == "udp":
         return partial(drive_datagrams, target, _number(model), **how)
-    return partial(drive_http, target, model, into=ECHOED if echo else None, **how)
+    return partial(drive_http, target, model, into=ECHO_INPUT if echo else None, **how)
 
 
 def _print_document(settings: dict[str, Any], outcomes: list[Outcome], png: Path | None) -> int:
@@ -136,7 +136,7 @@ def _print_document(settings: dict[str, Any], outcomes: list[Outcome], png: Path
 
 @contextlib.contextmanager
 def _server(url: str, *, echo: bool) -> Iterator[Target]:
-    from lightning.load.echo import running_echo
+    from lightning.load.echo import run_echo
     from lightning.load.targets import LoadError, parse_target
 
     if not echo:
@@ -145,7 +145,7 @@ def _server(url: str, *, echo: bool) -> Iterator[Target]:
     scheme = url.partition(":")[0]
     if scheme not in ("http", "udp"):
         raise LoadError(f"{url!r} has no echo service", hint="Use `lightning load udp --echo`, or http")
-    with running_echo(scheme) as target:
+    with run_echo(scheme) as target:
         yield target
 
 

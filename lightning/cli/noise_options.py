@@ -85,7 +85,7 @@ class Run:
     quirks: Quirks = NO_QUIRKS
 
     def seed_of(self, seed: int | None, *, compared: bool = False) -> int:
-        """Return the given seed, 0 by default. Raises `ConfigError` for a seed if nothing is random.
+        """Return the given seed, 0 by default. Raise `ConfigError` for a seed if nothing is random.
 
         `compared` says that the run includes the table, which has noise at every fidelity.
         """
@@ -99,7 +99,7 @@ class Run:
     def open(self, model: CompiledModel, seed: int) -> Executor:
         """Open an executor for the model.
 
-        Raises `ConfigError` for quirks if the model is not of the `published` scheme.
+        Raise `ConfigError` for quirks if the model is not of the `published` scheme.
         """
         from lightning.execution import open_executor
 
@@ -153,7 +153,7 @@ def choose_run(
 ) -> Run:
     """Return the run that the options select, connected to its device for fidelity `device`.
 
-    Raises `OutOfRange` for an unknown value, `ConfigError` for options that contradict each other, and what connecting
+    Raise `OutOfRange` for an unknown value, `ConfigError` for options that contradict each other, and what connecting
     raises.
     """
     from lightning.execution.interface import Fidelity
@@ -188,7 +188,7 @@ def choose_run(
 
 
 def quirks_of(names: Sequence[str]) -> Quirks:
-    """Return the quirks of these names. Raises `OutOfRange` for an unknown name.
+    """Return the quirks of these names. Raise `OutOfRange` for an unknown name.
 
     >>> quirks_of(["signs-dropped"])
     Quirks(last_layer_normalised=False, signs_dropped=True)
@@ -218,7 +218,7 @@ def noise_of(
 ) -> Noise:
     """Return the noise: from the calibration of a device if `calibrated`, else as given.
 
-    The default sigma is that of the prototype. Raises `OutOfRange` for an unknown place, and `ConfigError` for sigma or
+    The default sigma is that of the prototype. Raise `OutOfRange` for an unknown place, and `ConfigError` for sigma or
     mean with `calibrated`.
     """
     from lightning.compiler.measured import MEASURED_SIGMA
@@ -239,7 +239,7 @@ def noise_of(
 
 
 def check_choice(option: str, word: str, known: tuple[str, ...]) -> Any:
-    """Return the value of an option. Raises `OutOfRange` if it is not one of the known values."""
+    """Return the value of an option. Raise `OutOfRange` if it is not one of the known values."""
     if word not in known:
         raise OutOfRange(f"--{option} {word!r} is not known", hint=f"Choose {', '.join(known)}")
     return word

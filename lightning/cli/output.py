@@ -78,7 +78,7 @@ def list_written(files: Iterable[Path | None]) -> list[str]:
 def write_csv(
     file: Path, names: Sequence[str], rows: Iterable[Sequence[Any]], device: DeviceIdentity | None = None
 ) -> None:
-    """Write a CSV table: a comment that names the device, a line of column names, the rows. Raises `FileError`."""
+    """Write a CSV table: a comment that names the device, a line of column names, the rows. Raise `FileError`."""
     try:
         lines = io.StringIO("" if device is None else f"# {device.label}\n", newline="")
         lines.seek(0, io.SEEK_END)

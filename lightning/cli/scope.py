@@ -88,7 +88,7 @@ def scope(
 def make_configuration(values: list[int], settings: list[str], recording: Any = None) -> Configuration:
     """Return the defaults, or the configuration of a recording, changed by the values and the `KEY=VALUE` settings.
 
-    Raises `OutOfRange` for more than four values, `ConfigError`, and what `Configuration` raises.
+    Raise `OutOfRange` for more than four values, `ConfigError`, and what `Configuration` raises.
     """
     from lightning.kit.config import Configuration
 

@@ -63,10 +63,10 @@ def sensitivity(
     result = measure_sensitivity(compiled, dataset, run.noise, noise_seeds, loss)
     origin = run.provenance(compiled, noise_seeds)
     if png is not None:
-        from lightning.evaluation.sensitivity_plot import layer_losses
+        from lightning.evaluation.sensitivity_plot import plot_layer_losses
         from lightning.kit.plots import save
 
-        save(layer_losses(result, compiled.network.name, short_name(dataset)), png)
+        save(plot_layer_losses(result, compiled.network.name, short_name(dataset)), png)
     (_print_document if as_json else _print_lines)(result, origin, dataset, list_written((png,)))
     return DONE
 

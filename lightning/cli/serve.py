@@ -176,7 +176,7 @@ def _serve_on_nic(
 
 
 def _choose_noise(fidelity: str | None, noise: bool | None) -> bool:
-    """Return whether the optics have noise: as the fidelity says, or the address. Raises `ConfigError`."""
+    """Return whether the optics have noise: as the fidelity says, or the address. Raise `ConfigError`."""
     if fidelity is None:
         return bool(noise)
     if fidelity not in ("exact", "noisy"):
@@ -210,7 +210,7 @@ def _print_nic_ready(where: NicAddress, models: Sequence[NicModelFile], *, as_js
 
 
 def name_files(paths: Sequence[Path], name: str | None = None) -> dict[str, Path]:
-    """Return the files by the names of their models. Raises `ConfigError` for a name that occurs twice."""
+    """Return the files by the names of their models. Raise `ConfigError` for a name that occurs twice."""
     named: dict[str, Path] = {}
     for path in paths:
         for file in _files(path):

@@ -1,4 +1,4 @@
-"""Provenance of a result: all that is needed to reproduce it."""
+"""Provenance of a result: everything that is needed to reproduce it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lightning.kit.devices.identity import DeviceIdentity
 from lightning.networks.network import Preprocessing
 
 MODELLED = DeviceIdentity("model of light", simulated=True)
-"""Device of a result that was computed without a device, with or without noise."""
+"""Device of a result computed without a device, with or without noise."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Provenance:
     noise: Noise | None = None
     device: DeviceIdentity = MODELLED
     calibration: str = ""
-    """Identity of the calibration that the device or the noise model used; empty for none."""
+    """Identity of the calibration of the device or the noise model; empty for none."""
     faults: tuple[str, ...] = ()
     """Names of the reproduced quirks of the published artifact."""
 

@@ -227,7 +227,7 @@ def can_use_lanes(layers: Sequence[PhotonicLayer], law: NoiseLaw) -> bool:
 
 
 def order_lane_weights(layers: Sequence[PhotonicLayer]) -> LaneWeights:
-    """Return the nonzero weights of all layers. Each row's positive and negative parts are padded to multiples of four."""
+    """Return the nonzero weights of all layers. The parts of each row are padded with 0 to multiples of four."""
     magnitudes: list[npt.NDArray[np.generic]] = []
     terms: list[npt.NDArray[np.generic]] = []
     begins, place = [], 0

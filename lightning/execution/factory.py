@@ -36,8 +36,8 @@ def open_executor(
     - `device`: `device` (an address, or the result of `lightning.connect`; default: the twin), `seed` and `average`.
     - `datapath`: `bus` (an address, or an open bus; default: the fast simulator).
 
-    `quirks` apply to models of the published scheme. Raise `OutOfRange` for an invalid fidelity, noise, seed or average,
-    and `MissingLibrary` for noise without numba.
+    `quirks` apply to models of the published scheme. Raise `OutOfRange` for an invalid fidelity, noise, seed or
+    average, and `MissingLibrary` for noise without numba.
     """
     if fidelity not in get_args(Fidelity):
         raise OutOfRange(

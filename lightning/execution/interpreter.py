@@ -121,7 +121,7 @@ class Interpreter:
     def _round_sums(
         self, layer: PhotonicLayer, sums: npt.NDArray[Any], counters: Counter[str]
     ) -> npt.NDArray[np.int32]:
-        """Return the sums as integers: round noisy sums, then wrap with `wrap`, then normalise the last layer's sums."""
+        """Return the sums as integers: round noisy sums, wrap them with `wrap`, and normalise the last layer's."""
         whole = sums if sums.dtype == np.int32 else np.rint(sums).astype(np.int32)
         if self.model.wrap:
             whole, wrapped = wrap_sums(whole)

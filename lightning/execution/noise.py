@@ -86,7 +86,7 @@ class Noise:
     identity: str = ""
     """Identity of the calibration or link that the noise comes from; empty for the user's own numbers."""
     full_scale: float = 510.0
-    """Magnitude at which the converter clips a readout, in steps per wavelength. The default is twice a full product."""
+    """Magnitude at which the converter clips a readout, in steps per wavelength; by default twice a full product."""
 
     @property
     def drawn(self) -> NoisePlace:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 
 from lightbed.children import child_environment, module_command
-from lightning.load.http_messages import message_length
+from lightning.load.http_messages import find_message_length
 from lightning.load.targets import Target
 from lightning.serving.packets.mmsg import (
     ADDRESS_BYTES,
@@ -29,8 +29,8 @@ HOST = "127.0.0.1"
 
 
 @contextlib.contextmanager
-def running_echo(scheme: str) -> Iterator[Target]:
-    """Run an echo server in a process of its own, on the last core, and yield its target."""
+def run_echo(scheme: str) -> Iterator[Target]:
+    """Run an echo server in its own process, on the last core, and yield its target."""
     command = module_command("lightning.load.echo", scheme)
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=child_environment()
@@ -47,18 +47,18 @@ def running_echo(scheme: str) -> Iterator[Target]:
 def echo_datagrams(server: socket.socket, stop: int) -> None:
     """Send every datagram back until the descriptor `stop` is readable.
 
-    Datagrams are received many at a time, because the echo must be faster than the generator.
+    It receives many datagrams at a time, because the echo must be faster than the generator.
     """
     inbox = Inbox(server, 64)
-    where, senders = find_memory_address(inbox.bytes), find_memory_address(inbox.senders)
-    ends: list[int] = [server.fileno(), stop]
-    while stop not in select.select(ends, [], [])[0]:
+    buffer_address, senders = find_memory_address(inbox.bytes), find_memory_address(inbox.senders)
+    descriptors: list[int] = [server.fileno(), stop]
+    while stop not in select.select(descriptors, [], [])[0]:
         while count := inbox.receive():
             for slot, length in enumerate(inbox.lengths(count)):
                 to = senders + slot * ADDRESS_BYTES
                 inbox.library.sendto(
                     inbox.descriptor,
-                    where + slot * SLOT_BYTES,
+                    buffer_address + slot * SLOT_BYTES,
                     length,
                     socket.MSG_DONTWAIT,
                     to,
@@ -92,8 +92,8 @@ def echo_http(server: socket.socket, stop: int) -> None:
 
 
 def _answer(client: socket.socket, received: bytes) -> bytes:
-    """Answer the complete requests in a buffer; return the rest."""
-    while length := message_length(received):
+    """Answer the complete requests in a buffer, and return the rest."""
+    while length := find_message_length(received):
         received = received[length:]
         client.sendall(ANSWER)
     return received

@@ -32,7 +32,7 @@ TIMED_RUNS = 5
 SLOW_FIDELITIES = frozenset({"device", "datapath"})
 """Fidelities with slow images. Only their executor warms them. Their models may share a device."""
 MAX_INLINE_S = 0.002
-"""Longest work in the thread that receives requests. Longer work runs in another thread, so that receiving continues."""
+"""Longest work in the thread that receives requests. Another thread runs longer work, so that receiving continues."""
 PIECE_S = 0.05
 """Approximate time for which a batch may hold a model before waiting requests get their turn."""
 ANSWER_KEYS = ("seed", "calibration")

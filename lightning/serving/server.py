@@ -48,7 +48,7 @@ class Address:
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
-    """Bind a socket that does not accept connections yet. Port 0 selects a free port. Raise `ServingError` on failure."""
+    """Bind a socket that does not accept connections yet. Port 0 selects a free port. Raise `ServingError`."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)

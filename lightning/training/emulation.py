@@ -8,9 +8,9 @@ from lightning.compiler.options import Options
 from lightning.execution.noise import Noise
 
 QUIET = Noise(sigma=0.0)
-"""No noise: training sees only the rounding to integers."""
+"""No noise: training emulates only the rounding to integers."""
 NOISY_RANGE_PERCENTILE = 97.0
-"""Percentile close to the ranges that the compiler chooses for noise, measured on LeNet-300-100 at sigma 5."""
+"""Percentile that approximates the compiler's ranges for noise, measured on LeNet-300-100 at sigma 5."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Emulation:
     noise: Noise = QUIET
     options: Options = field(default_factory=Options)
     raw_level: float = 1 / 255
-    """Value of one raw level after preprocessing. Only the `published` scheme, which sends raw levels, uses it."""
+    """Value of one raw level after preprocessing. Only the `published` scheme uses it, because it sends raw levels."""
 
     @property
     def percentile(self) -> float:

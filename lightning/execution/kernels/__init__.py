@@ -1,1 +1,1 @@
-"""Functions compiled by numba. Import them only inside functions, because numba loads slowly; `laws` does not need it."""
+"""Functions compiled by numba. Import them only inside functions, because numba loads slowly. `laws` needs none."""

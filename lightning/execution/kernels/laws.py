@@ -34,5 +34,5 @@ def add_light(light: Any, row: Any, level: Any) -> None:
 
 
 def growth(coefficients: Any, light: Any) -> Any:
-    """Return the variance that light adds. `light` (powers from 1, ...) holds sums of powers of the readouts' levels."""
+    """Return the variance that light adds. `light` (powers from 1, ...) holds sums of powers of the levels."""
     return coefficients[1] * light[0] + coefficients[2] * light[1]

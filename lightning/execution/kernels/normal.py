@@ -68,7 +68,7 @@ def seed_state(seed: Any, key: Any, stream: Any) -> Any:
 
 @compile_kernel()
 def advance(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
-    """Return the next 64 random bits and the new state. The state is four words; an array would be three times slower."""
+    """Return the next 64 random bits and the new state. The state is four words, because an array would be slower."""
     total = s0 + s3
     word = ((total << _U23) | (total >> _U41)) + s0
     carried = s1 << _U17

@@ -114,7 +114,7 @@ def add_varying_noise(
     stream: Any,
     out: Array,
 ) -> None:
-    """Add one draw to each of an image's sums. The variance is that of the row plus `light_variances` (vectors, rows)."""
+    """Add one draw to each of an image's sums. The row's variance and `light_variances` (vectors, rows) add up."""
     s0, s1, s2, s3 = seed_state(seed, key, stream)
     for vector in range(sums.shape[0]):
         for row in range(sums.shape[1]):

@@ -108,7 +108,7 @@ class DeviceMultiplier:
 
 @lru_cache(maxsize=1)
 def compute_mean_loss() -> npt.NDArray[np.float32]:
-    """Return the mean loss of `>> 8` by the magnitude of a weight, (256,).
+    """Return the mean loss of `>> 8` for each magnitude of a weight, (256,).
 
     It is the mean of (a w / 256) - (a w >> 8) over activations a of 1 .. 255.
 

@@ -34,13 +34,13 @@ CODES = dict(zip(DATATYPES, "BHIQbhiqefd", strict=True))
 """Type codes of the datatypes in the module `array` (https://docs.python.org/3/library/array.html)."""
 
 ONLY_BINARY = "FP16"
-"""Datatype without a JSON form that all clients agree on."""
+"""Datatype without a common JSON form."""
 
 MAX_AXES = 8
-"""Maximum number of axes; no network needs more."""
+"""Maximum number of axes. No network needs more."""
 
 MAX_SIZE = 2**40
-"""Maximum product of the nonzero lengths: numpy refuses a shape whose product overflows, even if the array is empty."""
+"""Maximum product of the nonzero lengths. Numpy refuses a shape whose product overflows, even of an empty array."""
 
 
 def parse_datatype(name: object) -> np.dtype[Any]:

@@ -1,7 +1,7 @@
 """Many datagrams per system call, with the kernel's reception time of each (Linux).
 
-This calls `recvmmsg` and `sendmmsg` of the C library on preallocated arrays. The calls do not wait, so they keep the
-global interpreter lock. Releasing and reacquiring it would take longer than the call, or 5 ms if another thread is busy.
+This calls `recvmmsg` and `sendmmsg` of the C library on preallocated arrays. The calls do not wait, so they keep
+the global interpreter lock. Releasing and reacquiring it would take longer than the call, and up to 5 ms with a busy thread.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SLOT_BYTES = 2048
 ADDRESS_BYTES = 16
 """Bytes of struct sockaddr_in."""
 RECEIVE_BUFFER_BYTES = 4 << 20
-"""Bytes of receive buffer requested for a socket; the kernel grants no more than its limit."""
+"""Bytes of receive buffer requested for a socket. The kernel grants no more than its limit."""
 
 # SO_TIMESTAMPNS and SO_RXQ_OVFL of asm-generic/socket.h, for which Python has no names.
 _TIMESTAMPS = 35

@@ -26,10 +26,10 @@ from lightning.serving.packets.reassembly import Reassembly, ReplayCache
 from lightning.serving.repository import Repository
 
 MAX_SLEEP_MS = 50
-"""Longest sleep of the thread, so that it notices in time that it shall stop or that fragments are old."""
+"""Longest sleep of the thread. After it, the thread checks for a stop and for old fragments."""
 
 SHUTDOWN_S = 1.0
-"""Maximum time for which a closing server still answers pending packets, in case they never end."""
+"""Longest time for which a closing server still answers pending packets."""
 
 
 class DatagramServer:

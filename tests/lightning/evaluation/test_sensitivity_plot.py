@@ -22,7 +22,7 @@ def found():
 
 
 def test_bars_are_losses_and_the_curve_is_what_was_tried(found):
-    left, right = plots.layer_losses(found, "net", "digits").axes
+    left, right = plots.plot_layer_losses(found, "net", "digits").axes
     assert [bar.get_width() for bar in left.patches] == [1.0, 6.0, -0.5]
     assert [label.get_text() for label in left.get_yticklabels()] == ["conv1", "conv2", "fc"]
     curve, limit, describe_tolerable_noise = right.lines
@@ -35,7 +35,7 @@ def test_bars_are_losses_and_the_curve_is_what_was_tried(found):
 
 @pytest.mark.parametrize("factor", [0.0, math.inf])
 def test_without_a_limit_no_line_is_drawn(factor, found):
-    assert len(plots.layer_losses(replace(found, factor=factor), "net", "digits").axes[1].lines) == 2
+    assert len(plots.plot_layer_losses(replace(found, factor=factor), "net", "digits").axes[1].lines) == 2
 
 
 @pytest.mark.parametrize(
