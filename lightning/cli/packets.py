@@ -1,4 +1,4 @@
-"""`lightning packets MODEL`: requests for clients without the toolkit, each with the answer that it should get."""
+"""`lightning packets MODEL`: requests for clients without the toolkit, each with its expected answer."""
 
 from __future__ import annotations
 

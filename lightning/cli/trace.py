@@ -57,7 +57,7 @@ def trace(
         "cycles": request.cycles,
         "class": answer.chosen,
         "layers": request.starts.tolist(),
-        "counts": _counts(request),
+        "counts": _list_counts(request),
     }
     device = f"{request.cycles:,} cycles, {request.cycles / CLOCK_MHZ:.2f} us at {CLOCK_MHZ} MHz"
     save(plot_request(request, f"A request for {model.stem} on the smartNIC", device), png)
@@ -89,8 +89,8 @@ def _read_bytes(compiled: CompiledModel, image: Path | None, seed: int) -> bytes
     return raw.astype(np.uint8).tobytes()
 
 
-def _counts(request: RequestTrace) -> dict[str, dict[str, Any]]:
-    """Return for each count its targets in their order, and how often it reached one."""
+def _list_counts(request: RequestTrace) -> dict[str, dict[str, Any]]:
+    """Return for each count its targets in order, and how often it reached a target."""
     targets, fires = request.targets(), request.fires()
     return {
         name: {

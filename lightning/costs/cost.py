@@ -105,7 +105,7 @@ class Costs:
 
     @property
     def joules_per_mac(self) -> float:
-        """Energy of one multiply-accumulate of the photonic layers, including zero weights; 0 without photonic layers."""
+        """Energy of one multiply-accumulate of the photonic layers, including zero weights; 0 without any."""
         return self.joules_per_image / self.work.macs if self.work.macs else 0.0
 
     @property

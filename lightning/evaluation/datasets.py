@@ -173,7 +173,7 @@ def _require_file(folder: Path, name: str) -> Path:
 
 
 def _find_file(folder: Path, name: str) -> Path | None:
-    """Return the path of the file, or None. Its name may end in `.gz`, and some copies have `.idx` instead of `-idx`."""
+    """Return the path of the file, or None. Its name may end in `.gz`. Some copies have `.idx` instead of `-idx`."""
     dotted = name.replace("-idx", ".idx")
     names = (f"{each}{ending}" for each in (name, dotted) for ending in ("", ".gz"))
     return next((folder / each for each in names if (folder / each).is_file()), None)

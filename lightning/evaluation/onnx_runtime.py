@@ -98,7 +98,7 @@ def open_int8_session(network: Network, samples: Raw) -> Session:
 
 @cache
 def has_saturating_products() -> bool:
-    """Multiply the largest values, and return whether ONNX Runtime's sums of uint8 x int8 saturate on this processor."""
+    """Multiply the largest values; return whether ONNX Runtime's sums of uint8 x int8 saturate on this processor."""
     onnx = require("onnx", "to compare with int8")
     helper, types = onnx.helper, onnx.TensorProto
     x, weights = np.full((4, 64), 255, np.uint8), np.full((64, 16), 127, np.int8)

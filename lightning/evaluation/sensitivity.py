@@ -71,7 +71,7 @@ class Sensitivity:
     averaging_trials: tuple[NoiseTrial, ...]
     """The given noise, averaged over 1, 2, 4, ... times as many readouts."""
     factor: float
-    """Largest tolerable multiple of the noise: 0 if even the weakest is intolerable, infinity if the strongest is not."""
+    """Largest tolerable multiple of the noise: 0 if none is tolerable, infinity if all are."""
 
     @property
     def sigma(self) -> float:

@@ -100,9 +100,9 @@ class Outbox:
         self._messages_address = find_memory_address(self._messages)
 
     def send(self, datagram: int, count: int) -> int:
-        """Send up to `DATAGRAMS_PER_CALL` of the datagrams `datagram`..`datagram + count - 1`, counted from 0 over all requests.
+        """Send the next `count` datagrams from number `datagram` on, at most `DATAGRAMS_PER_CALL`.
 
-        Return how many the kernel accepted.
+        Numbers count from 0 over all requests. Return the number of datagrams that the kernel accepted.
         """
         numbers = np.arange(datagram, datagram + min(count, DATAGRAMS_PER_CALL))
         requests, fragments = np.divmod(numbers, self.fragments)

@@ -15,10 +15,10 @@ from lightning.load.targets import LoadError
 Nanoseconds = npt.NDArray[np.int64]
 
 WAITING = -1
-"""Value in an array of times: the event has not happened."""
+"""Marks an event that has not happened, in an array of times."""
 
 BUCKETS_PER_DECADE = 40
-"""Buckets of a histogram per decade; the bounds of a bucket differ by a factor of 10^(1/40), 5.9 %."""
+"""Buckets of a histogram per decade. The bounds of a bucket differ by a factor of 10^(1/40), or 5.9 %."""
 
 
 @dataclass(frozen=True)

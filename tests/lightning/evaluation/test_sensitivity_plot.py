@@ -48,10 +48,10 @@ def test_without_a_limit_no_line_is_drawn(factor, found):
 )
 def test_the_limit_in_words(factor, reported, found):
     pytest.importorskip("typer", reason="the command line needs lightbed[kit]")
-    from lightning.cli.sensitivity import describe_tolerable_noise, document_of
+    from lightning.cli.sensitivity import describe_tolerable_noise, make_document
 
     assert describe_tolerable_noise(replace(found, factor=factor)) == reported
-    kept = document_of(replace(found, factor=factor))
+    kept = make_document(replace(found, factor=factor))
     assert (kept["factor"], kept["sigma"]) == ((None, None) if math.isinf(factor) else (factor, 2 * factor))
 
 

@@ -52,7 +52,8 @@ def test_a_request_alone_takes_the_time_of_its_layers(processor, place):
     cycles = sum(
         math.ceil(layer.count / processor.cores) * layer.length
         if layer.length >= simulator.PIECE_PRODUCTS
-        else math.ceil(math.ceil(layer.products / simulator.PIECE_PRODUCTS) / processor.cores) * simulator.PIECE
+        else math.ceil(math.ceil(layer.products / simulator.PIECE_PRODUCTS) / processor.cores)
+        * simulator.PIECE_PRODUCTS
         for layer in model.layers
     )
     found = simulator.simulate(processor, [simulator.Arrival(place, 0.0)])
