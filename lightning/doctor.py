@@ -142,7 +142,7 @@ def _inspect_pynq(installed: Mapping[str, str], machine: str) -> Finding:
 def parse_version(version: str) -> tuple[int, ...]:
     """Return the leading numbers of a version, for comparison, or () if it has none.
 
-    >>> numbers("0.2.436"), numbers("2.1rc1") < (2, 2)
+    >>> parse_version("0.2.436"), parse_version("2.1rc1") < (2, 2)
     ((0, 2, 436), True)
     """
     match = re.match(r"\d+(\.\d+)*", version)

@@ -39,8 +39,8 @@
         ├── Busy
         └── DeadlineMissed
 
-`SaturationWarning` and `DarkWarning` are not errors: there is an answer, but it is not reliable.
-Each class has a stable `code`, and `who` says who must act. A message says what happened, why, and what to do.
+`SaturationWarning` and `DarkWarning` are not errors: there is an answer, but it is unreliable.
+Each class has a stable `code`, and `who` names who must act. A message says what happened, why, and what to do.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Every command has a module with a function `register(app)`. The module is imported only when the command is used. Exit
 codes are 0 for success, 1 for an error (also of usage) and 130 for an interruption; `run` returns the exit code of the
-script. `--json` prints one document, also for an error: `{"ok": false, "error": {"code", "message", "device", "hint"}}`.
+script. `--json` prints one document, for an error too: `{"ok": false, "error": {"code", "message", "device", "hint"}}`.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def explain(
     An .onnx needs no samples. For example: lightning explain model.lng
     """
     if model.suffix == ".onnx":
-        from lightning.costs.report_file import report_file
+        from lightning.costs.file_report import report_file
         from lightning.networks.imports.onnx.choices import parse_choices
 
         onnx_report = report_file(model, parse_choices(shape or [], value or [], output or []))

@@ -191,7 +191,7 @@ def choose_run(
 def parse_quirks(names: Sequence[str]) -> Quirks:
     """Return the quirks of these names. Raise `OutOfRange` for an unknown name.
 
-    >>> quirks_of(["signs-dropped"])
+    >>> parse_quirks(["signs-dropped"])
     Quirks(last_layer_normalised=False, signs_dropped=True)
     """
     known = name_quirks(EMULATOR)
@@ -202,7 +202,7 @@ def parse_quirks(names: Sequence[str]) -> Quirks:
 def name_quirks(quirks: Quirks) -> tuple[str, ...]:
     """Return the names of quirks on the command line.
 
-    >>> names_of(EMULATOR)
+    >>> name_quirks(EMULATOR)
     ('last-layer-normalised', 'signs-dropped')
     """
     return tuple(name.replace("_", "-") for name, is_set in asdict(quirks).items() if is_set)

@@ -57,8 +57,8 @@ class Dataset:
     def with_samples(self, count: int = SAMPLES) -> Dataset:
         """Return the data with a training part: its own, or else `count` images moved out of the test part.
 
-        Activation ranges are measured on these samples, never on images on which the accuracy is measured. Raises
-        `DatasetError` if no test image would remain.
+        Activation ranges come from these samples, never from images that measure the accuracy. Raise `DatasetError` if
+        no test image would remain.
         """
         if len(self.train_x):
             return self

@@ -182,7 +182,7 @@ def format_points(loss: float) -> str:
 def compute_full_light_deviation(noise: Noise) -> float:
     """Return the standard deviation of a readout at full light, in LSB (255 is full scale).
 
-    >>> round(full_light_deviation(Noise(sigma=3.0, intensity=(4 / 255) ** 2)), 9)
+    >>> round(compute_full_light_deviation(Noise(sigma=3.0, intensity=(4 / 255) ** 2)), 9)
     5.0
     """
     return math.sqrt(noise.variance(MAX_DEVIATION))

@@ -64,7 +64,7 @@ def compare(
 def compute_spread(values: Sequence[float]) -> float | None:
     """Return the sample standard deviation, or None for fewer than two values.
 
-    >>> spread_of([0.9, 0.92, 0.94]), spread_of([1.0])
+    >>> compute_spread([0.9, 0.92, 0.94]), compute_spread([1.0])
     (0.02, None)
     """
     return round(float(np.std(values, ddof=1)), 12) if len(values) > 1 else None

@@ -208,7 +208,7 @@ def shift_normalised(sums: npt.NDArray[np.float32] | Integers) -> Activations:
 def scale_perfectly(sums: npt.NDArray[np.float32] | Integers) -> Activations:
     """Return the activations after the emulator's perfect scaling: times 255 / largest, with ties rounded to even.
 
-    >>> perfectly_scaled(np.array([[1000, -7, 3]], np.int32)).tolist()
+    >>> scale_perfectly(np.array([[1000, -7, 3]], np.int32)).tolist()
     [[255, 0, 1]]
     """
     return _scale(np.maximum(sums, 0).astype(np.int64)).astype(np.int16)

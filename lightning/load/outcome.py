@@ -187,7 +187,7 @@ def make_log_histogram(values: npt.NDArray[np.float64]) -> Histogram:
 
     Values below 0.1 count as 0.1.
 
-    >>> histogram = log_histogram(np.array([10.0, 10.1, 1000.0]))
+    >>> histogram = make_log_histogram(np.array([10.0, 10.1, 1000.0]))
     >>> len(histogram.counts)  # two decades, and the bucket of 1000
     81
     >>> histogram.counts[[0, -1]].tolist()

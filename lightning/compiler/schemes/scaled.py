@@ -80,7 +80,7 @@ def quantise(values: npt.NDArray[np.floating], scale: float, *, signed: bool) ->
 def compute_weight_scales(weights: Floats, *, per_channel: bool) -> Doubles:
     """Return the value of one step of a weight, (groups, rows). Rows of zeros use the scale of the layer.
 
-    >>> weight_scales(np.array([[[0.5, -1.0], [0.0, 0.0]]], np.float32), per_channel=True).tolist() == [
+    >>> compute_weight_scales(np.array([[[0.5, -1.0], [0.0, 0.0]]], np.float32), per_channel=True).tolist() == [
     ...     [1 / 255] * 2
     ... ]
     True

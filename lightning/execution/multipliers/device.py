@@ -115,7 +115,7 @@ def compute_mean_loss() -> npt.NDArray[np.float32]:
     By hand: with w = 1 everything is lost, the mean of a / 256, which is 128 / 256; with w = 128 every odd a loses a
     half, 128 times 0.5 in 255.
 
-    >>> mean_taken()[[0, 1, 128]].round(4).tolist() == np.float32([0, 0.5, 0.251]).tolist()
+    >>> compute_mean_loss()[[0, 1, 128]].round(4).tolist() == np.float32([0, 0.5, 0.251]).tolist()
     True
     """
     activations, weights = np.arange(1, FULL + 1), np.arange(FULL + 1)

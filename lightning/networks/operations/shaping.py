@@ -156,7 +156,7 @@ def add_slices(builder: Builder, call: Call) -> str:
 def normalise_span(length: int, start: Any, stop: Any, step: Any) -> tuple[int, int | None, int]:
     """Return (start, stop, step) of a Python slice. `stop` is None for a backward slice that includes the first entry.
 
-    >>> canonical_span(5, -1, -(2**63), -2)
+    >>> normalise_span(5, -1, -(2**63), -2)
     (4, None, -2)
     """
     first, last, move = slice(int(start), int(stop), int(step)).indices(length)

@@ -147,7 +147,7 @@ def _find_pads(call: Call, size: Pair, kernel: Pair, strides: Pair, dilations: P
 def compute_same_pads(size: Pair, kernel: Pair, strides: Pair, dilations: Pair, *, upper: bool) -> Pads:
     """Return pads for an output of ceil(size / stride). With `upper`, an odd pad is at the end, else at the start.
 
-    >>> same_pads((5, 6), kernel=(3, 3), strides=(1, 2), dilations=(1, 1), upper=True)
+    >>> compute_same_pads((5, 6), kernel=(3, 3), strides=(1, 2), dilations=(1, 1), upper=True)
     (1, 0, 1, 1)
     """
     before, after = [], []

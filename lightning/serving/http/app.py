@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.describe_model import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from fastapi import FastAPI, Request, Response

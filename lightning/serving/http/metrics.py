@@ -46,7 +46,7 @@ class Histogram:
 
     >>> histogram = Histogram()
     >>> histogram.observe(1e-4)
-    >>> histogram.cumulative()[:2]
+    >>> histogram.accumulate()[:2]
     [('0.0001', 1), ('0.00025', 1)]
     """
 

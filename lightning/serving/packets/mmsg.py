@@ -1,7 +1,8 @@
 """Many datagrams per system call, with the kernel's reception time of each (Linux).
 
-This calls `recvmmsg` and `sendmmsg` of the C library on preallocated arrays. The calls do not wait, so they
-keep the global interpreter lock. Releasing and reacquiring it would take longer than the call, and up to 5 ms with a busy thread.
+This calls `recvmmsg` and `sendmmsg` of the C library on preallocated arrays. The calls do not wait, so they keep
+the global interpreter lock. Releasing and reacquiring it would take longer than the call, and up to 5 ms if a thread is
+busy.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def parse_choices(
 ) -> Choices:
     """Return the choices of the command line options. Raise `OutOfRange` for an invalid option.
 
-    >>> choices_of(["x=1x3x224x224"], ["rate=16000"]).shapes
+    >>> parse_choices(["x=1x3x224x224"], ["rate=16000"]).shapes
     {'x': (1, 3, 224, 224)}
     """
     return Choices(

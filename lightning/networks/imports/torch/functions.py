@@ -207,7 +207,7 @@ def squeeze(scope: Scope, x: Tensor, *dims: Any) -> Tensor:
 
 def unsqueeze(scope: Scope, x: Tensor, dim: int) -> Tensor:
     """Insert an axis of length 1."""
-    return scope.add("Unsqueeze", [x, [scope.axis(x, dim, extra_attributes=1)]])
+    return scope.add("Unsqueeze", [x, [scope.axis(x, dim, new_axes=1)]])
 
 
 def cat(scope: Scope, tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
