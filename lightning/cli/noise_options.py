@@ -131,11 +131,11 @@ class Run:
             return Provenance(model, self.fidelity, seeds, device=DeviceIdentity(self.bus, simulated=True))
         if self.fidelity != "device":
             return Provenance(model, self.fidelity, seeds, self.noise)
-        from lightning.execution.multipliers.device import identity_of_calibration
+        from lightning.execution.multipliers.device import describe_calibration
         from lightning.kit.calibration.store import require
         from lightning.kit.devices.identity import identity_of
 
-        calibration = identity_of_calibration(require(self.device))
+        calibration = describe_calibration(require(self.device))
         return Provenance(model, self.fidelity, seeds, None, identity_of(self.device), calibration)
 
 

@@ -25,7 +25,7 @@ class Links:
     tail: tuple[Node, ...]
 
 
-def links_of(model: CompiledModel) -> Links | None:
+def find_links(model: CompiledModel) -> Links | None:
     """Return the network as a chain of dense layers with optional ReLUs between them, or None for another network.
 
     The nodes after the last layer read only its sums, and return one score for each.
@@ -66,7 +66,7 @@ def _is_valid_tail(network: Network, last: PhotonicLayer, tail: list[Node]) -> b
     return network.shapes[start] == scores and all(known.issuperset(node.inputs) for node in tail)
 
 
-def activations_of_bytes(
+def compute_byte_activations(
     model: CompiledModel, first: PhotonicLayer, *, signs_dropped: bool = False
 ) -> npt.NDArray[np.int16]:
     """Return the activation of every byte, (inputs, 256), or (1, 256) if all inputs have the same activations.

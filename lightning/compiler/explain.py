@@ -106,7 +106,7 @@ class Report:
             "memory_bytes": self.memory.size,
             "memory_bytes_unshared": self.memory.unshared,
             "buffers": [asdict(each) for each in self.memory.buffers],
-            "nodes": [_node_document(each) for each in self.nodes],
+            "nodes": [_make_node_document(each) for each in self.nodes],
             "notes": list(self.notes),
         }
 
@@ -151,7 +151,7 @@ def why_digital(node: Node) -> str:
     return _REASONS.get(node.operation, _DEFAULT_REASON)
 
 
-def _node_document(node: NodeReport) -> dict[str, Any]:
+def _make_node_document(node: NodeReport) -> dict[str, Any]:
     document = {**asdict(node), "shape": list(node.shape)}
     if node.work is not None and node.cycles is not None:
         document["work"]["cycles"] = node.work.cycles

@@ -83,7 +83,7 @@ def model_hash(model: CompiledModel) -> str:
 
 def pack_model(model: CompiledModel) -> bytes:
     """Return the bytes of a `.lng` file."""
-    members = _pack_members(model) | _program_members(model)
+    members = _pack_members(model) | _pack_program(model)
     members[_SUMS] = _format_sums(members).encode()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
@@ -124,7 +124,7 @@ def _pack_members(model: CompiledModel) -> dict[str, bytes]:
     }
 
 
-def _program_members(model: CompiledModel) -> dict[str, bytes]:
+def _pack_program(model: CompiledModel) -> dict[str, bytes]:
     """Return the count-action program. Empty if the datapath does not support the model, or its parser is missing."""
     from lightning.compiler.datapath.program import program_of
 
@@ -305,9 +305,9 @@ def to_document(model: CompiledModel) -> tuple[dict[str, Any], dict[str, Array]]
         **({"perfect_scaling": True} if model.perfect_scaling else {}),
         "hardware": asdict(model.hardware),
         "origin": json.loads(json.dumps(dict(model.origin))),
-        "network": _network_document(model.network, arrays),
+        "network": _make_network_document(model.network, arrays),
         "layers": [
-            _layer_document(node, layer, place, arrays)
+            _make_layer_document(node, layer, place, arrays)
             for place, (node, layer) in enumerate(model.layers.items())
         ],
     }
@@ -328,14 +328,14 @@ def from_document(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> C
     )
 
 
-def _network_document(network: Network, arrays: dict[str, Array]) -> dict[str, Any]:
+def _make_network_document(network: Network, arrays: dict[str, Array]) -> dict[str, Any]:
     array_names = {name: f"constants/{place}" for place, name in enumerate(sorted(network.constants))}
     arrays.update({array_names[name]: np.asarray(values) for name, values in network.constants.items()})
     return {
         "name": network.name,
         "input": network.input,
         "output": network.output,
-        "nodes": [_node_document(node) for node in network.nodes],
+        "nodes": [_make_node_document(node) for node in network.nodes],
         "constants": array_names,
         "shapes": {name: list(shape) for name, shape in network.shapes.items()},
         "preprocessing": asdict(network.preprocessing),
@@ -372,7 +372,7 @@ def _parse_port(name: Any, shape: Any, kind: Any) -> Port:
     return Port(_check_text(name), tuple(int(size) for size in shape), _check_text(kind))
 
 
-def _node_document(node: Node) -> dict[str, Any]:
+def _make_node_document(node: Node) -> dict[str, Any]:
     try:
         attributes = {name: _encode(value) for name, value in node.attributes.items()}
     except TypeError as error:
@@ -414,7 +414,9 @@ def _decode(value: Any) -> Any:
     return float(value["number"]) if isinstance(value, dict) else value
 
 
-def _layer_document(node: str, layer: PhotonicLayer, place: int, arrays: dict[str, Array]) -> dict[str, Any]:
+def _make_layer_document(
+    node: str, layer: PhotonicLayer, place: int, arrays: dict[str, Array]
+) -> dict[str, Any]:
     array_names = {each: f"layers/{place}.{each}" for each in _LAYER_ARRAYS}
     arrays.update(
         {array_names[each]: np.asarray(getattr(layer, each), kind) for each, kind in _LAYER_ARRAYS.items()}

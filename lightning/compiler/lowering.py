@@ -61,11 +61,11 @@ def lower(network: Network, node: Node) -> Lowered:
         node,
         weights.reshape(groups, rows, -1),
         None if bias is None else bias.reshape(groups, rows),
-        geometry_of(node, shape, (int(weights.shape[2]), int(weights.shape[3]))),
+        make_geometry(node, shape, (int(weights.shape[2]), int(weights.shape[3]))),
     )
 
 
-def geometry_of(node: Node, shape: tuple[int, ...], kernel: tuple[int, int]) -> Geometry:
+def make_geometry(node: Node, shape: tuple[int, ...], kernel: tuple[int, int]) -> Geometry:
     """Return the geometry of a convolution of activations (channels, height, width)."""
     channels, height, width = shape
     attributes = node.attributes
@@ -118,12 +118,12 @@ def _make_four(values: Any) -> tuple[int, int, int, int]:
     return int(top), int(left), int(bottom), int(right)
 
 
-def sums_of(activations: npt.NDArray[np.int16], weights: npt.NDArray[np.int16]) -> Integers:
+def compute_integer_sums(activations: npt.NDArray[np.int16], weights: npt.NDArray[np.int16]) -> Integers:
     """Return the sums, (vectors, rows), of activations (vectors, terms) and weights (rows, terms), both -255 .. 255.
 
     A product is sign(a * w) * ((|a| * |w|) >> 8).
 
-    >>> sums_of(np.array([[255, -128]], np.int16), np.array([[255, 2]], np.int16)).tolist()
+    >>> compute_integer_sums(np.array([[255, -128]], np.int16), np.array([[255, 2]], np.int16)).tolist()
     [[253]]
     """
     kind = np.float32 if weights.shape[1] <= _EXACT_TERMS else np.float64

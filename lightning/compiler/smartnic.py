@@ -9,7 +9,7 @@ import numpy as np
 from fpga.photonic_mac.network import LANES
 from fpga.program import ProgramError
 from fpga.smartnic.program import NicLayer, NicModel
-from lightning.compiler.chain import SHAPE_ONLY, Links, activations_of_bytes, links_of
+from lightning.compiler.chain import SHAPE_ONLY, Links, compute_byte_activations, find_links
 from lightning.compiler.model import FULL, CompiledModel, PhotonicLayer
 from lightning.errors import CompileError
 
@@ -21,7 +21,7 @@ def nic_model(compiled: CompiledModel, name: str) -> NicModel:
 
     Raise `CompileError` with the network, the node and the reason if the NIC does not support the model.
     """
-    links = links_of(compiled)
+    links = find_links(compiled)
     if reason := next(_find_faults(compiled, links), None):
         raise CompileError(reason, hint=_HINT)
     assert links  # otherwise `_find_faults` yields a reason
@@ -39,7 +39,9 @@ def nic_model(compiled: CompiledModel, name: str) -> NicModel:
             )
             for layer, rectified, step in zip(links.layers, links.rectified, [*steps, 1.0], strict=True)
         )
-        look_up = np.asarray(np.clip(activations_of_bytes(compiled, links.layers[0])[0], 0, FULL), np.uint8)
+        look_up = np.asarray(
+            np.clip(compute_byte_activations(compiled, links.layers[0])[0], 0, FULL), np.uint8
+        )
         return NicModel(
             name, layers, compiled.shift_normalised, compiled.wrap, look_up, compiled.perfect_scaling
         )
@@ -79,7 +81,7 @@ def _find_faults(compiled: CompiledModel, links: Links | None) -> Iterator[str]:
         yield f"{network.name} is compiled with skipped zeros; the smartNIC sends every weight"
     if network.preprocessing.layout != "as-is":
         yield f"{network.name} takes images as {network.preprocessing.layout}; the smartNIC does not transpose them"
-    elif links and len(activations_of_bytes(compiled, links.layers[0])) > 1:
+    elif links and len(compute_byte_activations(compiled, links.layers[0])) > 1:
         yield f"{network.name} preprocesses its inputs differently; the smartNIC has one look-up table for all inputs"
 
 

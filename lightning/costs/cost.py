@@ -38,7 +38,7 @@ def compute_layer_works(model: CompiledModel) -> dict[str, LayerWork]:
     return {name: work_of(model.layers[name], model.hardware) for name in order}
 
 
-def work_of_model(model: CompiledModel, digital_macs: int = 0) -> Work:
+def sum_work(model: CompiledModel, digital_macs: int = 0) -> Work:
     """Return the total work of the photonic layers at the clock of the model's hardware.
 
     `digital_macs` are the multiply-accumulates of the digital layers.
@@ -127,7 +127,7 @@ def costs_of(model: CompiledModel, preset: str = "chip") -> Costs:
         raise OutOfRange(f"no preset {preset!r}", hint=f"Choose one of {', '.join(PRESETS)}")
     chosen = PRESETS[preset]
     digital = sum(macs for name, macs in macs_of(model.network).items() if name not in model.layers)
-    work = work_of_model(model, digital)
+    work = sum_work(model, digital)
     lines = tuple(
         Line(part.name, part.group, getattr(work, part.per), part.per, part.each) for part in chosen.parts
     )

@@ -20,7 +20,7 @@ from lightning.compiler.lowering import Lowered, lower, photonic_nodes
 from lightning.compiler.model import CompiledModel, Hardware, PhotonicLayer
 from lightning.compiler.schemes.ranges import find_nonnegative
 from lightning.compiler.schemes.scaled import compute_weight_scales, quantise_weights
-from lightning.costs.cost import work_of_model
+from lightning.costs.cost import sum_work
 from lightning.costs.presets import PRESETS
 from lightning.networks.electronic import ELECTRONIC
 from lightning.networks.imports.onnx.choices import Choices
@@ -85,7 +85,7 @@ def _report_refused_node(node: str, operation: str, why: str) -> dict[str, Any]:
 def _report_node(model: CompiledModel, node: Node, macs: Mapping[str, int]) -> dict[str, Any]:
     layer, count = model.layers.get(node.name), macs.get(node.name, 0)
     alone = replace(model, layers={} if layer is None else {node.name: layer})
-    work = work_of_model(alone, 0 if layer is not None else count)
+    work = sum_work(alone, 0 if layer is not None else count)
     energy = sum(getattr(work, part.per) * part.each.value for part in PRESETS[PRESET].parts)
     return {
         "name": node.name,

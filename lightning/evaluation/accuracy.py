@@ -13,7 +13,7 @@ import numpy.typing as npt
 from lightning.errors import InputError
 from lightning.evaluation.dataset import Classes, Dataset, Raw
 from lightning.evaluation.images import fit_axes
-from lightning.execution.interface import Executor, classes_of
+from lightning.execution.interface import Executor, find_classes
 from lightning.networks.network import Network
 
 BATCH = 256
@@ -82,7 +82,7 @@ def check_classes(dataset: Dataset, network: Network) -> None:
 
 def count_correct(scores: npt.NDArray[np.float32], labels: Classes) -> int:
     """Return the number of rows of `scores` whose class equals the label."""
-    return int((classes_of(scores) == labels).sum())
+    return int((find_classes(scores) == labels).sum())
 
 
 def measure_throughput(run: Callable[[Raw], object], inputs: Raw, *, seconds: float = 0.3) -> float:

@@ -95,14 +95,14 @@ def fit_encoding(rows: Rows) -> Encoding:
     columns = list(zip(*rows, strict=False))
     categories = tuple(tuple(sorted(set(columns[index]))) for index in CATEGORIES)
     largest = np.maximum(_read_numbers(rows).max(axis=0), 1)
-    counted = np.isin(_numerical_columns(), COUNTED)
+    counted = np.isin(_list_numerical_columns(), COUNTED)
     return Encoding(categories, np.where(counted, largest, 1).astype(np.float32))
 
 
 def encode(rows: Rows, encoding: Encoding) -> Floats:
     """Encode rows as values 0 .. 1, (n, width), with numerical features first, then a column for each category."""
     numbers = _read_numbers(rows)
-    counted = np.isin(_numerical_columns(), COUNTED)
+    counted = np.isin(_list_numerical_columns(), COUNTED)
     scaled = np.where(counted, np.log1p(np.maximum(numbers, 0)) / np.log1p(encoding.largest), numbers)
     columns = [np.clip(scaled, 0, 1)]
     for index, known in zip(CATEGORIES, encoding.categories, strict=True):
@@ -116,14 +116,14 @@ def read_labels(rows: Rows) -> npt.NDArray[np.int64]:
     return np.array([row[FEATURES] != "normal" for row in rows], dtype=np.int64)
 
 
-def _numerical_columns() -> list[int]:
+def _list_numerical_columns() -> list[int]:
     """Return the columns of the numerical features."""
     return [index for index in range(FEATURES) if index not in CATEGORIES]
 
 
 def _read_numbers(rows: Rows) -> npt.NDArray[np.float64]:
     try:
-        return np.array([[float(row[index]) for index in _numerical_columns()] for row in rows])
+        return np.array([[float(row[index]) for index in _list_numerical_columns()] for row in rows])
     except ValueError as error:
         raise DatasetError(
             f"a feature is not a valid number ({error})", hint="Use NSL-KDD's own files"

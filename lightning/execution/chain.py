@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lightning.compiler.chain import Links, activations_of_bytes, links_of
+from lightning.compiler.chain import Links, compute_byte_activations, find_links
 from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
 from lightning.errors import CompileError
 from lightning.execution.interface import Answers, Fidelity, as_array, check_keys
@@ -38,7 +38,7 @@ _WEIGHTS_PER_PASS = 4
 
 def is_supported(model: CompiledModel, noise: Noise | None = None) -> bool:
     """Return whether `Chain` supports this model with this noise."""
-    if links_of(model) is None or model.network.preprocessing.layout != "as-is":
+    if find_links(model) is None or model.network.preprocessing.layout != "as-is":
         return False
     if noise is None:
         return True
@@ -59,7 +59,7 @@ class Chain:
     ) -> None:
         from lightning.execution.kernels.chain import answers
 
-        links = links_of(model)
+        links = find_links(model)
         if links is None or not is_supported(model, noise):
             raise CompileError(
                 f"network {model.network.name} with its preprocessing and noise cannot run as one chain of layers",
@@ -73,7 +73,9 @@ class Chain:
         """The compiled function `kernel(raw, keys, *arrays, out, counters)`."""
         self._tensor = links.tail[0].inputs[0] if links.tail else ""
         self.arrays = (
-            activations_of_bytes(model, links.layers[0], signs_dropped=(quirks or Quirks()).signs_dropped),
+            compute_byte_activations(
+                model, links.layers[0], signs_dropped=(quirks or Quirks()).signs_dropped
+            ),
             *_pack_layers(links),
             *_pack_noise(model, links, noise),
             np.uint64(seed),

@@ -44,16 +44,16 @@ class Answers:
 
     @property
     def classes(self) -> npt.NDArray[np.int64]:
-        """The class of each image, of shape (images,); see `classes_of`."""
-        return classes_of(self.scores)
+        """The class of each image, of shape (images,); see `find_classes`."""
+        return find_classes(self.scores)
 
 
-def classes_of(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
+def find_classes(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
     """Return the index of the largest score of each image, of shape (images,).
 
     Of equal scores, the first wins. A single score is a logit: its class is 1 if it is above 0, else 0.
 
-    >>> classes_of(np.float32([[1, 3, 3], [2, 1, 0]])).tolist(), classes_of(np.float32([[-1], [2]])).tolist()
+    >>> find_classes(np.float32([[1, 3, 3], [2, 1, 0]])).tolist(), find_classes(np.float32([[-1], [2]])).tolist()
     ([1, 0], [0, 1])
     """
     flat = scores.reshape(len(scores), -1)

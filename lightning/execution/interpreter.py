@@ -105,7 +105,7 @@ class Interpreter:
         real = np.asarray(tensors[node.inputs[0]], np.float32)
         activations = self._compute_activations(layer, real, counters)
         sums = self.multiplier.compute_sums(layer, _make_vectors(layer, activations), keys)
-        results = real_of(self._round_sums(layer, sums, counters), layer)
+        results = compute_real_values(self._round_sums(layer, sums, counters), layer)
         if layer.geometry is not None:
             return pixels(results, layer.geometry)
         return results.reshape(*real.shape[:-1], -1)
@@ -178,7 +178,7 @@ def quantise(real: Floats, layer: PhotonicLayer) -> tuple[Activations, int]:
     return np.clip(steps, lowest, FULL).astype(np.int16), clipped_count
 
 
-def real_of(sums: Integers, layer: PhotonicLayer) -> Floats:
+def compute_real_values(sums: Integers, layer: PhotonicLayer) -> Floats:
     """Return the real values (images, positions, groups, rows): (sum + bias) * `output_scale`."""
     return np.asarray((sums + layer.bias).astype(np.float32) * layer.output_scale, np.float32)
 
@@ -250,15 +250,15 @@ def log_softmax(results: Sequence[int] | Integers, *, misprinted: bool = False) 
 
 
 def _shift(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    _, exponents = np.frexp(_max_magnitude(sums))  # exact below 2**53: m * 2**exponent with 0.5 <= m < 1
+    _, exponents = np.frexp(_find_max_magnitude(sums))  # exact below 2**53: m * 2**exponent with 0.5 <= m < 1
     return np.asarray((sums << 7) >> np.maximum(exponents.astype(np.int64) - 1, 0))
 
 
 def _scale(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    return np.asarray(np.rint(sums * (255 / np.maximum(_max_magnitude(sums), 1))))
+    return np.asarray(np.rint(sums * (255 / np.maximum(_find_max_magnitude(sums), 1))))
 
 
-def _max_magnitude(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _find_max_magnitude(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the largest magnitude of every image, shaped to broadcast."""
     largest = np.abs(sums).reshape(len(sums), -1).max(axis=1)
     return np.asarray(largest.reshape(-1, *([1] * (sums.ndim - 1))))

@@ -98,16 +98,16 @@ def check_clocks(soccfg: Any) -> None:
 
 def check_same_firmware(compiled_for: Any, device: Any) -> None:
     """Raise `ProgramError` if the program was compiled for other firmware than the device has."""
-    expected, actual = _firmware_properties(compiled_for), _firmware_properties(device)
+    expected, actual = _read_firmware_properties(compiled_for), _read_firmware_properties(device)
     if expected != actual:
         raise ProgramError(
             f"the program was compiled for {expected[0]} with other firmware than this device has ({actual[0]})",
-            device=_device_name(device),
+            device=_find_device_name(device),
             hint="Pass the device itself to LightningControl instead of a configuration",
         )
 
 
-def _firmware_properties(soccfg: Any) -> tuple[Any, ...]:
+def _read_firmware_properties(soccfg: Any) -> tuple[Any, ...]:
     """Return the firmware's properties on which a compiled program depends."""
     processor = soccfg["tprocs"][0]
     gens = tuple((each["type"], each["fs"], each["tproc_ch"]) for each in soccfg["gens"])
@@ -118,7 +118,9 @@ def _firmware_properties(soccfg: Any) -> tuple[Any, ...]:
 def check_running_clocks(soc: Any) -> None:
     """Raise `UnsupportedClock` unless the converters are locked and run at the rates of the configuration."""
     if not soc.clocks_locked():
-        raise UnsupportedClock("the converter clocks are not locked", device=_device_name(soc), hint=_RELOAD)
+        raise UnsupportedClock(
+            "the converter clocks are not locked", device=_find_device_name(soc), hint=_RELOAD
+        )
     rates = soc.get_sample_rates()
     for kind, tiles in rates.items():
         for tile, rate in tiles.items():
@@ -129,7 +131,7 @@ def check_running_clocks(soc: Any) -> None:
                         f"the {kind.upper()} tile {tile} runs at {rate:g} MS/s, but its firmware is made for "
                         f"{configured:g}"
                     ),
-                    device=_device_name(soc),
+                    device=_find_device_name(soc),
                     hint=_RELOAD,
                 )
 
@@ -155,5 +157,5 @@ def _is_same_rate(one: float, other: float) -> bool:
     return abs(float(one) - float(other)) <= RATE_TOLERANCE * abs(float(other))
 
 
-def _device_name(soc: Any) -> str:
+def _find_device_name(soc: Any) -> str:
     return str(getattr(soc, "identity", ""))

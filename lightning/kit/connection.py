@@ -32,7 +32,7 @@ def connect(address: str, *, patience: Patience | None = None) -> Any:
     `lightning.devices`: functions that return a QickSoc for an address. `patience` replaces the default deadlines.
     Raise `AddressError`, `UnknownScheme`, `DeviceGone` or `MissingLibrary`.
     """
-    scheme = scheme_of(address)
+    scheme = parse_scheme(address)
     known = find_schemes()
     if scheme not in known:
         raise UnknownScheme(
@@ -51,10 +51,10 @@ def connect(address: str, *, patience: Patience | None = None) -> Any:
     return soc
 
 
-def scheme_of(address: str) -> str:
+def parse_scheme(address: str) -> str:
     """Return the part before `://`. Raise `AddressError` for an invalid address.
 
-    >>> scheme_of("sim://kit?seed=1")
+    >>> parse_scheme("sim://kit?seed=1")
     'sim'
     """
     scheme, mark, rest = str(address).partition("://")

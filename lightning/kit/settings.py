@@ -27,9 +27,9 @@ def check_integer(name: str, value: Any, low: int, high: int) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise OutOfRange(f"{name} is {value!r}, not an integer", hint=_range_hint(low, high)) from None
+        raise OutOfRange(f"{name} is {value!r}, not an integer", hint=_make_range_hint(low, high)) from None
     if isinstance(value, bool) or not low <= number <= high:
-        raise OutOfRange(f"{name} is {value!r}, outside {low}..{high}", hint=_range_hint(low, high))
+        raise OutOfRange(f"{name} is {value!r}, outside {low}..{high}", hint=_make_range_hint(low, high))
     return number
 
 
@@ -38,13 +38,13 @@ def check_real(name: str, value: Any, low: float, high: float) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise OutOfRange(f"{name} is {value!r}, not a number", hint=_range_hint(low, high)) from None
+        raise OutOfRange(f"{name} is {value!r}, not a number", hint=_make_range_hint(low, high)) from None
     if isinstance(value, bool) or not (math.isfinite(number) and low <= number <= high):
-        raise OutOfRange(f"{name} is {value!r}, outside {low:g}..{high:g}", hint=_range_hint(low, high))
+        raise OutOfRange(f"{name} is {value!r}, outside {low:g}..{high:g}", hint=_make_range_hint(low, high))
     return number
 
 
-def _range_hint(low: float, high: float) -> str:
+def _make_range_hint(low: float, high: float) -> str:
     return f"Give a number from {low:g} to {high:g}"
 
 

@@ -71,11 +71,11 @@ class FixedRange:
         return self.largest / FULL
 
     def _update(self, activations: Tensor) -> None:
-        largest = self._batch_range(activations.abs()).clamp_min(MIN_SCALE)
+        largest = self._find_batch_range(activations.abs()).clamp_min(MIN_SCALE)
         self.signed = self.signed or bool((activations < 0).any())
         self.largest = largest if self.largest is None else torch.maximum(largest, RANGE_DECAY * self.largest)
 
-    def _batch_range(self, magnitudes: Tensor) -> Tensor:
+    def _find_batch_range(self, magnitudes: Tensor) -> Tensor:
         nonzero = magnitudes[magnitudes > 0]
         if self.percentile >= 100 or not len(nonzero):
             return magnitudes.amax()
@@ -121,7 +121,7 @@ def round_to_steps(values: Tensor, scale: Tensor) -> Tensor:
     return straight_through(steps, steps.round().clamp(-FULL, FULL))
 
 
-def weight_scale(weights: Tensor, *, per_channel: bool) -> Tensor:
+def compute_weight_scale(weights: Tensor, *, per_channel: bool) -> Tensor:
     """Return the value of one step of a weight, (rows,)."""
     largest = weights.detach().abs().flatten(1).amax(1)
     return (largest if per_channel else largest.amax().expand(len(largest))).clamp_min(MIN_SCALE) / FULL
@@ -154,7 +154,7 @@ class PhotonicForward:
     def __call__(self, activations: Tensor) -> Tensor:
         """Return the outputs of the layer with rounding and noise."""
         step = self.range.scale(activations, learning=self.layer.training)
-        step_of_rows = self._weight_scale()
+        step_of_rows = self._compute_weight_scale()
         steps = round_to_steps(activations, step)
         along_rows = step_of_rows.reshape(-1, *[1] * (self.layer.weight.ndim - 1))
         weights = round_to_steps(self.layer.weight, along_rows)
@@ -163,11 +163,11 @@ class PhotonicForward:
         results = noisy * (256 * step) * self._align_with_results(step_of_rows)
         return results if self.layer.bias is None else results + self._align_with_results(self.layer.bias)
 
-    def _weight_scale(self) -> Tensor:
+    def _compute_weight_scale(self) -> Tensor:
         weights = self.layer.weight
         if self.common_scale is not None:
             return self.common_scale().expand(len(weights))
-        return weight_scale(weights, per_channel=self.emulation.options.per_channel)
+        return compute_weight_scale(weights, per_channel=self.emulation.options.per_channel)
 
     @property
     def _is_dense(self) -> bool:
@@ -227,7 +227,7 @@ class OutlierProducts(overrides.TorchFunctionMode):  # type: ignore[misc, name-d
 
     def __init__(self, outliers: Mapping[str, Any]) -> None:
         super().__init__()
-        self._names = {_storage_address(parameter): name for name, parameter in outliers.items()}
+        self._names = {_find_storage_address(parameter): name for name, parameter in outliers.items()}
 
     def __torch_function__(
         self, function: Any, types: Any, arguments: Sequence[Any] = (), named: Mapping[str, Any] | None = None
@@ -243,7 +243,7 @@ class OutlierProducts(overrides.TorchFunctionMode):  # type: ignore[misc, name-d
             if isinstance(factor, list | tuple):
                 self._check_layer(factor)
             elif isinstance(factor, torch.Tensor):
-                name = self._names.get(_storage_address(factor))
+                name = self._names.get(_find_storage_address(factor))
                 if name is not None:
                     raise _make_outlier_error(name)
 
@@ -258,7 +258,7 @@ def find_outliers(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _storage_address(tensor: Any) -> int:
+def _find_storage_address(tensor: Any) -> int:
     """Return the address of the storage, which a tensor shares with its views."""
     return int(tensor.untyped_storage().data_ptr())
 

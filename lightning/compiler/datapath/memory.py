@@ -56,10 +56,10 @@ class MemoryPlan:
 
 def memory_plan(model: CompiledModel) -> MemoryPlan:
     """Plan the memory for the activations of one image: float32, or 16-bit sums in the `published` scheme."""
-    return plan_memory(buffers_of(model.network, 2 if model.shift_normalised else 4))
+    return plan_memory(find_buffers(model.network, 2 if model.shift_normalised else 4))
 
 
-def buffers_of(network: Network, width: int) -> tuple[Buffer, ...]:
+def find_buffers(network: Network, width: int) -> tuple[Buffer, ...]:
     """Return the buffers of all activations with their lifetimes, `width` bytes per value, without offsets."""
     owner = _find_owners(network)
     lives: dict[str, tuple[int, int]] = {network.input: (-1, -1)}

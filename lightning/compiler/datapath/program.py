@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpga.program import Layer, Program, ProgramError
-from lightning.compiler.datapath.schedule import passes_of, schedule_of
+from lightning.compiler.datapath.schedule import count_passes, schedule_of
 from lightning.compiler.model import CompiledModel, Hardware, PhotonicLayer
 from lightning.errors import CompileError
 from lightning.optional import require
@@ -45,15 +45,15 @@ class Segment:
     """(n, beats * lanes) signed weights; 0 in dark lanes."""
 
 
-def segments_of(layer: PhotonicLayer, hardware: Hardware) -> tuple[Segment, ...]:
+def split_into_segments(layer: PhotonicLayer, hardware: Hardware) -> tuple[Segment, ...]:
     """Group the rows of a layer by their number of beats, most beats first. Omit rows without products.
 
     >>> layer = PhotonicLayer("fc", np.array([[[3, 0, -5], [0, 0, 0]]], np.int16), None, 1.0, None)
-    >>> [(each.rows.tolist(), each.terms[0, :3].tolist()) for each in segments_of(layer, Hardware())]
+    >>> [(each.rows.tolist(), each.terms[0, :3].tolist()) for each in split_into_segments(layer, Hardware())]
     [([0, 1], [0, 1, 2])]
     >>> [
     ...     (each.rows.tolist(), each.terms[0, :3].tolist())
-    ...     for each in segments_of(layer, Hardware(skip_zeros=True))
+    ...     for each in split_into_segments(layer, Hardware(skip_zeros=True))
     ... ]
     [([0], [0, 2, -1])]
     """
@@ -101,7 +101,7 @@ class Sending:
 
 
 def program_of(model: CompiledModel) -> Program:
-    """Return the program with the targets of all entries of `sendings_of`, in their order.
+    """Return the program with the targets of all entries of `list_sendings`, in their order.
 
     Raise `CompileError` if the datapath does not have the model's hardware, or a layer is too large for its counters.
     """
@@ -118,7 +118,7 @@ def program_of(model: CompiledModel) -> Program:
 
     width = _WRAPPING_BITS if model.wrap else _WIDE_BITS
     datapath = library_datapath(DATAPATH, {"width": width})
-    sendings = tuple(sendings_of(model))
+    sendings = tuple(list_sendings(model))
     passes = len({(each.layer.name, each.passage) for each in sendings})
     try:
         return Program(datapath, tuple(_make_targets(each, passes) for each in sendings) or ({},))
@@ -129,12 +129,12 @@ def program_of(model: CompiledModel) -> Program:
         ) from error
 
 
-def sendings_of(model: CompiledModel) -> Iterator[Sending]:
+def list_sendings(model: CompiledModel) -> Iterator[Sending]:
     """Yield the entries for one image, ordered by layer, pass and segment."""
     for _, layer in order_layers(model):
-        segments = segments_of(layer, model.hardware)
+        segments = split_into_segments(layer, model.hardware)
         products = layer.positions * sum(each.beats * len(each.rows) for each in segments)
-        for passage in range(passes_of(layer)):
+        for passage in range(count_passes(layer)):
             for segment in segments:
                 yield Sending(layer, passage, segment, products)
 

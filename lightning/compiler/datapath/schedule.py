@@ -54,7 +54,7 @@ class Readouts:
     """(groups, rows) positive minus negative readouts. A mean error per readout enters the sum with this factor."""
 
 
-def passes_of(layer: PhotonicLayer) -> int:
+def count_passes(layer: PhotonicLayer) -> int:
     """Return the number of passes: 2 for signed activations, else 1."""
     return 2 if layer.signed else 1
 
@@ -72,10 +72,10 @@ def readouts_of(layer: PhotonicLayer, hardware: Hardware, *, dense: bool | None 
     >>> readouts_of(layer, Hardware(wavelengths=2, skip_zeros=True)).net_sign.tolist()
     [[0]]
     """
-    return readouts_of_weights(layer.weights, hardware, dense=dense)
+    return count_weight_readouts(layer.weights, hardware, dense=dense)
 
 
-def readouts_of_weights(weights: Weights, hardware: Hardware, *, dense: bool | None = None) -> Readouts:
+def count_weight_readouts(weights: Weights, hardware: Hardware, *, dense: bool | None = None) -> Readouts:
     """Return the readouts like `readouts_of`, for weights (groups, rows, terms)."""
     positive = _count_readouts((weights > 0).sum(axis=2), hardware.wavelengths)
     negative = _count_readouts((weights < 0).sum(axis=2), hardware.wavelengths)
@@ -166,7 +166,7 @@ def work_of(layer: PhotonicLayer, hardware: Hardware) -> LayerWork:
     each position and pass. The groups of a convolution follow each other without a gap. A pass starts with a preamble.
     """
     cycles = cycles_of(layer, hardware)
-    passes = passes_of(layer)
+    passes = count_passes(layer)
     sent = int(np.count_nonzero(layer.weights)) if hardware.skip_zeros else int(layer.weights.size)
     repeats = layer.positions * passes
     return LayerWork(
@@ -181,7 +181,7 @@ def work_of(layer: PhotonicLayer, hardware: Hardware) -> LayerWork:
 
 def cycles_of(layer: PhotonicLayer, hardware: Hardware, timing: Timing = TIMING) -> LayerCycles:
     """Return the cycles of a layer by kind, summed over its passes."""
-    passes = passes_of(layer)
+    passes = count_passes(layer)
     return LayerCycles(
         beats=_count_beats(layer, hardware) * layer.positions * passes,
         preamble=timing.preamble * passes,

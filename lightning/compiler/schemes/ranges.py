@@ -81,9 +81,9 @@ def observe(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[Obse
     random = np.random.default_rng(seed)
     positive, rectified = find_nonnegative(network), find_rectified(network)
     largest = max(prod(shape) for shape in network.shapes.values())
-    for node, activations in _trace_inputs(network, _choose_rows(raw, _affordable_images(largest), random)):
+    for node, activations in _trace_inputs(network, _choose_rows(raw, _limit_images(largest), random)):
         layer = lower(network, node)
-        cut = make_vectors(layer, _choose_rows(activations, _affordable_images(layer.values), random))
+        cut = make_vectors(layer, _choose_rows(activations, _limit_images(layer.values), random))
         vectors = _choose_rows(cut, _count_sample_vectors(layer), random)
         magnitudes = np.abs(activations).ravel()
         # Reject sums that float32 could not hold. Written with `not`, the condition also rejects NaN.
@@ -146,7 +146,7 @@ def _trace_inputs(network: Network, raw: npt.NDArray[Any]) -> Iterator[tuple[Nod
             tensors.pop(name, None)
 
 
-def _affordable_images(values: int) -> int:
+def _limit_images(values: int) -> int:
     """Return the number of images to use, for `values` values per image."""
     return min(_MAX_IMAGES, max(_MIN_IMAGES, _MAX_FLOATS // max(values, 1)))
 
@@ -215,13 +215,13 @@ def _compute_divergence(counts: Doubles, bins: int) -> float:
     places = np.maximum(np.bincount(levels, occupied, _LEVELS), 1)
     rounded = (totals / places)[levels] * occupied
     original[-1] += counts[bins:].sum()
-    return _kullback_leibler(original / original.sum(), rounded / max(rounded.sum(), 1.0))
+    return _compute_kullback_leibler(original / original.sum(), rounded / max(rounded.sum(), 1.0))
 
 
-def _kullback_leibler(original: Doubles, rounded: Doubles) -> float:
+def _compute_kullback_leibler(original: Doubles, rounded: Doubles) -> float:
     """Return the sum of p log(p / q), where a q below 1e-6 counts as 1e-6.
 
-    >>> round(_kullback_leibler(np.array([0.5, 0.5]), np.array([0.25, 0.75])), 4)
+    >>> round(_compute_kullback_leibler(np.array([0.5, 0.5]), np.array([0.25, 0.75])), 4)
     0.1438
     """
     occupied = original > 0

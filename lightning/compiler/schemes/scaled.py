@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lightning.compiler.datapath.schedule import readouts_of_weights
-from lightning.compiler.lowering import sums_of
+from lightning.compiler.datapath.schedule import count_weight_readouts
+from lightning.compiler.lowering import compute_integer_sums
 from lightning.compiler.model import FULL, PhotonicLayer
 from lightning.compiler.options import Options
 from lightning.compiler.schemes.ranges import Observed, find_best, find_candidates, observe
@@ -80,9 +80,9 @@ def quantise(values: npt.NDArray[np.floating], scale: float, *, signed: bool) ->
 def compute_weight_scales(weights: Floats, *, per_channel: bool) -> Doubles:
     """Return the value of one step of a weight, (groups, rows). Rows of zeros use the scale of the layer.
 
-    >>> compute_weight_scales(np.array([[[0.5, -1.0], [0.0, 0.0]]], np.float32), per_channel=True).tolist() == [
-    ...     [1 / 255] * 2
-    ... ]
+    >>> compute_weight_scales(
+    ...     np.array([[[0.5, -1.0], [0.0, 0.0]]], np.float32), per_channel=True
+    ... ).tolist() == [[1 / 255] * 2]
     True
     """
     largest = np.abs(weights.astype(np.float64)).max(axis=2, initial=0.0)
@@ -155,7 +155,7 @@ def _fit_range(observed: Observed, exact: Floats, largest: float, options: Optio
     scales = _choose_scales(observed, input_scale, options)
     weights = _round(observed.layer.weights, scales, integers, options)
     outputs = compute_output_scales(input_scale, scales)
-    sums = np.stack([sums_of(integers[:, group], rows) for group, rows in enumerate(weights)])
+    sums = np.stack([compute_integer_sums(integers[:, group], rows) for group, rows in enumerate(weights)])
     missing = exact / outputs[:, None] - sums  # (groups, vectors, rows)
     mean = missing.mean(axis=1)
     remains = missing - mean[:, None] if options.correct_floor else missing
@@ -172,7 +172,7 @@ def _compute_noise(
     If only rectifiers read an output, its noise is weighted by the share of vectors with a positive output. Clipping
     errors have no weight, because they recur with every similar image.
     """
-    readouts = readouts_of_weights(weights, options.hardware).count * (2 if observed.signed else 1)
+    readouts = count_weight_readouts(weights, options.hardware).count * (2 if observed.signed else 1)
     bias = 0 if observed.layer.bias is None else observed.layer.bias[:, None]
     passed = (exact + bias > 0).mean(axis=1) if observed.rectified else 1.0
     return float((readouts * passed * (options.sigma * outputs.astype(np.float64)) ** 2).sum())

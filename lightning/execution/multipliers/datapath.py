@@ -20,8 +20,8 @@ from fpga import BusError, DatapathError, RegisterBus, WrongHardware
 from fpga.bus import make_simulated_bus, make_verilated_bus
 from fpga.count_action.model import Datapath
 from lightning import errors
-from lightning.compiler.datapath.program import LANES, Segment, Sending, program_of, sendings_of
-from lightning.compiler.datapath.schedule import passes_of
+from lightning.compiler.datapath.program import LANES, Segment, Sending, list_sendings, program_of
+from lightning.compiler.datapath.schedule import count_passes
 from lightning.compiler.model import CompiledModel, Integers, PhotonicLayer
 from lightning.execution.interface import Activations, Keys
 
@@ -62,7 +62,7 @@ class DatapathMultiplier:
         self._light = light
         self._unfinished = False
         """True after an error inside a layer. The hardware may then hold a partial sum and needs a reset."""
-        self._sendings = _group_by_pass(sendings_of(model))
+        self._sendings = _group_by_pass(list_sendings(model))
         self.identity = f"{address if isinstance(address, str) else 'bus'} photonic_dot {program.digest:08x}"
         """Address and digest of the hardware."""
         with _translate_errors(str(address)):
@@ -110,7 +110,7 @@ class DatapathMultiplier:
     def _sum_image(self, layer: PhotonicLayer, values: Whole) -> Whole:
         """Return the sums of an image, (positions, groups * rows). Negative activations take a second pass."""
         sums = self._sum_pass(layer, 0, np.maximum(values, 0))
-        return sums - self._sum_pass(layer, 1, np.maximum(-values, 0)) if passes_of(layer) == 2 else sums
+        return sums - self._sum_pass(layer, 1, np.maximum(-values, 0)) if count_passes(layer) == 2 else sums
 
     def _sum_pass(self, layer: PhotonicLayer, passage: int, magnitudes: Whole) -> Whole:
         result = np.zeros((len(magnitudes), layer.weights.shape[0] * layer.weights.shape[1]), np.int64)

@@ -74,7 +74,7 @@ class DeviceMultiplier:
 
         soc = connect(device) if isinstance(device, str) else device
         self.core = VectorCore(soc, calibration, seed=seed)
-        self.identity = identity_of_calibration(self.core.calibration)
+        self.identity = describe_calibration(self.core.calibration)
         """Identity of the calibration."""
         self._average = average
 
@@ -123,7 +123,7 @@ def compute_mean_loss() -> npt.NDArray[np.float32]:
     return np.asarray(low_bits.mean(axis=1) / 256, np.float32)
 
 
-def identity_of_calibration(calibration: Calibration) -> str:
+def describe_calibration(calibration: Calibration) -> str:
     """Return one line with the device, the date and the digest of a calibration."""
     digest = hashlib.sha256(to_text(calibration).encode()).hexdigest()
     return f"{calibration.device} {calibration.made.isoformat(timespec='seconds')} {digest[:12]}"
@@ -138,7 +138,7 @@ def noise_of_calibration(calibration: Calibration) -> Noise:
         mean=model.mean * FULL_STEPS / FULL,
         shot=model.shot * steps,
         intensity=model.rin,
-        identity=identity_of_calibration(calibration),
+        identity=describe_calibration(calibration),
     )
 
 
@@ -177,7 +177,7 @@ def noise_of_vectors(core: VectorCore, *, seed: int = 0) -> Noise:
         sigma=math.sqrt(result[0]),
         shot=float(result[1]),
         intensity=float(result[2]),
-        identity=identity_of_calibration(core.calibration),
+        identity=describe_calibration(core.calibration),
     )
 
 

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 import numpy as np
 import numpy.typing as npt
 
-from lightning.compiler.lowering import sums_of
+from lightning.compiler.lowering import compute_integer_sums
 from lightning.compiler.model import Integers, PhotonicLayer
 from lightning.execution.interface import Activations, Keys, Multiplier
 
@@ -64,7 +64,7 @@ class ExactMultiplier:
         """Return the exact sums, int32; `keys` are ignored."""
         images, positions, _, terms = activations.shape
         sums = [
-            sums_of(activations[:, :, group].reshape(-1, terms), rows)
+            compute_integer_sums(activations[:, :, group].reshape(-1, terms), rows)
             for group, rows in enumerate(layer.weights)
         ]
         return np.stack(sums, axis=1).reshape(images, positions, *layer.weights.shape[:2])

@@ -24,7 +24,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from lightning.compiler.datapath.schedule import GroupSchedule, passes_of, readouts_of, schedule_of
+from lightning.compiler.datapath.schedule import GroupSchedule, count_passes, readouts_of, schedule_of
 from lightning.compiler.model import CompiledModel, Floats, Hardware, PhotonicLayer
 from lightning.errors import OutOfRange
 from lightning.execution.interface import Activations, Keys
@@ -67,7 +67,7 @@ def compute_row_noise(layer: PhotonicLayer, noise: Noise, hardware: Hardware) ->
     """Return the noise of a layer's rows, from the number of readouts of each sum."""
     readouts = readouts_of(layer, hardware, dense=noise.drawn.dense)
     net = readouts.net_sign.reshape(-1) * (0.0 if layer.signed else noise.mean)
-    counts = readouts.count.reshape(-1) * passes_of(layer)
+    counts = readouts.count.reshape(-1) * count_passes(layer)
     variances = counts * (noise.coefficients[0] / noise.average)
     return RowNoise(net.astype(np.float64), variances.astype(np.float64))
 
@@ -142,7 +142,7 @@ class NoisyMultiplier:
         if layer.name not in self._readouts:
             self._readouts[layer.name] = order_readouts(layer, self._hardware, dense=self.noise.drawn.dense)
         ready = self._readouts[layer.name]
-        write_light_powers(vectors, ready.sizes, ready.order, ready.signs, passes_of(layer), light)
+        write_light_powers(vectors, ready.sizes, ready.order, ready.signs, count_passes(layer), light)
 
 
 def number_streams(model: CompiledModel) -> dict[str, np.uint64]:
@@ -210,7 +210,7 @@ class PerReadoutMultiplier:
                 ready.sizes,
                 ready.order,
                 ready.signs,
-                passes_of(layer),
+                count_passes(layer),
                 numbers,
                 self._seed,
                 key,

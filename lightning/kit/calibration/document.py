@@ -125,7 +125,7 @@ class Calibration:
     ) -> npt.NDArray[Any]:
         """Return `column` of each modulator's encoder at (n, 4) values. Rows with both pairs lit use `shared`."""
         rows = _check_values(values)
-        both = _lit_pairs(rows).all(axis=1)
+        both = _find_lit_pairs(rows).all(axis=1)
         columns = [
             np.where(both, column(m.shared)[rows[:, i]], column(m.encoder)[rows[:, i]])
             for i, m in enumerate(self.modulators)
@@ -134,7 +134,7 @@ class Calibration:
 
     def decode_table(self, levels: npt.ArrayLike, values: npt.ArrayLike) -> Floats:
         """Return the analogue results in units of 1/255, (n,), for (n,) counts above idle at (n, 4) values."""
-        return self.decoder.decode(levels, self.operands(values), _lit_pairs(_check_values(values)))
+        return self.decoder.decode(levels, self.operands(values), _find_lit_pairs(_check_values(values)))
 
     def decode(self, level: float, values: Mapping[int, int], *, peak: float | None = None) -> Decoded:
         """Return the decoded result of one measurement.
@@ -144,7 +144,7 @@ class Calibration:
         """
         row = self._make_row(values)
         analogue = float(self.decode_table([level], row)[0])
-        both = bool(_lit_pairs(row).all())
+        both = bool(_find_lit_pairs(row).all())
         return Decoded(
             value=int(round_products(analogue, products=2 if both else 1)),
             analogue=analogue,
@@ -161,7 +161,7 @@ class Calibration:
         `values` (n, 4) the values sent.
         """
         at_end = np.abs(np.asarray(peaks, dtype=float)) >= CLIPPING_SHARE * self.decoder.full_scale
-        products = np.where(_lit_pairs(_check_values(values)).all(axis=1), 2, 1)
+        products = np.where(_find_lit_pairs(_check_values(values)).all(axis=1), 2, 1)
         beyond = np.asarray(analogue, dtype=float) > products * FULL + RANGE_MARGIN
         too_bright: npt.NDArray[np.bool_] = at_end | beyond
         return too_bright
@@ -245,7 +245,7 @@ def _check_values(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
     return whole
 
 
-def _lit_pairs(values: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def _find_lit_pairs(values: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Return a mask (n, 2) of the pairs with a value above 0. If both are lit, their sum must fit the converter."""
     return np.stack([values[:, :2].any(axis=1), values[:, 2:].any(axis=1)], axis=1)
 

@@ -167,7 +167,7 @@ def _rescale(calibration: Calibration, new: tuple[Modulator, ...]) -> Decoder:
     old, decoder = calibration.modulators, calibration.decoder
     ratios = []
     for pair in (0, 1):
-        both = [_brightness(new[i]) / _brightness(old[i]) for i in (2 * pair, 2 * pair + 1)]
+        both = [_compute_brightness(new[i]) / _compute_brightness(old[i]) for i in (2 * pair, 2 * pair + 1)]
         ratios.append(float(np.mean(both)))
     leak = [decoder.leak[i] * ratios[i // 2] for i in range(4)]
     return replace(
@@ -178,6 +178,6 @@ def _rescale(calibration: Calibration, new: tuple[Modulator, ...]) -> Decoder:
     )
 
 
-def _brightness(modulator: Modulator) -> float:
+def _compute_brightness(modulator: Modulator) -> float:
     """Return the amplitude of this modulator's pair with both modulators fully open, in counts."""
     return modulator.curve.amplitude / max(modulator.partner_share, 1e-6)

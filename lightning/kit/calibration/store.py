@@ -42,12 +42,12 @@ def folder(given: str | os.PathLike[str] | None = None) -> Path:
     return Path(base) / "lightbed" / "calibrations"
 
 
-def path_of(device: str, given: str | os.PathLike[str] | None = None) -> Path:
+def find_path(device: str, given: str | os.PathLike[str] | None = None) -> Path:
     """Return the path of the calibration of this device.
 
     Unsafe characters become `-`. A name with unsafe characters also gets a hash, which keeps the path unique.
 
-    >>> path_of("ZCU111/lab 3", "/x").name
+    >>> find_path("ZCU111/lab 3", "/x").name
     'ZCU111-lab-3-653165d3.json'
     """
     safe = re.sub(r"[^A-Za-z0-9._-]+", "-", device).strip("-.") or "device"
@@ -60,7 +60,7 @@ def save(
     calibration: Calibration, *, raw: Raw | None = None, folder: str | os.PathLike[str] | None = None
 ) -> Path:
     """Write the calibration and its raw data, each atomically, and return the path of the document."""
-    path = path_of(calibration.device, folder)
+    path = find_path(calibration.device, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     if raw:
         raw_path = path.with_suffix(".npz")
@@ -110,7 +110,7 @@ def find(
     A measured calibration takes precedence over the factory calibration of a twin. Raise `ForeignCalibration`,
     `StaleCalibration` or another `CalibrationError` for a calibration that is not valid for the device.
     """
-    path = path_of(identity(device), folder)
+    path = find_path(identity(device), folder)
     calibration = load(path) if path.exists() else _load_factory_calibration(device)
     if calibration is not None:
         check(calibration, device, max_age=max_age, now=now)

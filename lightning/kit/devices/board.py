@@ -148,9 +148,9 @@ class _RemoteSoc:
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._proxy, name)
-        return self._with_timeout(name, attribute) if name in COMPUTING else attribute
+        return self._add_timeout(name, attribute) if name in COMPUTING else attribute
 
-    def _with_timeout(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    def _add_timeout(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return the call with its own timeout. A proxy has one timeout for all calls, so set and restore it."""
 
         def call_with_timeout(*args: Any, **kwargs: Any) -> Any:

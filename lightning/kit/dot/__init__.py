@@ -27,7 +27,7 @@ from lightning.kit.dot.inspection import Inspection, inspect
 from lightning.kit.dot.packing import Integers
 from lightning.kit.dot.symbol import Symbol
 
-__all__ = ["Inspection", "Symbol", "VectorCore", "core_of", "dot", "inspect", "matvec"]
+__all__ = ["Inspection", "Symbol", "VectorCore", "get_core", "dot", "inspect", "matvec"]
 
 
 class Computes(Protocol):
@@ -47,7 +47,7 @@ class Computes(Protocol):
         ...
 
 
-def core_of(compute: Computes) -> VectorCore:
+def get_core(compute: Computes) -> VectorCore:
     """Return the vector core of a `LightningCompute`, on the same device and calibration."""
     return compute.vectors
 

@@ -130,7 +130,7 @@ class TileReader:
 
     def program(self, tile: Tile, tiles: int, shots: int) -> Any:
         """Return the QICK program for a run of `tiles` tiles, including dark tiles."""
-        return _program_class()(self.soc, tile, tiles, shots, self.wiring)
+        return _load_program_class()(self.soc, tile, tiles, shots, self.wiring)
 
     def _load(self, memory: Samples) -> None:
         """Load (4, samples) envelopes into the memories of the generators."""
@@ -175,7 +175,7 @@ def _check_firmware(soc: Any, channels: tuple[int, ...], readout: int) -> None:
 
 
 @lru_cache(maxsize=1)
-def _program_class() -> Any:
+def _load_program_class() -> Any:
     """Return a subclass of QICK's sweep program that plays tiles. Imports QICK only here: it is optional."""
     qick = require("qick", "to compile programs for the board")
 

@@ -162,7 +162,7 @@ class SocketLine:
             raise _make_silence_error(self._resource, text, self._timeout_s)
         try:
             self._visa.write_raw(data)
-        except (_visa_error(), OSError) as error:
+        except (_load_visa_error(), OSError) as error:
             raise _make_gone(self._resource, error) from error
 
     def query(self, text: str) -> str:
@@ -187,7 +187,7 @@ class SocketLine:
 
     def close(self) -> None:
         """Disconnect."""
-        with contextlib.suppress(_visa_error(), OSError):
+        with contextlib.suppress(_load_visa_error(), OSError):
             self._visa.close()
 
     def _split_line(self) -> tuple[str, bool]:
@@ -207,7 +207,7 @@ class SocketLine:
         try:
             count = len(self._socket.recv(_CHUNK_BYTES, socket.MSG_PEEK))
             data: bytes = self._visa.read_bytes(count) if count else b""
-        except (_visa_error(), OSError) as error:
+        except (_load_visa_error(), OSError) as error:
             raise _make_gone(self._resource, error) from error
         if not data:
             raise _make_gone(self._resource, "the instrument closed the connection")
@@ -238,7 +238,7 @@ class MessageLine:
 
     def close(self) -> None:
         """Disconnect."""
-        with contextlib.suppress(_visa_error(), OSError):
+        with contextlib.suppress(_load_visa_error(), OSError):
             self._visa.close()
 
     def _exchange(self, method: Any, text: str) -> Any:
@@ -256,7 +256,7 @@ class MessageLine:
             raise _make_gone(self._resource, error) from error
 
 
-def _visa_error() -> type[Exception]:
+def _load_visa_error() -> type[Exception]:
     import pyvisa
 
     error: type[Exception] = pyvisa.Error

@@ -207,7 +207,7 @@ def conv(inputs: Sequence[Array], attributes: Attributes) -> Array:
 
 def max_pool(inputs: Sequence[Array], attributes: Attributes) -> Array:
     """Return the largest value in each window; padding never counts."""
-    x = pad_image(inputs[0], _pads_with_excess(attributes), -np.inf)
+    x = pad_image(inputs[0], _add_excess(attributes), -np.inf)
     dilations = attributes.get("dilations", (1, 1))
     return reduce(np.maximum, slide(x, attributes["kernel"], attributes["strides"], dilations))
 
@@ -217,7 +217,7 @@ def average_pool(inputs: Sequence[Array], attributes: Attributes) -> Array:
 
     `excess` (bottom, right) is the extra padding of `ceil_mode`. It never counts.
     """
-    x, pads = inputs[0], _pads_with_excess(attributes)
+    x, pads = inputs[0], _add_excess(attributes)
     move = attributes["kernel"], attributes["strides"], attributes.get("dilations", (1, 1))
     outline = np.ones((1, 1, *x.shape[2:]), np.float32)
     if attributes.get("count_include_pad", False):
@@ -230,7 +230,7 @@ def average_pool(inputs: Sequence[Array], attributes: Attributes) -> Array:
     return np.asarray(total / sum(slide(outline, *move)), np.float32)
 
 
-def _pads_with_excess(attributes: Attributes) -> Pads:
+def _add_excess(attributes: Attributes) -> Pads:
     """Return the padding, including the extra padding of `ceil_mode`."""
     top, left, bottom, right = attributes["pads"]
     below, right_of_it = attributes.get("excess", (0, 0))

@@ -78,7 +78,7 @@ def make_task(request: InferRequest, instance: ModelInstance, fresh: KeyCounter,
             hint="Send one input with this name; the model's metadata give its shape",
         )
     inputs = to_uint8(request.inputs[0].array) if instance.prefers_bytes else request.inputs[0].array
-    first = _first_key(request)
+    first = _find_first_key(request)
     if first is None:
         first = fresh.take(len(inputs))
     return Task(inputs, make_keys(first, len(inputs)), arrived + read_timeout_s(request.parameters))
@@ -181,7 +181,7 @@ def to_uint8(numbers: Array) -> Array:
     return rounded if np.array_equal(rounded, numbers) else numbers
 
 
-def _first_key(request: InferRequest) -> int | None:
+def _find_first_key(request: InferRequest) -> int | None:
     key = request.parameters.get("key")
     if key is None:
         return derive_key(request.id) if request.id else None

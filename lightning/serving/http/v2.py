@@ -78,7 +78,7 @@ def decode_request(body: bytes, header_length: int | None = None) -> InferReques
     text, rest = _split_body(body, header_length)
     document = _check_object(_parse_json(text), "the request")
     parameters = _read_parameters(document, "the request")
-    binary = _flag(parameters, "binary_data_output")
+    binary = _read_flag(parameters, "binary_data_output")
     inputs, offset = [], 0
     for each in _read_list(document, "inputs", "the request"):
         tensor, offset = _parse_tensor(_check_object(each, "an input"), rest, offset)
@@ -156,7 +156,7 @@ def _parse_output(value: object, binary: bool) -> RequestedOutput:
             raise MalformedRequest(
                 f"{unknown!r} of an output is not supported", hint="Request the numbers themselves"
             )
-    return RequestedOutput(name, _flag(parameters, "binary_data", default=binary))
+    return RequestedOutput(name, _read_flag(parameters, "binary_data", default=binary))
 
 
 def _check_object(value: object, owner: str) -> Document:
@@ -189,7 +189,7 @@ def _read_parameters(document: Document, owner: str) -> Document:
     return _check_object(_get_value(document, "parameters", {}), f"`parameters` of {owner}")
 
 
-def _flag(parameters: Document, key: str, *, default: bool = False) -> bool:
+def _read_flag(parameters: Document, key: str, *, default: bool = False) -> bool:
     value = parameters.get(key, default)
     if not isinstance(value, bool):
         raise MalformedRequest(f"parameter {key!r} is not a boolean", hint="Send true or false")

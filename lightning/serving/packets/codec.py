@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import ServingError
-from lightning.execution.interface import classes_of
+from lightning.execution.interface import find_classes
 
 MAGIC = b"LBIP"
 VERSION = 1
@@ -208,7 +208,7 @@ class Scores:
     """Content of an answer."""
 
     chosen: int
-    """The class, as `lightning.execution.interface.classes_of` finds it."""
+    """The class, as `lightning.execution.interface.find_classes` finds it."""
     cycles: int
     """Cycles of the datapath for this answer."""
     scores: npt.NDArray[np.float32]
@@ -221,7 +221,7 @@ def encode_answer(scores: npt.NDArray[np.float32], cycles: int) -> bytes:
     '00000001 00000002 00000000 00000068 3f800000 40400000'
     """
     flat = scores.reshape(1, -1)
-    return ANSWER.pack(int(classes_of(flat)[0]), flat.size, cycles) + flat.astype(">f4").tobytes()
+    return ANSWER.pack(int(find_classes(flat)[0]), flat.size, cycles) + flat.astype(">f4").tobytes()
 
 
 def decode_answer(message: bytes) -> Scores:

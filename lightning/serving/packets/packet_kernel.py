@@ -126,7 +126,7 @@ def write_number(datagram: Array, start: Any, length: Any, number: Any) -> None:
 
 @compile_kernel()
 def find_class(scores: Array) -> Any:
-    """Return the class of an image, as `lightning.execution.interface.classes_of` does."""
+    """Return the class of an image, as `lightning.execution.interface.find_classes` does."""
     if scores.shape[1] == 1:
         return np.uint64(scores[0, 0] > 0)
     best = 0

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import InputError
-from lightning.execution.interface import classes_of
+from lightning.execution.interface import find_classes
 from lightning.serving.model_instance import ModelInstance
 from lightning.serving.packets.codec import (
     ANSWER,
@@ -115,7 +115,7 @@ class Service:
     def fill_datagram(self, key: int, elapsed_us: int) -> int:
         """Fill the datagram of the answer, and return its length."""
         _VARYING_FIELDS.pack_into(self._buffer, _VARYING_OFFSET, elapsed_us, key)
-        struct.pack_into(">I", self._buffer, HEADER.size, int(classes_of(self._scores)[0]))
+        struct.pack_into(">I", self._buffer, HEADER.size, int(find_classes(self._scores)[0]))
         self._big_endian[:] = self._scores[0]
         return len(self._buffer)
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from lightning.compiler.lowering import sums_of
+from lightning.compiler.lowering import compute_integer_sums
 from lightning.compiler.schemes.scaled import (
     compute_output_scales,
     compute_weight_scales,
@@ -72,7 +72,7 @@ def test_sums_are_those_of_products_that_lose_eight_bits_before_their_sign(activ
         ]
         for vector in activations.tolist()
     ]
-    assert sums_of(activations, rows).tolist() == expected
+    assert compute_integer_sums(activations, rows).tolist() == expected
 
 
 def test_a_table_for_full_activations_makes_up_for_the_lost_bits():

@@ -281,7 +281,7 @@ def find_arrival(
     for window_number in range(MAX_WINDOWS):
         offset = window_number * step
         pulse = ((channels[index], channels[PARTNER[index]]), words, (offset, length))
-        program = _program_class()(soc, {"reps": 1, "rounds": ROUNDS}, pulse, readout)
+        program = _load_program_class()(soc, {"reps": 1, "rounds": ROUNDS}, pulse, readout)
         # Mean counts of all rounds: first I, then Q.
         received = np.asarray(program.acquire_decimated(soc, progress=False)[0], dtype=float)
         trace: Floats = received.reshape(2, -1)[0]
@@ -312,7 +312,7 @@ def envelope(soccfg: Any, readout: int, channel: int) -> npt.NDArray[np.int64]:
 
 
 @lru_cache(maxsize=1)
-def _program_class() -> Any:
+def _load_program_class() -> Any:
     """Return a subclass of QICK's averaging program that plays the pattern. Imports QICK only here: it is optional."""
     qick = require("qick", "to compile programs for the board")
 

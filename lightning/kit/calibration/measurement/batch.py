@@ -171,7 +171,7 @@ class Reader:
     def program(self, *, rows: int, shots: int) -> Any:
         """Return the compiled program for a table of `rows` rows, including idle rows."""
         config = {"expts": rows, "reps": shots, "start": 0, "step": 1}
-        return _program_class()(self.soc, config, self.channels, self.readout, self.window)
+        return _load_program_class()(self.soc, config, self.channels, self.readout, self.window)
 
 
 def processor_ticks(soccfg: Any, readout: int, ticks: float) -> int:
@@ -223,7 +223,7 @@ def _check_table(words: npt.ArrayLike, shots: int) -> npt.NDArray[np.int32]:
 
 
 @lru_cache(maxsize=1)
-def _program_class() -> Any:
+def _load_program_class() -> Any:
     """Return a subclass of QICK's sweep program that reads a table. Imports QICK only here: it is optional."""
     qick = require("qick", "to compile programs for the board")
 

@@ -33,7 +33,7 @@ class Encoders:
     def word_table(self, values: npt.ArrayLike) -> Table:
         """Return the words (n, 4) for (n, 4) values. Rows with both pairs lit use the shared encoders."""
         table = np.atleast_2d(np.asarray(values, dtype=np.int64))
-        return _choose(self, table, _lit_pairs(table), "words").astype(np.int64)
+        return _choose(self, table, _find_lit_pairs(table), "words").astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def pair_strength(sweeps: Mapping[int, Sweep], pair: int) -> float:
 def measure(rows: Rows, coded: Encoders, values: npt.ArrayLike, *, shots: int) -> MeasuredRows:
     """Measure rows of four values on the device. Rows with both pairs lit use the shared encoders."""
     table = np.atleast_2d(np.asarray(values, dtype=np.int64))
-    lit = _lit_pairs(table)
+    lit = _find_lit_pairs(table)
     readings = rows.read(coded.word_table(table), shots=shots)
     return MeasuredRows(table, _choose(coded, table, lit, "operands"), readings.levels, readings.idle, lit)
 
@@ -91,7 +91,7 @@ def train(
 
     Raise `ValueError` if the rows do not determine all of the decoder's coefficients.
     """
-    alone = measure(rows, coded, _single_rows(rng), shots=shots)
+    alone = measure(rows, coded, _draw_single_rows(rng), shots=shots)
     strength = float(alone.levels.max())
     first = fit_decoder(alone.levels, alone.operands, shared=strength, full_scale=full_scale)
     sums = measure(rows, coded, rng.integers(1, LEVELS, (TRAINING_PAIRS, 4)), shots=shots)
@@ -111,7 +111,7 @@ def sum_truth(values: npt.ArrayLike) -> Floats:
     return truth
 
 
-def _single_rows(rng: np.random.Generator) -> Table:
+def _draw_single_rows(rng: np.random.Generator) -> Table:
     """Return the corners and random pairs of each product, with the other pair at value 0."""
     pairs = np.concatenate(
         [[[0, 0], [0, 255], [255, 0], [255, 255]] * 4, rng.integers(0, LEVELS, (TRAINING_PAIRS, 2))]
@@ -130,7 +130,7 @@ def _fit_shared(decoder: Decoder, coded: Encoders, sums: MeasuredRows) -> float:
     return float(light @ total / (total @ total))
 
 
-def _lit_pairs(table: Table) -> npt.NDArray[np.bool_]:
+def _find_lit_pairs(table: Table) -> npt.NDArray[np.bool_]:
     """Return a mask (n, 2) of the pairs with a value above 0."""
     return np.stack([table[:, :2].any(axis=1), table[:, 2:].any(axis=1)], axis=1)
 

@@ -60,17 +60,17 @@ class Sweep:
 
     def polynomial_residual(self, degree: int = 2) -> float:
         """Return the residual of a polynomial of this degree through the points between null and peak."""
-        inside, share = self._rising()
+        inside, share = self._select_rising()
         fitted = np.polynomial.Polynomial.fit(inside, share, degree)
-        return _rms(fitted(inside) - share)
+        return _compute_rms(fitted(inside) - share)
 
     def chebyshev_residual(self, degree: int = 3) -> float:
         """Return the residual of a Chebyshev series of this degree through the points between null and peak."""
-        inside, share = self._rising()
+        inside, share = self._select_rising()
         fitted = np.polynomial.Chebyshev.fit(inside, share, degree)
-        return _rms(fitted(inside) - share)
+        return _compute_rms(fitted(inside) - share)
 
-    def _rising(self) -> tuple[Floats, Floats]:
+    def _select_rising(self) -> tuple[Floats, Floats]:
         """Return the words and measured shares from null to peak: the part that encodes values."""
         inside = (self.words >= self.curve.null) & (self.words <= self.curve.peak)
         share = (self.levels[inside] - self.curve.baseline) / self.curve.amplitude
@@ -129,5 +129,5 @@ def _clip_word(word: float) -> int:
     return round(min(max(word, -WORD_LIMIT), WORD_LIMIT))
 
 
-def _rms(errors: npt.ArrayLike) -> float:
+def _compute_rms(errors: npt.ArrayLike) -> float:
     return float(np.sqrt(np.mean(np.asarray(errors, dtype=float) ** 2)))

@@ -68,7 +68,7 @@ def _shift(axes: Iterable[Any]) -> list[int]:
 
 def _shift_reduction(builder: Builder, call: Call, ranks: Sequence[int]) -> Call | None:
     if call.input_name(1):
-        return _axes_input(builder, call, 1)
+        return _shift_axes_input(builder, call, 1)
     if "axes" in call.attributes:
         return replace(call, attributes={**call.attributes, "axes": tuple(_shift(call.attributes["axes"]))})
     if call.integer("noop_with_empty_axes", 0):
@@ -76,7 +76,7 @@ def _shift_reduction(builder: Builder, call: Call, ranks: Sequence[int]) -> Call
     return replace(call, attributes={**call.attributes, "axes": tuple(range(1, ranks[0] + 1))})
 
 
-def _axes_input(builder: Builder, call: Call, place: int) -> Call | None:
+def _shift_axes_input(builder: Builder, call: Call, place: int) -> Call | None:
     axes = builder.constants.get(call.input_name(place))
     if axes is None:
         return None
@@ -89,7 +89,7 @@ def _shift_slices(builder: Builder, call: Call, _: Sequence[int]) -> Call | None
     if starts is None:
         return None
     if call.input_name(3):
-        return _axes_input(builder, call, 3)
+        return _shift_axes_input(builder, call, 3)
     axes = builder.constant(np.arange(1, starts.size + 1), f"{call.name}.axes")
     inputs = (*call.inputs, "", "")[:3]
     return replace(call, inputs=(*inputs, axes, *call.inputs[4:]))

@@ -362,7 +362,7 @@ def max_pool(
     """Add max pooling over one or two axes."""
     if return_indices:
         raise scope.make_error("returns indices too", "Request the values only")
-    return _pool(scope, "MaxPool", x, kernel_size, stride, padding, ceil_mode, {"dilations": dilation})
+    return _add_pool(scope, "MaxPool", x, kernel_size, stride, padding, ceil_mode, {"dilations": dilation})
 
 
 def average_pool(
@@ -378,10 +378,12 @@ def average_pool(
     """Add average pooling over one or two axes."""
     if divisor_override is not None:
         raise scope.make_error("divides by a number of its own", "Leave divisor_override out")
-    return _pool(scope, "AveragePool", x, kernel_size, stride, padding, ceil_mode, {}, int(count_include_pad))
+    return _add_pool(
+        scope, "AveragePool", x, kernel_size, stride, padding, ceil_mode, {}, int(count_include_pad)
+    )
 
 
-def _pool(
+def _add_pool(
     scope: Scope,
     operation: str,
     x: Tensor,

@@ -287,23 +287,23 @@ def _agrees(torch: Any, module: Any, network: Network) -> bool:
     return outputs.shape == expected.shape and bool(np.abs(outputs - expected).max() <= limit)
 
 
-def _convolution(layer: Any) -> FunctionCall:
+def _read_convolution(layer: Any) -> FunctionCall:
     settings = (layer.weight, layer.bias, layer.stride, layer.padding, layer.dilation, layer.groups)
     function = "conv1d" if len(layer.kernel_size) == 1 else "conv2d"
     return function, (*settings, layer.padding_mode)
 
 
-def _batch_norm(layer: Any) -> FunctionCall:
+def _read_batch_norm(layer: Any) -> FunctionCall:
     weights = (layer.running_mean, layer.running_var, layer.weight, layer.bias)
     return "batch_norm", (*weights, False, 0.1, layer.eps)
 
 
-def _max_pool(layer: Any) -> FunctionCall:
+def _read_max_pool(layer: Any) -> FunctionCall:
     settings = (layer.kernel_size, layer.stride, layer.padding, layer.dilation, layer.ceil_mode)
     return "max_pool2d", (*settings, layer.return_indices)
 
 
-def _average_pool(layer: Any) -> FunctionCall:
+def _read_average_pool(layer: Any) -> FunctionCall:
     settings = (layer.kernel_size, layer.stride, layer.padding, layer.ceil_mode, layer.count_include_pad)
     return "avg_pool2d", (*settings, getattr(layer, "divisor_override", None))
 
@@ -314,15 +314,15 @@ def _make_plain(function: str, *settings: str) -> Callable[[Any], FunctionCall]:
 
 LAYERS: Mapping[str, Callable[[Any], FunctionCall]] = {
     "Linear": _make_plain("linear", "weight", "bias"),
-    "Conv1d": _convolution,
-    "Conv2d": _convolution,
-    "BatchNorm1d": _batch_norm,
-    "BatchNorm2d": _batch_norm,
+    "Conv1d": _read_convolution,
+    "Conv2d": _read_convolution,
+    "BatchNorm1d": _read_batch_norm,
+    "BatchNorm2d": _read_batch_norm,
     "LayerNorm": _make_plain("layer_norm", "normalized_shape", "weight", "bias", "eps"),
-    "MaxPool1d": _max_pool,
-    "MaxPool2d": _max_pool,
-    "AvgPool1d": _average_pool,
-    "AvgPool2d": _average_pool,
+    "MaxPool1d": _read_max_pool,
+    "MaxPool2d": _read_max_pool,
+    "AvgPool1d": _read_average_pool,
+    "AvgPool2d": _read_average_pool,
     "AdaptiveAvgPool1d": _make_plain("adaptive_avg_pool2d", "output_size"),
     "AdaptiveAvgPool2d": _make_plain("adaptive_avg_pool2d", "output_size"),
     "AdaptiveMaxPool2d": _make_plain("adaptive_max_pool2d", "output_size"),

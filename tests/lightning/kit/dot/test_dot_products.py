@@ -23,7 +23,7 @@ from lightning.kit.calibration.drift import recalibrate
 from lightning.kit.calibration.guided import run_guided
 from lightning.kit.calibration.measurement.batch import Reader
 from lightning.kit.compute import LightningCompute
-from lightning.kit.dot import Symbol, VectorCore, core_of, dot, matvec
+from lightning.kit.dot import Symbol, VectorCore, dot, get_core, matvec
 from lightning.kit.dot.program import TileReader
 
 pytestmark = pytest.mark.board
@@ -261,10 +261,10 @@ def test_the_calibration_of_another_device_is_refused(calibration):
 @pytest.mark.slow
 def test_by_way_of_lightning_compute_one_core_is_tuned_once(calibration):
     compute = LightningCompute(lightning.connect(QUIET), calibration)
-    assert core_of(compute) is core_of(compute)
+    assert get_core(compute) is get_core(compute)
     assert dot(compute, [100, 50], [51, 255]) == 70
     assert matvec(compute, [[255, 0], [0, -255]], [7, 9], shots=1).tolist() == [7, -9]
-    assert core_of(compute).tuning is core_of(compute).tuning
+    assert get_core(compute).tuning is get_core(compute).tuning
 
 
 @pytest.mark.slow
