@@ -27,7 +27,7 @@ from lightning.kit.dot.inspection import Inspection, inspect
 from lightning.kit.dot.packing import Integers
 from lightning.kit.dot.symbol import Symbol
 
-__all__ = ["Inspection", "Symbol", "VectorCore", "get_core", "dot", "inspect", "matvec"]
+__all__ = ["Inspection", "Symbol", "VectorCore", "dot", "get_core", "inspect", "matvec"]
 
 
 class Computes(Protocol):
