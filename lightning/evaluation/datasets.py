@@ -131,7 +131,7 @@ def parse_idx(content: bytes, name: str = "the file") -> Bytes:
     if len(plain) < start:
         raise DatasetError(f"{name} ends within its header", hint=_DOWNLOAD_HINT)
     shape = tuple(np.frombuffer(plain, ">u4", plain[3], 4).tolist())
-    # dtype=object: a forged header must not overflow 64 bits.
+    # Python integers (dtype=object), because a forged header must not overflow 64 bits.
     size = int(np.prod(shape, dtype=object))
     if len(plain) - start != size:
         raise DatasetError(f"{name} has {len(plain) - start} values instead of {size}", hint=_DOWNLOAD_HINT)
@@ -139,7 +139,7 @@ def parse_idx(content: bytes, name: str = "the file") -> Bytes:
 
 
 def load_mnist(folder: Path) -> Dataset:
-    """Load the test images of a folder, and the training images if present. Raise `DatasetError`."""
+    """Load the test images of a folder, and the training images if present. Raise `DatasetError` for invalid files."""
     test, hashes = _read_pair(folder, "t10k")
     train, train_classes = test[0][:0], test[1][:0]
     train_hashes: dict[str, str] = {}

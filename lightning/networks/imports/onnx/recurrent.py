@@ -276,13 +276,16 @@ def _step_lstm(
     total = replacement.add(
         "Add", [x, replacement.add("MatMul", [hidden, replacement.share("recurrence", recurrence.T)])]
     )
-    into, out, forget, new = (replacement.part(total, k, size) for k in range(4))
-    into, out, forget = (replacement.add("Sigmoid", [gate]) for gate in (into, out, forget))
-    remembered = replacement.add("Mul", [forget, cell])
-    cell = replacement.add(
-        "Add", [remembered, replacement.add("Mul", [into, replacement.add("Tanh", [new])])]
+    # ONNX orders the gates of an LSTM as input, output, forget, cell.
+    input_gate, output_gate, forget_gate, new_state = (replacement.part(total, k, size) for k in range(4))
+    input_gate, output_gate, forget_gate = (
+        replacement.add("Sigmoid", [gate]) for gate in (input_gate, output_gate, forget_gate)
     )
-    return [replacement.add("Mul", [out, replacement.add("Tanh", [cell])]), cell]
+    remembered = replacement.add("Mul", [forget_gate, cell])
+    cell = replacement.add(
+        "Add", [remembered, replacement.add("Mul", [input_gate, replacement.add("Tanh", [new_state])])]
+    )
+    return [replacement.add("Mul", [output_gate, replacement.add("Tanh", [cell])]), cell]
 
 
 def _step_gru(
@@ -290,36 +293,46 @@ def _step_gru(
 ) -> list[str]:
     recurrence, bias, size = weights
     (hidden,) = state
-    two = replacement.add("MatMul", [hidden, replacement.share("recurrence", recurrence[: 2 * size].T)])
-    two = replacement.add("Add", [two, replacement.share("bias", bias[: 2 * size])])
+    gate_sums = replacement.add("MatMul", [hidden, replacement.share("recurrence", recurrence[: 2 * size].T)])
+    gate_sums = replacement.add("Add", [gate_sums, replacement.share("bias", bias[: 2 * size])])
     update, reset = (
         replacement.add(
             "Sigmoid",
-            [replacement.add("Add", [replacement.part(x, k, size), replacement.part(two, k, size)])],
+            [replacement.add("Add", [replacement.part(x, k, size), replacement.part(gate_sums, k, size)])],
         )
         for k in (0, 1)
     )
-    new = replacement.share("new", recurrence[2 * size :].T)
+    candidate_weights = replacement.share("new", recurrence[2 * size :].T)
     new_bias = replacement.share("new_bias", bias[2 * size :])
     if reset_last:
-        past = replacement.add(
-            "Mul", [reset, replacement.add("Add", [replacement.add("MatMul", [hidden, new]), new_bias])]
+        recurrent_part = replacement.add(
+            "Mul",
+            [
+                reset,
+                replacement.add("Add", [replacement.add("MatMul", [hidden, candidate_weights]), new_bias]),
+            ],
         )
     else:
-        past = replacement.add(
-            "Add", [replacement.add("MatMul", [replacement.add("Mul", [reset, hidden]), new]), new_bias]
+        recurrent_part = replacement.add(
+            "Add",
+            [
+                replacement.add("MatMul", [replacement.add("Mul", [reset, hidden]), candidate_weights]),
+                new_bias,
+            ],
         )
-    fresh = replacement.add("Tanh", [replacement.add("Add", [replacement.part(x, 2, size), past])])
-    change = replacement.add("Mul", [update, replacement.add("Sub", [hidden, fresh])])
-    return [replacement.add("Add", [fresh, change])]
+    candidate = replacement.add(
+        "Tanh", [replacement.add("Add", [replacement.part(x, 2, size), recurrent_part])]
+    )
+    kept_change = replacement.add("Mul", [update, replacement.add("Sub", [hidden, candidate])])
+    return [replacement.add("Add", [candidate, kept_change])]
 
 
 def _step_rnn(
     replacement: NodeReplacement, x: str, state: list[str], weights: StepWeights, _: float
 ) -> list[str]:
     recurrence, _bias, _size = weights
-    past = replacement.add("MatMul", [state[0], replacement.share("recurrence", recurrence.T)])
-    return [replacement.add("Tanh", [replacement.add("Add", [x, past])])]
+    recurrent_part = replacement.add("MatMul", [state[0], replacement.share("recurrence", recurrence.T)])
+    return [replacement.add("Tanh", [replacement.add("Add", [x, recurrent_part])])]
 
 
 _STEPS = {"LSTM": _step_lstm, "GRU": _step_gru, "RNN": _step_rnn}
