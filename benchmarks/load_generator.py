@@ -17,8 +17,8 @@ from collections.abc import Callable
 import one_thread  # noqa: F401  before numpy
 
 from lightning.load import Outcome, drive_datagrams, drive_http
-from lightning.load.echo import running_echo
-from lightning.load.http import ECHOED
+from lightning.load.echo import run_echo
+from lightning.load.http import ECHO_INPUT
 
 ASKED = {"udp": 2 * 25_000, "http": 2 * 2_820}
 RATES = {"udp": (25_000, 50_000, 75_000, 100_000), "http": (2_820, 5_640, 12_000, 20_000)}
@@ -41,12 +41,12 @@ def best_of(drive: Callable[[int], Outcome]) -> Outcome:
 
 
 def measure(scheme: str, seconds: float) -> dict[str, object]:
-    with running_echo(scheme) as target:
+    with run_echo(scheme) as target:
 
         def at(rate: float) -> Outcome:
             if scheme == "udp":
                 return best_of(lambda seed: drive_datagrams(target, 1, rate, seconds, seed=seed))
-            return best_of(lambda seed: drive_http(target, "m", rate, seconds, into=ECHOED, seed=seed))
+            return best_of(lambda seed: drive_http(target, "m", rate, seconds, into=ECHO_INPUT, seed=seed))
 
         outcomes = [at(rate) for rate in RATES[scheme]]
     return {

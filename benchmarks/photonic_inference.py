@@ -23,7 +23,7 @@ from one_thread import on_one_thread
 
 from lightning.compiler import CompiledModel, Options, compile_network
 from lightning.evaluation import Dataset, load_dataset
-from lightning.evaluation.onnx_runtime import float32_session, int8_session
+from lightning.evaluation.onnx_runtime import open_float32_session, open_int8_session
 from lightning.execution import Noise, open_executor
 from lightning.execution.interpreter import Interpreter
 from lightning.execution.multipliers.noisy import PerReadoutMultiplier
@@ -111,8 +111,8 @@ def accuracies(
 
 def speeds(network: Network, model: CompiledModel, dataset: Dataset, turns: int) -> dict[str, int]:
     """Measure the images per second of processor time of each variant; a final number in a name is the batch size."""
-    int8 = int8_session(network, dataset.x[:500])
-    float32 = float32_session(network)
+    int8 = open_int8_session(network, dataset.x[:500])
+    float32 = open_float32_session(network)
     dense = compile_network(without_zeros(network), options=PERFECT)
     exact, noisy = open_executor(model), open_executor(model, "noisy", noise=SKIPPED)
     every = open_executor(model, "noisy", noise=ALL)

@@ -85,12 +85,12 @@ def measure(each: Trained, path: Path) -> dict[str, Any]:
     from lightning.compiler import Options, compile_network
     from lightning.execution import open_executor
     from lightning.networks import load_network
-    from lightning.networks.imports.onnx.choices import choices_of
+    from lightning.networks.imports.onnx.choices import parse_choices
     from lightning.networks.network import Port
     from lightning.networks.preprocess import pack, unpack
     from lightning.networks.work import photonic_share
 
-    network = load_network(path, None, choices_of(each.shapes, each.values, each.outputs))
+    network = load_network(path, None, parse_choices(each.shapes, each.values, each.outputs))
     ports = network.inputs or (Port(network.input, (1, *network.input_shape)),)
     samples, inputs = (random_inputs(each, ports, SEED + place, each.samples) for place in (0, 1))
     model = compile_network(network, pack(network, samples), Options(ranges="min-max", sigma=0))

@@ -11,8 +11,8 @@
     sp.plot_waveform(waveform)
     print(sp.decode_adc_result)
 
-Each name of this package is imported at its first use, and so are QICK and other libraries. PyTorch Lightning is a
-package of the same name: if it is installed, importing this package raises `ImportError` with a hint.
+Names of this package are imported at their first use, and so are QICK and other libraries. PyTorch Lightning has a
+package of the same name. If it is installed, importing this package raises `ImportError` with a hint.
 """
 
 from __future__ import annotations

@@ -25,24 +25,24 @@ DPI = 144
 
 
 class PlotError(LightningError, code="picture"):
-    """A plot that cannot be written."""
+    """The plot cannot be written."""
 
 
 class Plot(Figure):
     """A figure that a notebook displays without pyplot."""
 
     def _repr_png_(self) -> bytes:
-        return as_png(self)
+        return render_png(self)
 
 
 def new_figure(width: float = 7.2, height: float = 4.0) -> Plot:
-    """Return an empty figure; width and height are in inches."""
+    """Return an empty figure of this width and height in inches."""
     margins = ConstrainedLayoutEngine(w_pad=0.1, h_pad=0.1)
     return Plot(figsize=(width, height), layout=margins, facecolor="white")
 
 
 def style_axes(axes: Any, *, x: str = "", y: str = "") -> None:
-    """Style axes with two spines and a faint grid behind the data, and label them."""
+    """Label axes, and style them with two spines and a faint grid behind the data."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
@@ -98,7 +98,7 @@ def add_legend(axes: Any, **where: Any) -> None:
     axes.legend(frameon=False, fontsize=9, labelcolor=INK, **where)
 
 
-def as_png(figure: Any) -> bytes:
+def render_png(figure: Any) -> bytes:
     """Return the plot as a PNG."""
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=DPI)
@@ -106,9 +106,9 @@ def as_png(figure: Any) -> bytes:
 
 
 def check_file(file: str | Path) -> Path:
-    """Check the file name of a plot before the plotted work starts, and return it as a path.
+    """Check the file name of a plot and return it as a path. Call this before work that the plot shows.
 
-    Raises `PlotError` for an unknown format, and for a folder that does not exist.
+    Raise `PlotError` for an unknown format, or a folder that does not exist.
     """
     path = Path(file)
     if path.suffix.lower() not in (".png", ".svg", ".pdf"):
@@ -119,7 +119,7 @@ def check_file(file: str | Path) -> Path:
 
 
 def save(figure: Any, file: str | Path) -> Path:
-    """Save a figure in the format of the file's suffix (png, svg, pdf). Raises `PlotError`."""
+    """Save a figure in the format of the file's suffix (png, svg, pdf). Raise `PlotError` if that fails."""
     path = check_file(file)
     try:
         save_figure(figure, path, dpi=DPI)

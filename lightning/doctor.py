@@ -1,7 +1,8 @@
 """Findings of `lightning doctor` about the environment and a device.
 
-`inspect_environment` inspects installed libraries, `inspect_device` a board or a twin. Neither changes a setting: a
-device reports its state, runs one dark acquisition and, if it is calibrated, the reference products that show drift.
+`inspect_environment` inspects installed libraries, `inspect_device` a board or a twin. Neither changes a setting. A
+device reports its state and runs one dark acquisition. If it is calibrated, it also runs the reference products that
+show drift.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from lightning.kit.devices.identity import identity_of
 
 State = Literal["ok", "warning", "bad"]
 
-QICK = (0, 2, 436)
-"""The oldest version that is supported, with which the programs are tested."""
+MIN_QICK_VERSION = (0, 2, 436)
+"""The oldest supported version. Programs are tested with it."""
 LIBRARIES: Mapping[str, tuple[State, str, str]] = {
     "qick": ("bad", "programs cannot be compiled, and the twin cannot run", "qick"),
     "Pyro4": ("warning", "boards in the network (qick://HOST) cannot be reached", "qick"),
@@ -38,13 +39,13 @@ LIBRARIES: Mapping[str, tuple[State, str, str]] = {
     "numba": ("warning", "the twin is many times slower", "kit"),
     "pyvisa": ("warning", "laser, bias supply and power meter cannot be used", "visa"),
 }
-"""The state of a missing library, what does not work without it, and the extra that installs it."""
+"""For each library: the state if it is missing, what then does not work, and the extra that installs it."""
 PYRO_PORT = 8888
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Result of one inspection: its state, what was found, and a hint if the state is not ok."""
+    """Result of one inspection: its state, an observation, and a hint if the state is not ok."""
 
     name: str
     state: State
@@ -52,7 +53,7 @@ class Finding:
     hint: str = ""
 
 
-def finding_of(error: LightningError, name: str) -> Finding:
+def make_finding(error: LightningError, name: str) -> Finding:
     """Return a bad finding for an error."""
     return Finding(name, "bad", error.what, error.hint)
 
@@ -79,7 +80,7 @@ def inspect_name(path: Sequence[str]) -> Finding:
 
 
 def find_versions() -> dict[str, str]:
-    """Return the version of each relevant library that is installed, by name."""
+    """Return the versions of the installed relevant libraries, by name."""
     installed = {}
     for library in ("numpy", "pynq", *LIBRARIES):
         try:
@@ -90,7 +91,7 @@ def find_versions() -> dict[str, str]:
 
 
 def inspect_versions(installed: Mapping[str, str], machine: str) -> Iterator[Finding]:
-    """Yield a finding for each library: missing, too old, or incompatible on a `machine` such as "x86_64"."""
+    """Yield findings on missing, old and incompatible libraries, for a `machine` such as "x86_64"."""
     yield _inspect_numpy(installed)
     for library, (state, lost, extra) in LIBRARIES.items():
         if library in installed:
@@ -98,8 +99,8 @@ def inspect_versions(installed: Mapping[str, str], machine: str) -> Iterator[Fin
         else:
             hint = install_extra(extra)
             yield Finding(library, state, f"not installed: {lost}", hint)
-    if "qick" in installed and numbers(installed["qick"]) < QICK:
-        minimum = ".".join(map(str, QICK))
+    if "qick" in installed and parse_version(installed["qick"]) < MIN_QICK_VERSION:
+        minimum = ".".join(map(str, MIN_QICK_VERSION))
         yield Finding(
             "qick's version",
             "warning",
@@ -112,7 +113,7 @@ def inspect_versions(installed: Mapping[str, str], machine: str) -> Iterator[Fin
 
 def _inspect_numpy(installed: Mapping[str, str]) -> Finding:
     version = installed.get("numpy", "not installed")
-    if numbers(version) < (1, 26):
+    if parse_version(version) < (1, 26):
         return Finding(
             "numpy", "bad", f"{version}, but 1.26 or later is required", "pip install 'numpy>=1.26'"
         )
@@ -121,14 +122,14 @@ def _inspect_numpy(installed: Mapping[str, str]) -> Finding:
 
 def _inspect_pynq(installed: Mapping[str, str], machine: str) -> Finding:
     pynq, numpy = installed["pynq"], installed.get("numpy", "0")
-    if machine in ("aarch64", "armv7l") and "qick" in installed and numbers(pynq) >= (3, 1):
+    if machine in ("aarch64", "armv7l") and "qick" in installed and parse_version(pynq) >= (3, 1):
         return Finding(
             "pynq",
             "bad",
             f"{pynq}: QICK refuses PYNQ 3.1 and later on a board",
             "use an image with PYNQ 2.7 or 3.0.1, or drive the board from another computer (qick://HOST)",
         )
-    if numbers(pynq) >= (4,) and numbers(numpy) >= (2,):
+    if parse_version(pynq) >= (4,) and parse_version(numpy) >= (2,):
         return Finding(
             "pynq",
             "warning",
@@ -138,10 +139,10 @@ def _inspect_pynq(installed: Mapping[str, str], machine: str) -> Finding:
     return Finding("pynq", "ok", pynq)
 
 
-def numbers(version: str) -> tuple[int, ...]:
-    """Return the leading numbers of a version, for comparison; () if it has none.
+def parse_version(version: str) -> tuple[int, ...]:
+    """Return the leading numbers of a version, for comparison, or () if it has none.
 
-    >>> numbers("0.2.436"), numbers("2.1rc1") < (2, 2)
+    >>> parse_version("0.2.436"), parse_version("2.1rc1") < (2, 2)
     ((0, 2, 436), True)
     """
     match = re.match(r"\d+(\.\d+)*", version)
@@ -155,7 +156,7 @@ def inspect_calibrations(folder: Path) -> Finding:
 
 
 def list_listening() -> list[tuple[str, int]] | None:
-    """Return the (address, port) of every listening socket on this machine, or None if this cannot be read."""
+    """Return (address, port) of every listening socket on this machine, or None if that cannot be read."""
     try:
         import psutil
     except ImportError:
@@ -168,7 +169,7 @@ def list_listening() -> list[tuple[str, int]] | None:
 
 
 def inspect_servers(sockets: Sequence[tuple[str, int]] | None) -> Finding:
-    """Return the finding on a Pyro4 server that other machines can reach, which lets them run any code here."""
+    """Return the finding on a Pyro4 server that other machines can reach. It would let them run any code here."""
     if sockets is None:
         return Finding("Pyro4 server", "ok", "not checked (psutil cannot list the sockets)")
     open_to = sorted(
@@ -186,7 +187,7 @@ def inspect_servers(sockets: Sequence[tuple[str, int]] | None) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
-    """Distributions that an extra installs, and what does not work without them."""
+    """Libraries that an extra installs, and what does not work without them."""
 
     libraries: tuple[str, ...]
     lost: str
@@ -209,12 +210,12 @@ PURPOSES: Mapping[str, Purpose] = {
 
 def inspect_extras() -> Iterator[Finding]:
     """Return an iterator over the findings on all extras."""
-    installed = {library: _version(library) for each in PURPOSES.values() for library in each.libraries}
+    installed = {library: _find_version(library) for each in PURPOSES.values() for library in each.libraries}
     return (inspect_extra(extra, installed) for extra in PURPOSES)
 
 
 def inspect_extra(extra: str, installed: Mapping[str, str]) -> Finding:
-    """Return the finding on an extra; `installed` has the version of each library, "" if it is missing."""
+    """Return the finding on an extra. `installed` maps libraries to versions, "" if missing."""
     purpose = PURPOSES[extra]
     missing = [library for library in purpose.libraries if not installed.get(library)]
     if missing:
@@ -223,8 +224,8 @@ def inspect_extra(extra: str, installed: Mapping[str, str]) -> Finding:
     return Finding(extra, "ok", ", ".join(f"{each} {installed[each]}" for each in purpose.libraries))
 
 
-def _version(library: str) -> str:
-    """Return the version of a distribution, or else the path of a tool of that name, or ""."""
+def _find_version(library: str) -> str:
+    """Return the version of a distribution, else the path of a tool with this name, else ""."""
     try:
         return metadata.version(library)
     except metadata.PackageNotFoundError:
@@ -240,7 +241,7 @@ def inspect_device(address: str) -> Iterator[Finding]:
     try:
         soc = connect(address)
     except LightningError as error:
-        yield finding_of(error, "device")
+        yield make_finding(error, "device")
         return
     identity = identity_of(soc)
     yield Finding("device", "ok", f"{identity.label}, board {identity.board}")
@@ -258,7 +259,7 @@ def inspect_device(address: str) -> Iterator[Finding]:
 
 
 def inspect_exposure(address: str) -> Finding:
-    """Return the finding on exposure: a warning if the device is reached over a network through Pyro4."""
+    """Return the finding on exposure: a warning if Pyro4 connects to the device over a network."""
     if not address.startswith("qick://") or address == "qick://local":
         return Finding("network", "ok", f"{address} needs no Pyro4")
     from lightning.kit.devices.board import parse
@@ -266,7 +267,7 @@ def inspect_exposure(address: str) -> Finding:
     try:
         at = parse(address)
     except LightningError as error:
-        return finding_of(error, "network")
+        return make_finding(error, "network")
     if at.loopback:
         return Finding("network", "ok", f"{address} stays on this machine")
     return Finding(
@@ -280,7 +281,7 @@ def inspect_exposure(address: str) -> Finding:
 def inspect_firmware(soc: Any) -> Finding:
     """Return the finding on the firmware: its profile, or a warning if it is unknown."""
     board = str(soc["board"])
-    profile = profile_of(soc)
+    profile = find_profile(soc)
     if profile is not None:
         return Finding("firmware", "ok", f"{profile.name}: {profile.about}")
     known = [each.name for each in profiles.find_for_board(board)]
@@ -299,7 +300,7 @@ def inspect_firmware(soc: Any) -> Finding:
     )
 
 
-def profile_of(soc: Any) -> profiles.Profile | None:
+def find_profile(soc: Any) -> profiles.Profile | None:
     """Return the profile with the firmware's time stamp, or None for another build."""
     for each in profiles.find_for_board(str(soc["board"])):
         if each.config["fw_timestamp"] == soc["fw_timestamp"]:
@@ -308,8 +309,8 @@ def profile_of(soc: Any) -> profiles.Profile | None:
 
 
 def inspect_coupling(soc: Any) -> Finding:
-    """Return the finding on coupling: a warning for baluns, which do not pass the kit's pulses of frequency 0."""
-    profile = profile_of(soc)
+    """Return the finding on coupling: a warning for baluns. They do not pass the kit's pulses of frequency 0."""
+    profile = find_profile(soc)
     paths = {"DAC": _read_coupling(soc, "dac"), "ADC": _read_coupling(soc, "adc")}
     if profile is not None:
         paths = {"DAC": profile.dac_coupling, "ADC": profile.adc_coupling}
@@ -326,7 +327,7 @@ def inspect_coupling(soc: Any) -> Finding:
 
 
 def _read_coupling(soc: Any, kind: str) -> str:
-    """Return "DC" if QICK reports DC for all tiles; "AC", which warns, if it does not know."""
+    """Return "DC" if QICK reports DC for all tiles, else "AC", which leads to a warning."""
     tiles = soc["rf"]["tiles"][kind].values()
     return "DC" if all(tile.get("coupling") == "DC" for tile in tiles) else "AC"
 
@@ -338,7 +339,7 @@ def inspect_calibration(soc: Any, *, now: datetime | None = None) -> Finding:
     except NotCalibrated as error:
         return Finding("calibration", "warning", error.what, error.hint)
     except LightningError as error:
-        return finding_of(error, "calibration")
+        return make_finding(error, "calibration")
     age_h = ((now or datetime.now(UTC)) - document.made).total_seconds() / 3600
     age = "" if document.origin == "factory" else f", {age_h:.1f} h old"
     return Finding("calibration", "ok", f"{document.describe()}{age}")
@@ -351,22 +352,22 @@ def _inspect_clocks(soc: Any) -> Finding:
 
 
 def _inspect_shots(soc: Any) -> Finding:
-    """Run one acquisition without light on the last readout, which shows that programs load and shots count."""
+    """Run one acquisition without light on the last readout, to check that programs load and shots count."""
     from lightning.kit.programs import build
 
-    settings = Settings(readouts=(len(soc["readouts"]) - 1,), channels=_generators(soc), soft_avgs=1)
+    settings = Settings(readouts=(len(soc["readouts"]) - 1,), channels=_list_generators(soc), soft_avgs=1)
     words = dict.fromkeys(settings.driven.values(), 0)
     shots = build(soc, settings, words).acquire_decimated(soc, progress=False)[0]
     return Finding("shots", "ok", f"{len(shots)} of {settings.reps} shots counted and recorded")
 
 
-def _generators(soc: Any) -> tuple[int | None, ...]:
+def _list_generators(soc: Any) -> tuple[int | None, ...]:
     """Return the indices of the four generators, None for those that the board lacks."""
     return tuple(index if index < len(soc["gens"]) else None for index in range(4))
 
 
 def _inspect_light(soc: Any) -> Finding:
-    """Measure known products, in which dark fibres and drifted biases show."""
+    """Measure known products, which reveal dark fibres and drifted biases."""
     from lightning.kit.calibration.drift import measure_drift
     from lightning.kit.compute import LightningCompute
 
@@ -390,4 +391,4 @@ def _catch_errors(name: str, inspect: Callable[[Any], Finding], soc: Any) -> Fin
     try:
         return inspect(soc)
     except LightningError as error:
-        return finding_of(error, name)
+        return make_finding(error, name)

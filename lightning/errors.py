@@ -39,8 +39,8 @@
         ├── Busy
         └── DeadlineMissed
 
-`SaturationWarning` and `DarkWarning` are not errors: there is an answer, but it is not reliable.
-Each class has a stable `code`, and `who` says who must act. A message says what happened, why, and what to do.
+`SaturationWarning` and `DarkWarning` are not errors: there is an answer, but it is unreliable.
+Each class has a stable `code`, and `who` names who must act. A message says what happened, why, and what to do.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ import warnings
 from lightbed.errors import LightbedError
 from lightning import name_conflict
 
-# Checked here, because every module of lightbed's `lightning` imports this one, even if `__init__.py` was overwritten.
+# Check here, because every module of lightbed's `lightning` imports this module, even if `__init__.py` was overwritten.
 name_conflict.check_installed(__file__)
 
 
 class LightningError(LightbedError, code="lightning.error", who="user"):
-    """Root of all errors of `lightning`: `what` happened and why, the `device`, and a `hint` that says what to do."""
+    """Base class of all errors of `lightning`. `what` says what happened and why, `hint` what to do."""
 
     def __init__(self, what: str, *, device: str = "", hint: str = "") -> None:
         self.what, self.device, self.hint = what, device, hint
@@ -67,16 +67,16 @@ class LightningError(LightbedError, code="lightning.error", who="user"):
         return f"{message}. {self.hint}" if self.hint else message
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle with all three fields, which the arguments of the base class do not hold."""
-        return _rebuild, (type(self), self.what, self.device, self.hint)
+        """Pickle all three fields, because the base class keeps only the first."""
+        return _rebuild_error, (type(self), self.what, self.device, self.hint)
 
 
-def _rebuild(kind: type[LightningError], what: str, device: str, hint: str) -> LightningError:
+def _rebuild_error(kind: type[LightningError], what: str, device: str, hint: str) -> LightningError:
     return kind(what, device=device, hint=hint)
 
 
 class MissingLibrary(LightningError, ImportError, code="library.missing"):
-    """An optional library is not installed; the message names the extra."""
+    """An optional library is not installed. The message names the extra."""
 
 
 class ConfigError(LightningError, code="config"):
@@ -96,7 +96,7 @@ class OutOfRange(ConfigError, ValueError, code="config.out-of-range"):
 
 
 class ProgramError(LightningError, code="program"):
-    """The device cannot execute the program; nothing was sent."""
+    """The device cannot execute the program. Nothing was sent."""
 
 
 class WrongChannel(ProgramError, code="program.wrong-channel"):
@@ -140,7 +140,7 @@ class ReadoutOverrun(DeviceError, RuntimeError, code="device.overrun"):
 
 
 class RecordingError(LightningError, code="recording"):
-    """A recording cannot be read, or was made of another program."""
+    """The recording cannot be read, or contains another program."""
 
 
 class NoWaveformError(LightningError, code="waveform.none"):
@@ -148,7 +148,7 @@ class NoWaveformError(LightningError, code="waveform.none"):
 
 
 class NotCalibrated(LightningError, code="calibration.none"):
-    """The device has no calibration: run `lightning calibrate`."""
+    """The device has no calibration."""
 
 
 class CalibrationError(LightningError, code="calibration"):
@@ -176,11 +176,11 @@ class NetworkError(LightningError, code="network"):
 
 
 class UnsupportedNode(NetworkError, code="network.unsupported-node"):
-    """The network has an unsupported operation; the message names the node."""
+    """The network has an unsupported operation. The message names the node."""
 
 
 class CyclicNetwork(NetworkError, code="network.cyclic"):
-    """The nodes of the network form a cycle; the message names them."""
+    """The nodes of the network form a cycle. The message names them."""
 
 
 class CompileError(LightningError, code="compile"):
@@ -216,7 +216,7 @@ class RequestTooLarge(ServingError, code="serving.too-large"):
 
 
 class Busy(ServingError, code="serving.busy"):
-    """Too many requests are waiting; try again later."""
+    """Too many requests are waiting."""
 
 
 class DeadlineMissed(ServingError, code="serving.deadline"):
@@ -224,11 +224,11 @@ class DeadlineMissed(ServingError, code="serving.deadline"):
 
 
 class SaturationWarning(UserWarning):
-    """More light than the converter or the range of answers takes: the answer is too small."""
+    """There was more light than the converter or the range of answers allows, so the answer is too small."""
 
 
 def warn_of_saturation(device: str, answers: int = 1) -> None:
-    """Issue a `SaturationWarning` at the caller of the calling function, for this number of answers."""
+    """Issue a `SaturationWarning` for this number of answers, located at the caller of the calling function."""
     subject = "the answer is" if answers == 1 else f"{answers} answers are"
     warnings.warn(
         f"{device}: there was more light than can be measured, so {subject} too small. Lower the laser's"
@@ -239,11 +239,11 @@ def warn_of_saturation(device: str, answers: int = 1) -> None:
 
 
 class DarkWarning(UserWarning):
-    """No light came where the answer should have been well above zero."""
+    """No light came, although the answer should be well above zero."""
 
 
 def warn_of_darkness(device: str, answers: int = 1) -> None:
-    """Issue a `DarkWarning` at the caller of the calling function, for this number of answers."""
+    """Issue a `DarkWarning` for this number of answers, located at the caller of the calling function."""
     subject = "an answer that should be" if answers == 1 else f"{answers} answers that should be"
     warnings.warn(
         f"{device}: no light came for {subject} well above zero. Is the laser on, and its shutter open? If so, the"

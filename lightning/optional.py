@@ -34,16 +34,16 @@ EXTRAS = {
 
 
 def require(module: str, purpose: str) -> ModuleType:
-    """Import and return an optional module; `purpose` completes the message, as in "to speak to a board".
+    """Import and return an optional module. `purpose` completes the message, as in "to speak to a board".
 
-    Raises `MissingLibrary` if the module, or an optional library that it imports, is not installed.
+    Raise `MissingLibrary` if the module or an optional library that it imports is not installed.
     """
     library = module.partition(".")[0]
     try:
         return import_module(module)
     except ImportError as error:
         if (error.name or library).partition(".")[0] not in {library, *EXTRAS}:
-            raise  # a broken installation, which no extra repairs
+            raise  # the installation is broken, and no extra would repair it
         missing = (error.name or library).partition(".")[0]
         extra = EXTRAS.get(missing, "kit")
         raise MissingLibrary(

@@ -1,8 +1,8 @@
 """Execution of QICK scripts on any device: `lightning run SCRIPT --device sim://kit`.
 
-A script for a board starts with `from qick import QickSoc`, a class that QICK defines only on a board. Here `QickSoc`,
-`qick.qick.QickSoc` and `qick.pyro.make_proxy` are replaced so that they return the chosen device. The script runs as
-`__main__` with its own arguments; afterwards all replacements are undone.
+A script for a board starts with `from qick import QickSoc`. QICK defines this class only on a board. `run_script`
+replaces `QickSoc`, `qick.qick.QickSoc` and `qick.pyro.make_proxy` so that they return the chosen device. The script
+runs as `__main__` with its own arguments. Afterwards all replacements are undone.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ INTERRUPTED = 130
 def run_script(script: str | Path, device: str | Any, arguments: Sequence[str] = ()) -> int:
     """Run a script with this device as its QickSoc, and return the exit code that `python SCRIPT` would return.
 
-    `device` is an address, or what `lightning.connect` returned. A script that fails prints its traceback, as under
-    Python, and returns 1. Raise `ScriptError` if there is no such script, and the errors of `connect`.
+    `device` is an address, or the result of `lightning.connect`. If the script fails, print its traceback like Python
+    and return 1. Raise `ScriptError` if the script does not exist, and the errors of `connect`.
     """
     path = Path(script)
     if not path.is_file():
         raise ScriptError(f"there is no script {str(path)!r}", hint="Check the path")
     soc = connect(device) if isinstance(device, str) else device
-    with replace_qick_soc(soc), _as_main(path, arguments):
-        return _run(path)
+    with replace_qick_soc(soc), _set_arguments(path, arguments):
+        return _run_path(path)
 
 
-def _run(path: Path) -> int:
+def _run_path(path: Path) -> int:
     try:
         runpy.run_path(str(path), run_name="__main__")
     except SystemExit as ended:
-        return _exit_code(ended.code)
+        return _find_exit_code(ended.code)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BaseException as error:  # noqa: BLE001  the script's own, whatever it is
-        error.__traceback__ = _from_script_on(error.__traceback__, path)
+    except BaseException as error:  # noqa: BLE001  the script may raise anything
+        error.__traceback__ = _skip_to_script(error.__traceback__, path)
         traceback.print_exception(error)
         return 1
     return 0
 
 
-def _exit_code(code: Any) -> int:
-    """Return the exit code for `SystemExit(code)` as Python does: None is 0, and text is printed and is 1."""
+def _find_exit_code(code: Any) -> int:
+    """Return Python's exit code for `SystemExit(code)`: 0 for None, and 1 for text, which is printed."""
     if code is None:
         return 0
     if isinstance(code, int):
@@ -62,7 +62,7 @@ def _exit_code(code: Any) -> int:
     return 1
 
 
-def _from_script_on(start: TracebackType | None, path: Path) -> TracebackType | None:
+def _skip_to_script(start: TracebackType | None, path: Path) -> TracebackType | None:
     """Return the traceback from the script's first frame on, or None if the script did not start."""
     step = start
     while step is not None and step.tb_frame.f_code.co_filename != str(path):
@@ -71,7 +71,7 @@ def _from_script_on(start: TracebackType | None, path: Path) -> TracebackType | 
 
 
 @contextlib.contextmanager
-def _as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
+def _set_arguments(path: Path, arguments: Sequence[str]) -> Iterator[None]:
     """Set `sys.argv` and the first entry of `sys.path` as under `python SCRIPT ARGUMENTS`."""
     argv, search = sys.argv, sys.path
     sys.argv = [str(path), *arguments]
@@ -84,12 +84,12 @@ def _as_main(path: Path, arguments: Sequence[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def replace_qick_soc(soc: Any) -> Iterator[None]:
-    """Replace QickSoc by this device inside the block, in all places from which scripts import it."""
+    """Replace QickSoc by this device inside the block, in all modules from which scripts import it."""
     qick = require("qick", "to run QICK scripts")
-    stand_in = _stand_in(soc)
+    stand_in = _make_stand_in(soc)
     module = ModuleType("qick.qick", "QickSoc of the chosen device.")
     module.QickSoc = stand_in  # type: ignore[attr-defined]
-    proxies = _proxies(soc, qick)
+    proxies = _make_proxies(soc, qick)
     with (
         _replace(sys.modules, {"qick.qick": module, "qick.pyro": proxies}),
         _replace(vars(qick), {"QickSoc": stand_in, "qick": module, "pyro": proxies}),
@@ -97,8 +97,8 @@ def replace_qick_soc(soc: Any) -> Iterator[None]:
         yield
 
 
-def _stand_in(soc: Any) -> type:
-    """Return a class whose call returns this device; it accepts the arguments of a board."""
+def _make_stand_in(soc: Any) -> type:
+    """Return a class whose call returns this device. It accepts the arguments of a board."""
 
     class OneDevice(type):
         def __call__(cls, *args: Any, **kwargs: Any) -> Any:
@@ -110,8 +110,8 @@ def _stand_in(soc: Any) -> type:
     return OneDevice("QickSoc", (), {"__doc__": "The device that `lightning run` was given."})
 
 
-def _proxies(soc: Any, qick: ModuleType) -> ModuleType:
-    """Return a module `qick.pyro` whose proxy is this device; all else is that of QICK if Pyro4 is installed."""
+def _make_proxies(soc: Any, qick: ModuleType) -> ModuleType:
+    """Return a module `qick.pyro` whose proxy is this device. Its other names are QICK's if Pyro4 is installed."""
     module = ModuleType("qick.pyro", "QICK's proxies; make_proxy returns the chosen device.")
     with contextlib.suppress(ImportError):
         vars(module).update(

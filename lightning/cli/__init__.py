@@ -1,8 +1,8 @@
 """`lightning`: the command line for computing with the photonic kit or its twin.
 
-Every command has a module with a function `register(app)`, which is imported only when the command is used. Exit codes:
-0 success, 1 error (usage errors too), 130 interrupted; `run` returns the exit code of the script. `--json` prints one
-document, for an error too: `{"ok": false, "error": {"code", "message", "device", "hint"}}`.
+Every command has a module with a function `register(app)`. The module is imported only when the command is used. Exit
+codes are 0 for success, 1 for an error (also of usage) and 130 for an interruption; `run` returns the exit code of the
+script. `--json` prints one document, for an error too: `{"ok": false, "error": {"code", "message", "device", "hint"}}`.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ COMMANDS = {
         "Send requests to a server at random times (Poisson); latency counts from the scheduled time.",
     ),
 }
-"""Commands, the modules of this package that hold them, and their lines in `--help`."""
+"""Commands, with their modules in this package and their lines in `--help`."""
 
 DONE = 0
 ERROR = 1
@@ -81,7 +81,7 @@ INTERRUPTED = 130
 
 
 def build_app() -> CommandGroup:
-    """Return the application, whose commands are imported at their first use. Raises `ImportError` without typer."""
+    """Return the application. Commands are imported at their first use. Raise `ImportError` without typer."""
     from lightbed.command_group import CommandGroup
 
     return CommandGroup(
@@ -107,7 +107,7 @@ def run_app(arguments: Sequence[str]) -> int:
         return report_error(error, as_json=as_json)
     except TyperException as error:
         return report_error(LightningError(error.format_message()), as_json=as_json)
-    except RuntimeError as error:  # QICK raises it for what a device or its firmware cannot do
+    except RuntimeError as error:  # QICK raises it if a device or its firmware lacks an ability
         return report_error(_translate_error(error), as_json=as_json)
     return result if isinstance(result, int) else DONE
 
@@ -120,11 +120,11 @@ def _translate_error(error: RuntimeError) -> LightningError:
 
 
 def report_error(error: LightningError, *, as_json: bool) -> int:
-    """Print an error and return the exit code: on standard error, or as a document on standard output if `as_json`."""
+    """Print an error and return the exit code. With `as_json`, print a document on standard output."""
     if as_json:
-        from lightning.cli.output import document_of_error, print_document
+        from lightning.cli.output import describe_error, print_document
 
-        print_document(None, {"error": document_of_error(error)}, ok=False)
+        print_document(None, {"error": describe_error(error)}, ok=False)
     else:
         print(f"error: {error}", file=sys.stderr)
     return ERROR

@@ -1,4 +1,4 @@
-"""`python -m lightning.cli`: the command line where the command `lightning` is not on the path."""
+"""`python -m lightning.cli`: the command line if the command `lightning` is not on the path."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lightning.kit.devices.identity import DeviceIdentity
 
 ROLES = ("laser", "bias", "meter")
-OWN = "bench"
+TWIN_INSTRUMENT = "bench"
 """Value of an instrument option that selects the simulated instrument of a twin."""
 INDENT = " " * 20
 
@@ -71,48 +71,56 @@ def calibrate(
     from lightning.kit.devices.identity import identity_of
 
     soc = connect(device)
-    whose = identity_of(soc)
+    device_identity = identity_of(soc)
     options = {role: each for role, each in zip(ROLES, (laser, bias, meter), strict=True) if each}
-    resources = resources_of(soc, options, lasting=not device.startswith("sim://"))
-    asks = not yes and not as_json and sys.stdin.isatty()
-    _confirm({role: each for role, each in options.items() if each != OWN}, whose, asks=asks, yes=yes)
+    resources = choose_resources(soc, options, lasting=not device.startswith("sim://"))
+    is_interactive = not yes and not as_json and sys.stdin.isatty()
+    _confirm(
+        {role: each for role, each in options.items() if each != TWIN_INSTRUMENT},
+        device_identity,
+        is_interactive=is_interactive,
+        yes=yes,
+    )
     with open_instruments(resources, required=bool(options)) as bench:
         run = run_guided(
             soc,
             instruments=bench,
             shots=shots,
             report=None if as_json else _print_outcome,
-            turn_paddles=_turn_paddles if asks and not whose.simulated else None,
+            turn_paddles=_turn_paddles if is_interactive and not device_identity.simulated else None,
         )
-    saved = _save(run, png, whose)
-    (_print_document if as_json else _print_end)(run, whose, saved, png)
+    saved = _save_results(run, png, device_identity)
+    (_print_document if as_json else _print_end)(run, device_identity, saved, png)
     return DONE if run.passed else ERROR
 
 
-def resources_of(soc: Any, options: dict[str, str], *, lasting: bool) -> dict[str, str]:
-    """Return VISA resources by role: those in `options`, or if there are none, those of a twin.
+def choose_resources(soc: Any, options: dict[str, str], *, lasting: bool) -> dict[str, str]:
+    """Return VISA resources by role: those in `options`, or without options the instruments of a twin.
 
-    The bias supply of a twin is used only if the state of the twin is `lasting`. Raises `AddressError` if an option is
-    `OWN` and the device has no such instrument.
+    A twin's bias supply is included only if the state of the twin is `lasting`. Raise `AddressError` if an option is
+    `TWIN_INSTRUMENT` and the device lacks the instrument.
     """
     bench = getattr(soc, "bench", None)
-    own = bench() if soc.simulated and callable(bench) else {}
+    twin_resources = bench() if soc.simulated and callable(bench) else {}
     if not options:
-        return {role: resource for role, resource in own.items() if lasting or role != "bias"}
+        return {role: resource for role, resource in twin_resources.items() if lasting or role != "bias"}
     for role, resource in options.items():
-        if resource == OWN and role not in own:
+        if resource == TWIN_INSTRUMENT and role not in twin_resources:
             raise AddressError(
                 f"this device has no {role} of its own", hint="Give the VISA resource of yours"
             )
-    return {role: own[role] if resource == OWN else resource for role, resource in options.items()}
+    return {
+        role: twin_resources[role] if resource == TWIN_INSTRUMENT else resource
+        for role, resource in options.items()
+    }
 
 
 @contextlib.contextmanager
 def open_instruments(resources: dict[str, str], *, required: bool) -> Iterator[Any]:
-    """Open the instruments at these resources and yield their bench; None without resources.
+    """Open the instruments at these resources and yield their bench, or None without resources.
 
-    Without PyVISA it raises `MissingLibrary` if the instruments are `required`, else it yields None. Raises the errors
-    of the instruments.
+    Without PyVISA, raise `MissingLibrary` if the instruments are `required`, else yield None. Raise the errors of the
+    instruments.
     """
     opened = None
     if resources:
@@ -127,17 +135,19 @@ def open_instruments(resources: dict[str, str], *, required: bool) -> Iterator[A
         yield bench
 
 
-def _confirm(resources: dict[str, str], whose: DeviceIdentity, *, asks: bool, yes: bool) -> None:
-    """Ask the user to confirm changes to instruments, which may be real even with a simulated kit.
+def _confirm(
+    resources: dict[str, str], device_identity: DeviceIdentity, *, is_interactive: bool, yes: bool
+) -> None:
+    """Ask the user to confirm changes to instruments. They may be real even with a simulated kit.
 
-    Raises `LightningError` if confirmation is needed and there is no terminal, and `typer.Abort` if the user declines.
+    Raise `LightningError` if confirmation is needed but there is no terminal, and `typer.Abort` if the user declines.
     """
     if not resources or yes:
         return
-    if not asks:
+    if not is_interactive:
         raise LightningError(
             f"{' and '.join(resources)} would be set, but there is no terminal to ask for confirmation",
-            device=whose.name,
+            device=device_identity.name,
             hint="Pass --yes",
         )
     listed = "\n".join(f"  {role}: {resource}" for role, resource in resources.items())
@@ -145,7 +155,7 @@ def _confirm(resources: dict[str, str], whose: DeviceIdentity, *, asks: bool, ye
 
 
 def _turn_paddles(brightness: Callable[[], float]) -> None:
-    """Ask the user to turn the polarisation controller, and show the brightness until the user is done."""
+    """Ask the user to turn the polarisation controller, and show the brightness until the user stops."""
     print("Turn the paddles of the polarisation controller until the reading is highest.")
     best = 0.0
     while True:
@@ -160,15 +170,15 @@ def _turn_paddles(brightness: Callable[[], float]) -> None:
             return
 
 
-def _save(run: GuidedRun, png: Path | None, whose: DeviceIdentity) -> Path | None:
-    """Save the calibration if all steps passed, and return its path; save the plot whenever there are sweeps."""
+def _save_results(run: GuidedRun, png: Path | None, device_identity: DeviceIdentity) -> Path | None:
+    """Save the calibration if all steps passed, and return its path or None. Save the plot if there are sweeps."""
     from lightning.kit.calibration import store
 
     if png is not None and run.calibration is not None:
         from lightning.kit import plots
         from lightning.kit.plots import load_sweeps
 
-        plots.save(plots.transfer_curves(load_sweeps(run.calibration, run.raw), whose), png)
+        plots.save(plots.transfer_curves(load_sweeps(run.calibration, run.raw), device_identity), png)
     if not run.passed or run.calibration is None:
         return None
     try:
@@ -176,7 +186,7 @@ def _save(run: GuidedRun, png: Path | None, whose: DeviceIdentity) -> Path | Non
     except OSError as error:
         raise CalibrationError(
             f"the calibration cannot be saved in {store.folder()} ({error.strerror})",
-            device=whose.name,
+            device=device_identity.name,
             hint=f"Set {store.FOLDER_VARIABLE} to a writable folder",
         ) from error
 
@@ -194,18 +204,20 @@ def _print_wrapped(line: str) -> None:
     print("\n".join(textwrap.wrap(line, width, subsequent_indent=INDENT, drop_whitespace=True)), flush=True)
 
 
-def _print_end(run: GuidedRun, whose: DeviceIdentity, saved: Path | None, png: Path | None) -> None:
+def _print_end(run: GuidedRun, device_identity: DeviceIdentity, saved: Path | None, png: Path | None) -> None:
     failed = [each.step for each in run.outcomes if not each.passed]
     if failed:
-        print(f"{whose.label}: {', '.join(failed)} failed; nothing was saved")
+        print(f"{device_identity.label}: {', '.join(failed)} failed; nothing was saved")
     else:
-        print(f"{whose.label}: all {len(run.outcomes)} steps passed")
+        print(f"{device_identity.label}: all {len(run.outcomes)} steps passed")
     for file in (saved, png if run.calibration is not None else None):
         if file is not None:
             print(f"written: {file}")
 
 
-def _print_document(run: GuidedRun, whose: DeviceIdentity, saved: Path | None, png: Path | None) -> None:
+def _print_document(
+    run: GuidedRun, device_identity: DeviceIdentity, saved: Path | None, png: Path | None
+) -> None:
     document: dict[str, Any] = {
         "steps": [asdict(each) for each in run.outcomes],
         "saved": None if saved is None else str(saved),
@@ -217,8 +229,8 @@ def _print_document(run: GuidedRun, whose: DeviceIdentity, saved: Path | None, p
         error: dict[str, object] = {
             "code": CalibrationError.code,
             "message": what,
-            "device": whose.name,
+            "device": device_identity.name,
             "hint": failed.hint,
         }
         document["error"] = error
-    print_document(whose, document, ok=run.passed)
+    print_document(device_identity, document, ok=run.passed)

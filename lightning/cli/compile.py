@@ -114,11 +114,11 @@ def compile_file(
 
     For example: lightning compile digits.onnx --samples digits --scale 0.00392 -o digits.lng
     """
-    from lightning.cli.explain import summary_lines
+    from lightning.cli.explain import format_summary
     from lightning.compiler import Hardware, Options, load_or_compile, save_model
     from lightning.compiler.explain import report
     from lightning.compiler.options import Ranges, Scheme
-    from lightning.networks.imports.onnx.choices import choices_of
+    from lightning.networks.imports.onnx.choices import parse_choices
     from lightning.networks.preprocess import pack_named
 
     hardware = Hardware(lanes, wavelengths, cores, skip_zeros=skip_zeros)
@@ -134,9 +134,9 @@ def compile_file(
         hardware=hardware,
         seed=seed,
     )
-    preprocessing = _preprocessing(scale, mean, deviation, layout)
+    preprocessing = _make_preprocessing(scale, mean, deviation, layout)
     tensors, output_path = _split_outputs(network, output or [])
-    choices = choices_of(shape or [], value or [], tensors)
+    choices = parse_choices(shape or [], value or [], tensors)
     samples_data = None if samples is None else load_samples(samples)
     if network.suffix == ".lng":
         raise OutOfRange(
@@ -146,7 +146,7 @@ def compile_file(
         network, samples_data, options, preprocessing, choices, choose_scheme=scheme is None
     )
     raw = pack_named(model.network, samples_data) if isinstance(samples_data, dict) else samples_data
-    warnings = [] if raw is None or preprocessing else warn(_warnings_of(model, str(samples), raw))
+    warnings = [] if raw is None or preprocessing else warn(_find_warnings(model, str(samples), raw))
     target = output_path or Path(f"{network.stem}.lng")
     save_model(model, target)
     compiled_report = report(model)
@@ -156,7 +156,7 @@ def compile_file(
         print(
             "\n".join(
                 [
-                    *summary_lines(compiled_report),
+                    *format_summary(compiled_report),
                     "",
                     f"{compiled_report.cycles:,} cycles per image, written to {target}",
                 ]
@@ -166,10 +166,10 @@ def compile_file(
 
 
 def _split_outputs(network: Path, values: list[str]) -> tuple[list[str], Path | None]:
-    """Split the values of --output into names of tensors and the file. Raises `OutOfRange` for two files."""
-    from lightning.networks.imports.onnx.file import tensors_of
+    """Return the names of tensors and the file in the values of --output. Raise `OutOfRange` for two files."""
+    from lightning.networks.imports.onnx.file import read_tensor_names
 
-    known = tensors_of(network) if values and network.suffix == ".onnx" else frozenset()
+    known = read_tensor_names(network) if values and network.suffix == ".onnx" else frozenset()
     tensors = [each for each in values if each in known]
     files = [Path(each) for each in values if each not in known]
     if len(files) > 1:
@@ -180,17 +180,17 @@ def _split_outputs(network: Path, values: list[str]) -> tuple[list[str], Path | 
     return tensors, files[0] if files else None
 
 
-def _warnings_of(model: CompiledModel, name: str, raw: Any) -> Iterator[str]:
+def _find_warnings(model: CompiledModel, name: str, raw: Any) -> Iterator[str]:
     """Return the warnings about the range of the samples."""
-    from lightning.evaluation.warnings import warnings_of_data
+    from lightning.evaluation.warnings import find_data_warnings
 
-    return warnings_of_data(model, name, raw)
+    return find_data_warnings(model, name, raw)
 
 
 def load_samples(name: str) -> Any:
-    """Load samples: the array of a .npy, the arrays of an .npz by name, or the training part of a data set.
+    """Return samples: the array of a .npy, the arrays of an .npz by name, or the training part of a data set.
 
-    Raises `InputError` for a file without arrays, and `DatasetError`.
+    Raise `InputError` for a file without arrays, and `DatasetError` for a data set that cannot be read.
     """
     from zipfile import BadZipFile
 
@@ -201,7 +201,7 @@ def load_samples(name: str) -> Any:
 
         dataset = load_dataset(name)
         samples = dataset.with_samples().train_x
-        # Ranges from test images may flatter a later evaluation on them, so the user must know.
+        # Warn the user, because ranges from test images may improve a later evaluation on these images.
         if not len(dataset.train_x):
             sys.stderr.write(
                 f"warning: {name} has no training part; ranges are measured on {len(samples)} of its test images\n"
@@ -218,23 +218,23 @@ def load_samples(name: str) -> Any:
         ) from error
 
 
-def _preprocessing(
+def _make_preprocessing(
     scale: float | None, mean: str | None, deviation: str | None, layout: str | None
 ) -> Preprocessing | None:
-    """Return the preprocessing of the options, or None without any option, so that the importer's own is used."""
+    """Return the preprocessing of the options. Without options return None, which selects the importer's own."""
     from lightning.networks.network import Preprocessing
 
     if scale is None and mean is None and deviation is None and layout is None:
         return None
     return Preprocessing(
         1.0 if scale is None else scale,
-        _numbers("--mean", mean or "0"),
-        _numbers("--deviation", deviation or "1"),
+        _parse_numbers("--mean", mean or "0"),
+        _parse_numbers("--deviation", deviation or "1"),
         layout or "as-is",
     )
 
 
-def _numbers(option: str, text: str) -> tuple[float, ...]:
+def _parse_numbers(option: str, text: str) -> tuple[float, ...]:
     try:
         return tuple(float(each) for each in text.split(","))
     except ValueError:

@@ -35,7 +35,7 @@ def doctor(device: MaybeDevice = None, *, as_json: AsJson = False) -> int:
     changed. For example: lightning doctor --device sim://kit
     """
     findings = []
-    for finding in _findings(device):
+    for finding in _find_all(device):
         findings.append(finding)
         if not as_json:
             hint = f"\n      {finding.hint}" if finding.hint else ""
@@ -46,7 +46,7 @@ def doctor(device: MaybeDevice = None, *, as_json: AsJson = False) -> int:
     return DONE if passed else ERROR
 
 
-def _findings(device: str | None) -> Iterable[facts.Finding]:
+def _find_all(device: str | None) -> Iterable[facts.Finding]:
     from lightning import doctor as facts
 
     yield from facts.inspect_environment()

@@ -11,16 +11,20 @@ from lightning.cli.options import TWIN, AsJson, Device
 from lightning.cli.output import DONE, mark_simulated, print_document
 from lightning.errors import OutOfRange
 
-_HOW = "Whole numbers of -255 to 255 with commas, or a file (.npy, or text with commas and lines)."
-Weights = Annotated[str, typer.Argument(metavar="WEIGHTS", help=f"{_HOW} Lines are rows of a matrix.")]
-Inputs = Annotated[str, typer.Argument(metavar="INPUTS", help=f"{_HOW} As many as a row of weights.")]
+_OPERAND_HELP = "Whole numbers of -255 to 255 with commas, or a file (.npy, or text with commas and lines)."
+Weights = Annotated[
+    str, typer.Argument(metavar="WEIGHTS", help=f"{_OPERAND_HELP} Lines are rows of a matrix.")
+]
+Inputs = Annotated[
+    str, typer.Argument(metavar="INPUTS", help=f"{_OPERAND_HELP} As many as a row of weights.")
+]
 Plays = Annotated[
     int, typer.Option("--shots", min=1, max=65535, help="Repetitions of the acquisition, which are averaged.")
 ]
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command; a number may begin with a minus."""
+    """Add the command. A number may begin with a minus."""
     app.command("dot", context_settings={"ignore_unknown_options": True})(dot)
 
 
@@ -52,14 +56,14 @@ def dot(
 
 
 def read_numbers(text: str) -> Any:
-    """Read an array from a comma-separated list or a file. Raises `OutOfRange` if it is neither.
+    """Return the array in a comma-separated list or a file. Raise `OutOfRange` if `text` is neither.
 
-    Whole numbers become int64. Other numbers stay floats, which `VectorCore.dot` refuses.
+    Whole numbers become int64. Other numbers stay floats, and `VectorCore.dot` refuses them.
     """
     import numpy as np
 
     try:
-        values = _read(text)
+        values = _read_values(text)
     except (OSError, ValueError) as error:
         raise OutOfRange(
             f"{text!r} is not a valid list of numbers ({error})",
@@ -68,7 +72,7 @@ def read_numbers(text: str) -> Any:
     return values.astype(np.int64) if np.array_equal(values, np.rint(values)) else values
 
 
-def _read(text: str) -> Any:
+def _read_values(text: str) -> Any:
     import numpy as np
 
     if Path(text).suffix == ".npy":

@@ -56,27 +56,27 @@ def energy(
 
     compiled = load_or_compile(model)
     costs = [costs_of(compiled, name) for name in (PRESETS if preset == "all" else [preset])]
-    points, exact = _shot_points(compiled, shot_limit, limit) if shot_limit else ((), 0.0)
+    points, exact = _measure_shot_points(compiled, shot_limit, limit) if shot_limit else ((), 0.0)
     if png is not None:
         from lightning.canvas import save
-        from lightning.costs.energy_plot import energy_bars, shot_noise_plot
+        from lightning.costs.energy_plot import plot_energy, plot_shot_noise
 
         name = Path(model).stem
-        save(shot_noise_plot(points, name, exact) if points else energy_bars(costs, name), png)
+        save(plot_shot_noise(points, name, exact) if points else plot_energy(costs, name), png)
     if as_json:
         settings = {"data": shot_limit, "images": limit, "seeds": SEEDS, "exact": exact} if points else {}
         light = {**settings, "points": [asdict(point) for point in points]}
-        print_document(None, {**_origin(compiled), **_document(costs), "shot_limit": light})
+        print_document(None, {**_describe_origin(compiled), **_make_document(costs), "shot_limit": light})
         return DONE
     for each in costs:
-        print("\n".join(_table(each)))
-    print("\n".join(_baseline_table(costs[0].work.macs)))
+        print("\n".join(_format_table(each)))
+    print("\n".join(_format_baselines(costs[0].work.macs)))
     if points:
-        print("\n".join(_shot_table(points, exact)))
+        print("\n".join(_format_shot_points(points, exact)))
     return DONE
 
 
-def _origin(compiled: CompiledModel) -> dict[str, Any]:
+def _describe_origin(compiled: CompiledModel) -> dict[str, Any]:
     from lightning.compiler.compilation import toolkit_version
     from lightning.compiler.lng_file import model_hash
 
@@ -88,27 +88,29 @@ def _origin(compiled: CompiledModel) -> dict[str, Any]:
     }
 
 
-def _shot_points(compiled: CompiledModel, data: str, limit: int) -> tuple[tuple[ShotPoint, ...], float]:
-    from lightning.costs.shot_noise import shot_noise_curve
+def _measure_shot_points(
+    compiled: CompiledModel, data: str, limit: int
+) -> tuple[tuple[ShotPoint, ...], float]:
+    from lightning.costs.shot_noise import measure_shot_noise
     from lightning.evaluation import load_dataset
     from lightning.execution import open_executor
 
     dataset = load_dataset(data)
     inputs, labels = dataset.x[:limit], dataset.y[:limit]
     exact = float((open_executor(compiled, "exact").run(inputs).classes == labels).mean())
-    return shot_noise_curve(compiled, inputs, labels), exact
+    return measure_shot_noise(compiled, inputs, labels), exact
 
 
-def _document(costs: list[Costs]) -> dict[str, Any]:
+def _make_document(costs: list[Costs]) -> dict[str, Any]:
     from lightning.costs import BASELINES
 
     return {
-        "presets": {each.preset.name: _preset_document(each) for each in costs},
+        "presets": {each.preset.name: _make_preset_document(each) for each in costs},
         "baselines": [{**asdict(each), "joules_per_mac": each.joules_per_mac} for each in BASELINES],
     }
 
 
-def _preset_document(costs: Costs) -> dict[str, Any]:
+def _make_preset_document(costs: Costs) -> dict[str, Any]:
     return {
         "cycles": costs.work.cycles,
         "clock_hz": costs.clock_hz,
@@ -122,7 +124,7 @@ def _preset_document(costs: Costs) -> dict[str, Any]:
     }
 
 
-def _table(costs: Costs) -> list[str]:
+def _format_table(costs: Costs) -> list[str]:
     from lightning.costs.presets import format_joules
 
     cycles = f"{costs.work.cycles:,} cycles at {costs.clock_hz / 1e6:g} MHz"
@@ -154,7 +156,7 @@ def _cite_source(figure: Figure) -> str:
     return f"{figure.source}{': ' + figure.assumed if figure.assumed else ''}"
 
 
-def _baseline_table(macs: int) -> list[str]:
+def _format_baselines(macs: int) -> list[str]:
     from lightning.costs import BASELINES
     from lightning.costs.presets import format_joules
 
@@ -167,7 +169,7 @@ def _baseline_table(macs: int) -> list[str]:
     return lines
 
 
-def _shot_table(points: tuple[ShotPoint, ...], exact: float) -> list[str]:
+def _format_shot_points(points: tuple[ShotPoint, ...], exact: float) -> list[str]:
     from lightning.costs.presets import format_joules
     from lightning.costs.shot_noise import MIN_NORMAL_PHOTONS
 

@@ -39,9 +39,9 @@ Compare = Annotated[
     ),
 ]
 
-SEEDS_OF_TABLE = 5
+TABLE_SEEDS = 5
 TIMING_S = 0.3
-"""Time for which the throughput of each row of the table is measured."""
+"""Duration of the throughput measurement of each row of the table."""
 
 
 def register(app: typer.Typer) -> None:
@@ -81,21 +81,23 @@ def evaluate_command(
             hint="Leave --fault or --compare out",
         )
     compared = compare is not None
-    noise_seeds = _seeds(run, seed, seeds, compared=compared)
+    noise_seeds = _choose_seeds(run, seed, seeds, compared=compared)
     from lightning.evaluation.datasets import load_dataset
     from lightning.evaluation.models import load_model_and_data
     from lightning.evaluation.result import describe_preprocessing, round_values
-    from lightning.evaluation.warnings import warnings_of_clipping, warnings_of_data
+    from lightning.evaluation.warnings import find_clipping_warnings, find_data_warnings
     from lightning.execution.noise import Noise
 
-    compiled, dataset = load_model_and_data(model, part_of(load_dataset(data), part))
+    compiled, dataset = load_model_and_data(model, select_part(load_dataset(data), part))
     dataset = dataset.first(limit)
-    warnings = warn(warnings_of_data(compiled, dataset.name, dataset.x))
+    warnings = warn(find_data_warnings(compiled, dataset.name, dataset.x))
     run_with = noise_seeds if run.fidelity == "noisy" else noise_seeds[:1]
     evaluations = evaluate_seeds(run, compiled, dataset, run_with)
-    warnings += warn(warnings_of_clipping(compiled, len(run_with) * len(dataset.x), counters_of(evaluations)))
+    warnings += warn(
+        find_clipping_warnings(compiled, len(run_with) * len(dataset.x), sum_counters(evaluations))
+    )
     origin = run.provenance(compiled, run_with)
-    rows = _table(compiled, dataset, run.noise or Noise(), noise_seeds) if compared else []
+    rows = _compare(compiled, dataset, run.noise or Noise(), noise_seeds) if compared else []
     if as_json:
         about = {"data": dataset.name, "data_origin": dict(dataset.origin), "warnings": warnings}
         table = {"table": [round_values(asdict(row)) for row in rows]} if rows else {}
@@ -108,24 +110,24 @@ def evaluate_command(
     return DONE
 
 
-def _seeds(run: how.Run, first: int | None, several: int | None, *, compared: bool) -> tuple[int, ...]:
-    """Return the seeds of the noise; `compared` says that there is a table, which always has noise.
+def _choose_seeds(run: how.Run, first: int | None, several: int | None, *, compared: bool) -> tuple[int, ...]:
+    """Return the seeds of the noise. `compared` is true if there is a table, which always has noise.
 
-    Raises `OutOfRange` for several seeds and `ConfigError` for a given seed if nothing is random.
+    If nothing is random, raise `OutOfRange` for several seeds and `ConfigError` for a given seed.
     """
-    count = several or (SEEDS_OF_TABLE if compared else 1)
+    count = several or (TABLE_SEEDS if compared else 1)
     if count > 1 and run.fidelity != "noisy" and not compared:
         raise OutOfRange(
             f"fidelity {run.fidelity} has no seeds", hint="Leave --seeds out, or use --fidelity noisy"
         )
-    begin = run.seed_of(first, compared=compared)
+    begin = run.choose_seed(first, compared=compared)
     return tuple(range(begin, begin + count))
 
 
-def part_of(dataset: Dataset, part: str) -> Dataset:
+def select_part(dataset: Dataset, part: str) -> Dataset:
     """Return the data with `part` as the test part.
 
-    Raises `OutOfRange` for an unknown part, and `DatasetError` if there is no training part.
+    Raise `OutOfRange` for an unknown part, and `DatasetError` if there is no training part.
     """
     how.check_choice("part", part, ("test", "train"))
     return dataset.of_training() if part == "train" else dataset
@@ -149,16 +151,16 @@ def evaluate_seeds(
 
 
 def summarise(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
-    """Return the means over seeds, the accuracy of each seed, and the counters, as plain values."""
+    """Return as plain values: means over seeds, the accuracy of each seed, and the counters."""
     import numpy as np
 
     from lightning.evaluation.result import round_values
-    from lightning.evaluation.table import spread_of
+    from lightning.evaluation.table import compute_spread
 
     each = [evaluation.accuracy for evaluation in evaluations]
     means = {
         "accuracy": float(np.mean(each)),
-        "spread": spread_of(each),
+        "spread": compute_spread(each),
         "images": evaluations[0].images,
         "images_per_s": round(sum(e.images for e in evaluations) / sum(e.seconds for e in evaluations), 3),
         "cycles": evaluations[0].cycles,
@@ -166,11 +168,11 @@ def summarise(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
     return {
         **round_values(means),
         "accuracies": [round(accuracy, 6) for accuracy in each],
-        "counters": counters_of(evaluations),
+        "counters": sum_counters(evaluations),
     }
 
 
-def counters_of(evaluations: Sequence[Evaluation]) -> dict[str, int]:
+def sum_counters(evaluations: Sequence[Evaluation]) -> dict[str, int]:
     """Return the counters, summed over all seeds."""
     counters: Counter[str] = Counter()
     for evaluation in evaluations:
@@ -178,7 +180,7 @@ def counters_of(evaluations: Sequence[Evaluation]) -> dict[str, int]:
     return dict(counters)
 
 
-def _table(model: CompiledModel, dataset: Dataset, noise: Noise, seeds: Sequence[int]) -> list[Any]:
+def _compare(model: CompiledModel, dataset: Dataset, noise: Noise, seeds: Sequence[int]) -> list[Any]:
     from lightning.evaluation.table import compare
 
     return compare(model, dataset, noise, seeds, seconds=TIMING_S)
@@ -215,11 +217,11 @@ def format_rate(rate: float) -> str:
 
 
 def _print_table(rows: Sequence[Any], noise: Noise, seeds: Sequence[int]) -> None:
-    from lightning.evaluation.table import as_text
+    from lightning.evaluation.table import format_table
 
     if rows:
         shown = replace(noise, identity="")
-        print(f"\n{as_text(rows)}")
+        print(f"\n{format_table(rows)}")
         print(
             f"Noise {shown.place}, sigma {shown.sigma:.4g} of 255, {len(seeds)} seeds. Images/s from raw inputs, one"
             " batch, one thread, here; energy of photonic hardware by `lightning energy`, preset chip."

@@ -1,4 +1,4 @@
-"""`lightning explain FILE`: where every layer runs, its cycles by kind, and memory."""
+"""`lightning explain FILE`: where every layer runs, with cycles by kind and memory."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def explain(
     An .onnx needs no samples. For example: lightning explain model.lng
     """
     if model.suffix == ".onnx":
-        from lightning.costs.file_report import file_report
-        from lightning.networks.imports.onnx.choices import choices_of
+        from lightning.costs.file_report import report_file
+        from lightning.networks.imports.onnx.choices import parse_choices
 
-        onnx_report = file_report(model, choices_of(shape or [], value or [], output or []))
+        onnx_report = report_file(model, parse_choices(shape or [], value or [], output or []))
         if as_json:
             print_document(None, {"file": str(model), **onnx_report.document})
         else:
-            print("\n".join(file_lines(model.name, onnx_report.document)))
+            print("\n".join(format_file_report(model.name, onnx_report.document)))
         return DONE
     from lightning.compiler import load_or_compile
     from lightning.compiler.explain import report
@@ -56,19 +56,19 @@ def explain(
     print(
         "\n".join(
             [
-                *summary_lines(model_report),
+                *format_summary(model_report),
                 "",
-                *cycle_table(model_report),
+                *format_cycles(model_report),
                 "",
-                *memory_lines(model_report),
-                *_origin(compiled),
+                *format_memory(model_report),
+                *_format_origin(compiled),
             ]
         )
     )
     return DONE
 
 
-def file_lines(name: str, document: dict[str, Any]) -> list[str]:
+def format_file_report(name: str, document: dict[str, Any]) -> list[str]:
     """Return the report on an ONNX file as lines."""
     conversion = "" if document["converted_to"] is None else f", converted to {document['converted_to']}"
     ports = [
@@ -77,7 +77,7 @@ def file_lines(name: str, document: dict[str, Any]) -> list[str]:
         for each in document[f"{kind}s"]
     ]
     names = ["node", "operation", "where", "MACs", "cycles", "energy (J)", "reason"]
-    rows = [_file_row(each) for each in document["nodes"]]
+    rows = [_format_file_row(each) for each in document["nodes"]]
     lines = [
         f"{name}, opset {document['opset']}{conversion}",
         *ports,
@@ -93,38 +93,39 @@ def file_lines(name: str, document: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _file_row(node: dict[str, Any]) -> list[str]:
+def _format_file_row(node: dict[str, Any]) -> list[str]:
     numbers = [f"{node['macs']:,}", f"{node['cycles']:,}", f"{node['energy_j']:.3g}"]
     return [node["name"], node["operation"], node["where"], *numbers, node["reason"]]
 
 
-def summary_lines(report: Report) -> list[str]:
+def format_summary(report: Report) -> list[str]:
     """Return the summary of a model as lines, with a table of its nodes."""
     return [
         f"{report.name}, scheme {report.scheme}, sha256 {report.sha256[:16]}",
         f"{100 * report.photonic_share:.2f} % of {report.macs:,} multiply-accumulates by light",
         "",
         *format_table(
-            ["node", "operation", "runs", "gives", "MACs", "zeros", "passes", "why"], map(_row, report.nodes)
+            ["node", "operation", "runs", "gives", "MACs", "zeros", "passes", "why"],
+            map(_format_row, report.nodes),
         ),
         *[f"note: {note}" for note in report.notes],
     ]
 
 
-def cycle_table(report: Report) -> list[str]:
+def format_cycles(report: Report) -> list[str]:
     """Return a table of the cycles of one image, with a row per layer and a column per kind of cycle."""
     from fpga.photonic_mac.cycles import LINES
 
     layers = [node for node in report.nodes if node.cycles is not None]
-    rows = [[node.name, *_cycles([node])] for node in layers]
-    rows.append(["all", *_cycles(layers)])
+    rows = [[node.name, *_sum_cycles([node])] for node in layers]
+    rows.append(["all", *_sum_cycles(layers)])
     return [
         *format_table(["cycles", *LINES.values(), "total"], rows),
         f"{report.cycles:,} cycles, {report.latency_s * 1e6:.1f} us at {report.clock_hz / 1e6:g} MHz, light alone",
     ]
 
 
-def memory_lines(report: Report) -> list[str]:
+def format_memory(report: Report) -> list[str]:
     """Return the memory of the activations as lines."""
     plan = report.memory
     return [
@@ -133,18 +134,20 @@ def memory_lines(report: Report) -> list[str]:
 
 
 def format_table(names: list[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Format rows as a text table with aligned columns; columns of numbers are right-aligned."""
-    columns = [_column(name, list(cells)) for name, cells in zip(names, zip(*rows, strict=True), strict=True)]
+    """Format rows as lines of a text table. Columns of numbers are right-aligned."""
+    columns = [
+        _align_column(name, list(cells)) for name, cells in zip(names, zip(*rows, strict=True), strict=True)
+    ]
     return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]
 
 
-def _column(name: str, cells: list[str]) -> list[str]:
+def _align_column(name: str, cells: list[str]) -> list[str]:
     width = max(map(len, [name, *cells]))
     numbers = all(each[:1].isdigit() for each in cells if each)
     return [each.rjust(width) if numbers else each.ljust(width) for each in [name, *cells]]
 
 
-def _row(node: NodeReport) -> list[str]:
+def _format_row(node: NodeReport) -> list[str]:
     work = node.work
     return [
         node.name,
@@ -158,14 +161,14 @@ def _row(node: NodeReport) -> list[str]:
     ]
 
 
-def _cycles(layers: Sequence[NodeReport]) -> list[str]:
+def _sum_cycles(layers: Sequence[NodeReport]) -> list[str]:
     """Return the cycles of each kind, then the total, summed over the layers."""
     from fpga.photonic_mac.cycles import LINES
 
     return [f"{sum(getattr(node.cycles, line) for node in layers):,}" for line in (*LINES, "total")]
 
 
-def _origin(model: CompiledModel) -> list[str]:
+def _format_origin(model: CompiledModel) -> list[str]:
     source = model.origin.get("source") or {}
     compiler = f"compiled by lightbed {model.origin.get('toolkit', 'unknown')}"
     return [f"{compiler} from {source['file']}, sha256 {source['sha256'][:16]}" if source else compiler]

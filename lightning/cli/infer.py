@@ -28,7 +28,7 @@ Key = Annotated[
     int, typer.Option("--key", min=0, max=2**64 - 1, help="Key of the image; another key draws other noise.")
 ]
 
-BEST = 5
+LISTED_CLASSES = 5
 """Number of classes to list."""
 
 
@@ -61,18 +61,18 @@ def infer(
     """
     from lightning.compiler.compilation import load_or_compile
     from lightning.evaluation.images import read_input
-    from lightning.evaluation.warnings import warnings_of_clipping
+    from lightning.evaluation.warnings import find_clipping_warnings
 
     run = how.choose_run(fidelity, noise, sigma, mean, average, device, bus, fault, calibrated=calibrated)
-    seed = run.seed_of(seed)
+    seed = run.choose_seed(seed)
     compiled = load_or_compile(model)
     raw = read_input(image, compiled.network, resize=resize)
-    warnings = warn(_warnings_of(compiled, image, raw))
-    answers = _answer(run, compiled, raw, seed, key)
-    warnings += warn(warnings_of_clipping(compiled, 1, answers.counters))
+    warnings = warn(_find_warnings(compiled, image, raw))
+    answers = _run_model(run, compiled, raw, seed, key)
+    warnings += warn(find_clipping_warnings(compiled, 1, answers.counters))
     origin = run.provenance(compiled, (seed,))
     if as_json:
-        answer = {"image": str(image), "key": key, **_document_of(compiled, answers)}
+        answer = {"image": str(image), "key": key, **_make_document(compiled, answers)}
         print_document(None, {**origin.document, **answer, "warnings": warnings})
     else:
         mark = "  SIMULATED" if origin.device.simulated else ""
@@ -81,7 +81,7 @@ def infer(
     return DONE
 
 
-def _document_of(compiled: CompiledModel, answers: Answers) -> dict[str, Any]:
+def _make_document(compiled: CompiledModel, answers: Answers) -> dict[str, Any]:
     """Return the answer, with the outputs by name if the network has named outputs."""
     from lightning.networks.preprocess import unpack
 
@@ -91,7 +91,7 @@ def _document_of(compiled: CompiledModel, answers: Answers) -> dict[str, Any]:
     return {**answer, **outputs, "cycles": answers.cycles, "counters": dict(answers.counters)}
 
 
-def _answer(run: how.Run, compiled: CompiledModel, raw: Raw, seed: int, key: int) -> Answers:
+def _run_model(run: how.Run, compiled: CompiledModel, raw: Raw, seed: int, key: int) -> Answers:
     import numpy as np
 
     executor = run.open(compiled, seed)
@@ -102,19 +102,19 @@ def _answer(run: how.Run, compiled: CompiledModel, raw: Raw, seed: int, key: int
         executor.close()
 
 
-def _warnings_of(compiled: CompiledModel, image: Path, raw: Raw) -> Iterator[str]:
+def _find_warnings(compiled: CompiledModel, image: Path, raw: Raw) -> Iterator[str]:
     from lightning.evaluation.images import loses_colours
-    from lightning.evaluation.warnings import warnings_of_data
+    from lightning.evaluation.warnings import find_data_warnings
 
-    yield from warnings_of_data(compiled, image.name, raw)
+    yield from find_data_warnings(compiled, image.name, raw)
     if loses_colours(image, compiled.network):
         yield f"{image.name} has colours, and {compiled.network.name} takes grey levels: colours become grey"
 
 
 def list_best(answers: Answers) -> list[dict[str, Any]]:
-    """Return the `BEST` classes with the largest scores, largest first; equal scores in order of class."""
+    """Return the `LISTED_CLASSES` classes with the largest scores, largest first, and equal scores by class."""
     import numpy as np
 
     scores = answers.scores[0].ravel()
-    order = np.argsort(-scores, kind="stable")[:BEST]
+    order = np.argsort(-scores, kind="stable")[:LISTED_CLASSES]
     return [{"class": int(each), "score": float(scores[each])} for each in order]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lightning.cli.options import AsJson, Png
-from lightning.cli.output import DONE, ERROR, document_of_error, list_written, print_document
+from lightning.cli.output import DONE, ERROR, describe_error, list_written, print_document
 from lightning.load.targets import CONNECTIONS
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ Echo = Annotated[
 
 RATE = 1000.0
 
-FIRST = "1"
+FIRST_MODEL = "1"
 """Number of the first model in packets."""
 
 
@@ -91,11 +91,11 @@ def load(
     from lightning.load.http import find_only_model
     from lightning.load.outcome import describe_failure
 
-    with _server(url, echo=echo) as target:
-        model = model or (find_only_model(target) if target.scheme == "http" and not echo else FIRST)
+    with _open_target(url, echo=echo) as target:
+        model = model or (find_only_model(target) if target.scheme == "http" and not echo else FIRST_MODEL)
         how: dict[str, Any] = {"data": data, "deadline_us": deadline_us}
         how |= {"size": size} if target.scheme == "udp" else {"binary": binary, "connections": connections}
-        drive = _driver(target, model, how, echo=echo)
+        drive = _make_driver(target, model, how, echo=echo)
         outcomes = [drive(each, seconds, seed=seed + turn) for turn, each in enumerate(rate or [RATE])]
     about = f"{'echo' if echo else target.url} · model {model} · {seconds:g} s at each rate · seed {seed}"
     if png is not None:
@@ -112,31 +112,31 @@ def load(
     return DONE
 
 
-def _driver(target: Target, model: str, how: dict[str, Any], *, echo: bool) -> Callable[..., Outcome]:
-    """Return a function that puts a load on the target, by packets or over HTTP, and returns its outcome."""
+def _make_driver(target: Target, model: str, how: dict[str, Any], *, echo: bool) -> Callable[..., Outcome]:
+    """Return a function that runs a load on the target, by packets or HTTP, and returns its outcome."""
     from lightning.load import drive_datagrams, drive_http
-    from lightning.load.http import ECHOED
+    from lightning.load.http import ECHO_INPUT
 
     if target.scheme == "udp":
-        return partial(drive_datagrams, target, _number(model), **how)
-    return partial(drive_http, target, model, into=ECHOED if echo else None, **how)
+        return partial(drive_datagrams, target, _parse_model_number(model), **how)
+    return partial(drive_http, target, model, into=ECHO_INPUT if echo else None, **how)
 
 
 def _print_document(settings: dict[str, Any], outcomes: list[Outcome], png: Path | None) -> int:
-    """Print the document and return the exit code, an error if a load has no answers."""
+    """Print the document, and return the exit code: an error if no request was answered."""
     from lightning.compiler.compilation import toolkit_version
     from lightning.load.outcome import describe_failure
 
     failure = describe_failure(outcomes)
     results = {"results": [each.figures() for each in outcomes], "written": list_written((png,))}
-    error = {} if failure is None else {"error": document_of_error(failure)}
+    error = {} if failure is None else {"error": describe_error(failure)}
     print_document(None, {"version": toolkit_version(), **settings, **results, **error}, ok=failure is None)
     return ERROR if failure else DONE
 
 
 @contextlib.contextmanager
-def _server(url: str, *, echo: bool) -> Iterator[Target]:
-    from lightning.load.echo import running_echo
+def _open_target(url: str, *, echo: bool) -> Iterator[Target]:
+    from lightning.load.echo import run_echo
     from lightning.load.targets import LoadError, parse_target
 
     if not echo:
@@ -145,11 +145,11 @@ def _server(url: str, *, echo: bool) -> Iterator[Target]:
     scheme = url.partition(":")[0]
     if scheme not in ("http", "udp"):
         raise LoadError(f"{url!r} has no echo service", hint="Use `lightning load udp --echo`, or http")
-    with running_echo(scheme) as target:
+    with run_echo(scheme) as target:
         yield target
 
 
-def _number(model: str) -> int:
+def _parse_model_number(model: str) -> int:
     from lightning.load.targets import LoadError
 
     if not model.isdecimal() or int(model) >= 1 << 32:
@@ -166,13 +166,13 @@ def _print_outcomes(outcomes: Sequence[Outcome], about: str, files: Sequence[str
     print("".join(f"{head:>12}" for head in heads[:-1]), "", heads[-1])
     for each in outcomes:
         refused = ", ".join(f"{count:,} {name}" for name, count in each.refused.items()) or "0"
-        print("".join(f"{_cell(value):>12}" for value in _row(each)), "", refused)
+        print("".join(f"{_format_cell(value):>12}" for value in _list_values(each)), "", refused)
     print("lag: from the scheduled time to sending; the generator was late, or no connection was free")
     for name in files:
         print(f"written: {name}")
 
 
-def _row(outcome: Outcome) -> tuple[float, ...]:
+def _list_values(outcome: Outcome) -> tuple[float, ...]:
     return (
         outcome.rate,
         outcome.answered_per_s,
@@ -183,5 +183,5 @@ def _row(outcome: Outcome) -> tuple[float, ...]:
     )
 
 
-def _cell(value: float) -> str:
+def _format_cell(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:,.0f}"

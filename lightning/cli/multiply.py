@@ -14,7 +14,7 @@ Second = Annotated[int, typer.Argument(metavar="B", help="A whole number of -255
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command; a number may begin with a minus."""
+    """Add the command. A number may begin with a minus."""
     app.command("multiply", context_settings={"ignore_unknown_options": True})(multiply)
 
 

@@ -1,4 +1,4 @@
-"""Options of fidelity and noise that several commands share, and the `Run` that they select."""
+"""Shared options for fidelity and noise, and the `Run` that they select."""
 
 from __future__ import annotations
 
@@ -84,10 +84,10 @@ class Run:
     average: int
     quirks: Quirks = NO_QUIRKS
 
-    def seed_of(self, seed: int | None, *, compared: bool = False) -> int:
-        """Return the given seed, 0 by default. Raises `ConfigError` for a seed if nothing is random.
+    def choose_seed(self, seed: int | None, *, compared: bool = False) -> int:
+        """Return the given seed, or 0. Raise `ConfigError` for a given seed if nothing is random.
 
-        `compared` says that the run includes the table, which has noise at every fidelity.
+        `compared` is true if the run includes the table, which has noise at every fidelity.
         """
         if seed is not None and self.fidelity in ("exact", "datapath") and not compared:
             raise ConfigError(
@@ -99,7 +99,7 @@ class Run:
     def open(self, model: CompiledModel, seed: int) -> Executor:
         """Open an executor for the model.
 
-        Raises `ConfigError` for quirks if the model is not of the `published` scheme.
+        Raise `ConfigError` for quirks if the model is not of the `published` scheme.
         """
         from lightning.execution import open_executor
 
@@ -121,9 +121,9 @@ class Run:
 
     def provenance(self, model: CompiledModel, seeds: tuple[int, ...]) -> Provenance:
         """Return the provenance of a result of this run."""
-        return replace(self._provenance(model, seeds), faults=names_of(self.quirks))
+        return replace(self._make_provenance(model, seeds), faults=name_quirks(self.quirks))
 
-    def _provenance(self, model: CompiledModel, seeds: tuple[int, ...]) -> Provenance:
+    def _make_provenance(self, model: CompiledModel, seeds: tuple[int, ...]) -> Provenance:
         from lightning.evaluation.result import Provenance
         from lightning.kit.devices.identity import DeviceIdentity
 
@@ -131,11 +131,11 @@ class Run:
             return Provenance(model, self.fidelity, seeds, device=DeviceIdentity(self.bus, simulated=True))
         if self.fidelity != "device":
             return Provenance(model, self.fidelity, seeds, self.noise)
-        from lightning.execution.multipliers.device import identity_of_calibration
+        from lightning.execution.multipliers.device import describe_calibration
         from lightning.kit.calibration.store import require
         from lightning.kit.devices.identity import identity_of
 
-        calibration = identity_of_calibration(require(self.device))
+        calibration = describe_calibration(require(self.device))
         return Provenance(model, self.fidelity, seeds, None, identity_of(self.device), calibration)
 
 
@@ -153,8 +153,7 @@ def choose_run(
 ) -> Run:
     """Return the run that the options select, connected to its device for fidelity `device`.
 
-    Raises `OutOfRange` for an unknown value, `ConfigError` for options that contradict each other, and what connecting
-    raises.
+    Raise `OutOfRange` for an unknown value, `ConfigError` for contradictory options, and the errors of `connect`.
     """
     from lightning.execution.interface import Fidelity
 
@@ -170,7 +169,7 @@ def choose_run(
             f"fidelity {kind} has no noise, so averaging has no effect",
             hint="Leave --average out, or use --fidelity noisy",
         )
-    # A device or bus that is not used is refused, so that no result is mistaken for its answer.
+    # Refuse an unused device or bus, so that no result is mistaken for its answer.
     if device is not None and kind != "device" and not calibrated:
         raise ConfigError(
             f"a device is given, but fidelity {kind} uses none",
@@ -181,33 +180,35 @@ def choose_run(
             f"a bus is given, but fidelity {kind} uses none",
             hint="Use --fidelity datapath, or leave --bus out",
         )
-    noise = noise_of(place, sigma, mean, average, device, calibrated=calibrated) if kind == "noisy" else None
-    quirks = quirks_of(faults or ())
+    noise = (
+        choose_noise(place, sigma, mean, average, device, calibrated=calibrated) if kind == "noisy" else None
+    )
+    quirks = parse_quirks(faults or ())
     soc = _connect(device) if kind == "device" else None
     return Run(kind, noise, soc, bus or SIMULATED_BUS, average, quirks)
 
 
-def quirks_of(names: Sequence[str]) -> Quirks:
-    """Return the quirks of these names. Raises `OutOfRange` for an unknown name.
+def parse_quirks(names: Sequence[str]) -> Quirks:
+    """Return the quirks of these names. Raise `OutOfRange` for an unknown name.
 
-    >>> quirks_of(["signs-dropped"])
+    >>> parse_quirks(["signs-dropped"])
     Quirks(last_layer_normalised=False, signs_dropped=True)
     """
-    known = names_of(EMULATOR)
+    known = name_quirks(EMULATOR)
     chosen = {check_choice("fault", each, (*known, "emulator")) for each in names}
     return Quirks(**{each.replace("-", "_"): True for each in known if chosen & {each, "emulator"}})
 
 
-def names_of(quirks: Quirks) -> tuple[str, ...]:
+def name_quirks(quirks: Quirks) -> tuple[str, ...]:
     """Return the names of quirks on the command line.
 
-    >>> names_of(EMULATOR)
+    >>> name_quirks(EMULATOR)
     ('last-layer-normalised', 'signs-dropped')
     """
     return tuple(name.replace("_", "-") for name, is_set in asdict(quirks).items() if is_set)
 
 
-def noise_of(
+def choose_noise(
     place: str | None,
     sigma: float | None,
     mean: float | None,
@@ -216,10 +217,10 @@ def noise_of(
     *,
     calibrated: bool,
 ) -> Noise:
-    """Return the noise: from the calibration of a device if `calibrated`, else as given.
+    """Return the noise: from the calibration of a device if `calibrated`, else from the arguments.
 
-    The default sigma is that of the prototype. Raises `OutOfRange` for an unknown place, and `ConfigError` for sigma or
-    mean with `calibrated`.
+    The default sigma is the prototype's. Raise `OutOfRange` for an unknown place, and `ConfigError` for sigma or mean
+    with `calibrated`.
     """
     from lightning.compiler.measured import MEASURED_SIGMA
     from lightning.execution.noise import PLACES, Noise
@@ -239,7 +240,7 @@ def noise_of(
 
 
 def check_choice(option: str, word: str, known: tuple[str, ...]) -> Any:
-    """Return the value of an option. Raises `OutOfRange` if it is not one of the known values."""
+    """Return the value of an option. Raise `OutOfRange` if it is not one of the known values."""
     if word not in known:
         raise OutOfRange(f"--{option} {word!r} is not known", hint=f"Choose {', '.join(known)}")
     return word

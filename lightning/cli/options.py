@@ -41,8 +41,8 @@ Outputs = Annotated[
 ]
 
 
-def _drawable(file: Path | None) -> Path | None:
-    """Check the file before the work starts, as a late failure would lose its result."""
+def _check_plot_file(file: Path | None) -> Path | None:
+    """Check the file before the work starts, because a late failure would lose the result."""
     if file is None:
         return None
     from lightning.canvas import check_file
@@ -52,5 +52,7 @@ def _drawable(file: Path | None) -> Path | None:
 
 Png = Annotated[
     Path | None,
-    typer.Option("--png", metavar="FILE", callback=_drawable, help="Draw a plot (.png, .svg or .pdf)."),
+    typer.Option(
+        "--png", metavar="FILE", callback=_check_plot_file, help="Draw a plot (.png, .svg or .pdf)."
+    ),
 ]

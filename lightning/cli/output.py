@@ -27,21 +27,21 @@ class FileError(LightningError, code="file"):
 
 
 def print_document(device: DeviceIdentity | None, document: dict[str, Any], *, ok: bool = True) -> None:
-    """Print the JSON document of a command; `device` adds its name and whether it is simulated."""
+    """Print the JSON document of a command. `device` adds its name and whether it is simulated."""
     whose = {} if device is None else {"device": device.name, "simulated": device.simulated}
     print(json.dumps({"ok": ok, **whose, **document}))
 
 
-def document_of_error(error: LightningError) -> dict[str, Any]:
+def describe_error(error: LightningError) -> dict[str, Any]:
     """Return the `error` entry of a document."""
     return {"code": error.code, "message": error.what, "device": error.device, "hint": error.hint}
 
 
 @contextlib.contextmanager
 def collect_saturation() -> Iterator[list[str]]:
-    """Yield a list that holds the saturation warnings of the block once the block has ended.
+    """Yield a list that contains the saturation warnings of the block after its end.
 
-    Saturation and darkness are also printed to standard error; all other warnings are issued again.
+    Also print saturation and darkness to standard error. Issue all other warnings again.
     """
     messages: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
@@ -58,7 +58,7 @@ def collect_saturation() -> Iterator[list[str]]:
 
 
 def warn(messages: Iterable[str]) -> list[str]:
-    """Print each warning as a line on standard error, and return the warnings for a document."""
+    """Print each warning as a line on standard error; return the warnings for a document."""
     printed = list(messages)
     for each in printed:
         sys.stderr.write(f"warning: {each}\n")
@@ -78,7 +78,7 @@ def list_written(files: Iterable[Path | None]) -> list[str]:
 def write_csv(
     file: Path, names: Sequence[str], rows: Iterable[Sequence[Any]], device: DeviceIdentity | None = None
 ) -> None:
-    """Write a CSV table: a comment that names the device, a line of column names, the rows. Raises `FileError`."""
+    """Write a CSV table: a comment with the device, a line of column names, the rows. Raise `FileError` on failure."""
     try:
         lines = io.StringIO("" if device is None else f"# {device.label}\n", newline="")
         lines.seek(0, io.SEEK_END)

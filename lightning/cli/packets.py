@@ -1,4 +1,4 @@
-"""`lightning packets MODEL`: requests for clients without the toolkit, each with the answer that it should get."""
+"""`lightning packets MODEL`: requests for clients without the toolkit, each with its expected answer."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def packets(
 
     from lightning.compiler.compilation import load_or_compile
     from lightning.execution import open_executor
-    from lightning.execution.interface import classes_of, raw_shape
+    from lightning.execution.interface import find_classes, raw_shape
     from lightning.load.inputs import make_rows
     from lightning.serving.packets.codec import Kind, Packet, serialise
 
@@ -52,7 +52,7 @@ def packets(
         raise InputError(f"{data} holds {rows.dtype}, not bytes", hint="Give data of uint8, such as images")
     chosen = rows[np.arange(requests) % len(rows)]
     scores = open_executor(compiled, "exact").run(chosen).scores.reshape(requests, -1)
-    for request, (image, row, winner) in enumerate(zip(chosen, scores, classes_of(scores), strict=True)):
+    for request, (image, row, winner) in enumerate(zip(chosen, scores, find_classes(scores), strict=True)):
         datagram = serialise(Packet(Kind.REQUEST, number, request, image.tobytes()))
         answer = struct.pack(">II", int(winner), row.size) + row.astype(">f4").tobytes()
         print(json.dumps({"number": request, "request": datagram.hex(), "answer": answer.hex()}))

@@ -1,4 +1,4 @@
-"""`lightning reproduce smartnic`: figures of Lightning (SIGCOMM 2023), computed again beside the published numbers."""
+"""`lightning reproduce smartnic`: figures of Lightning (SIGCOMM 2023), published and computed again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Paper(Enum):
-    """A paper whose figures are computed again."""
+    """A paper whose figures can be reproduced."""
 
     SMARTNIC = "smartnic"
 
@@ -48,7 +48,7 @@ def reproduce(
     rows = compute(QUICK if quick else FULL, lambda part: print(part, file=sys.stderr))
     folder = out / paper.value
     folder.mkdir(parents=True, exist_ok=True)
-    entries = [_entry(each) for each in rows]
+    entries = [_make_entry(each) for each in rows]
     write_csv(folder / "figures.csv", list(entries[0]), [list(each.values()) for each in entries])
     save(plot_serve_times(rows), folder / "serve_times.png")
     if as_json:
@@ -58,18 +58,18 @@ def reproduce(
         print(f"figure {figure}: {title}")
         for row in rows:
             if row.figure == figure:
-                print("\n".join(_lines(row)))
+                print("\n".join(_format_row(row)))
     print(f"written: {folder}")
     return DONE
 
 
-def _entry(row: Row) -> dict[str, Any]:
+def _make_entry(row: Row) -> dict[str, Any]:
     """Return a row as the entry of a document."""
     entry = asdict(row)
     note = entry.pop("note")
     return {**entry, "difference": row.difference, "note": note}
 
 
-def _lines(row: Row) -> list[str]:
+def _format_row(row: Row) -> list[str]:
     published = "" if row.published is None else f"  published {row.published:g}, {row.difference:+.1f} %"
     return [f"  {row.quantity}: {row.ours:.6g}{published}", *([f"    {row.note}"] if row.note else [])]

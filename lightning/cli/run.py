@@ -1,4 +1,4 @@
-"""`lightning run SCRIPT`: execution of an unmodified QICK script on the twin or any other device."""
+"""`lightning run SCRIPT`: execution of an unmodified QICK script on any device."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Device = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command. Unknown options are passed to the script, and so is everything after `--`."""
+    """Add the command. Unknown options and everything after `--` are passed to the script."""
     app.command("run", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(run)
 
 

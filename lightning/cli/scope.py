@@ -66,29 +66,30 @@ def scope(
 
     soc = connect(device)
     config = make_configuration(values or [], settings or [], soc if device.startswith("replay://") else None)
-    with _record(soc, record) as used:
+    with _record_session(soc, record) as used:
         waveform = LightningControl(used, config).acquire_decimated(used)
     with collect_saturation() as too_bright:
         result, why = decode_waveform(waveform)
     draw_waveform(waveform, result, png)
     files = list_written((png, csv, record))
     if csv is not None:
-        write_csv(csv, *_table(waveform), waveform.device)
+        write_csv(csv, *_make_table(waveform), waveform.device)
     if as_json:
         origin = {"settings": waveform.origin.settings.as_dict(), "words": list(waveform.origin.words)}
         details = {"result": result, "why": why, "saturated": bool(too_bright)}
         print_document(waveform.device, {**details, **origin, "written": files})
     else:
-        print(mark_simulated(f"{_operands(waveform)}: {why or f'decoded {result}'}", waveform.device))
+        print(mark_simulated(f"{_format_operands(waveform)}: {why or f'decoded {result}'}", waveform.device))
         for name in files:
             print(f"written: {name}")
     return DONE
 
 
 def make_configuration(values: list[int], settings: list[str], recording: Any = None) -> Configuration:
-    """Return the defaults, or the configuration of a recording, changed by the values and the `KEY=VALUE` settings.
+    """Return the defaults, or a recording's configuration, changed by values and `KEY=VALUE` settings.
 
-    Raises `OutOfRange` for more than four values, `ConfigError`, and what `Configuration` raises.
+    Raise `OutOfRange` for more than four values, `ConfigError` for an invalid setting, and the errors of
+    `Configuration`.
     """
     from lightning.kit.config import Configuration
 
@@ -96,23 +97,23 @@ def make_configuration(values: list[int], settings: list[str], recording: Any = 
         raise OutOfRange(f"{len(values)} values are given", hint="Give at most four, one per modulator")
     config: Configuration = recording.config if recording is not None else Configuration()
     config.update({f"dac_{index}": value for index, value in enumerate(values)})
-    config.update(dict(map(_setting, settings)))
+    config.update(dict(map(_parse_setting, settings)))
     return config
 
 
-def _setting(text: str) -> tuple[str, Any]:
+def _parse_setting(text: str) -> tuple[str, Any]:
     key, mark, value = text.partition("=")
     if not mark:
         raise ConfigError(
             f"{text!r} is not a valid setting", hint="Write KEY=VALUE, as in soft_avgs=1 or readouts=0,1"
         )
     if key == "readouts":
-        return key, [_number(each) for each in value.split(",")]
-    return key, None if value == "none" else _number(value)
+        return key, [_parse_number(each) for each in value.split(",")]
+    return key, None if value == "none" else _parse_number(value)
 
 
-def _number(text: str) -> Any:
-    """Return the text as a number if it is one; else the text, which the configuration then refuses."""
+def _parse_number(text: str) -> Any:
+    """Return the text as a number if possible, else unchanged. The configuration then refuses the text."""
     for kind in (int, float):
         with contextlib.suppress(ValueError):
             return kind(text)
@@ -120,7 +121,7 @@ def _number(text: str) -> Any:
 
 
 @contextlib.contextmanager
-def _record(soc: Any, file: Path | None) -> Iterator[Any]:
+def _record_session(soc: Any, file: Path | None) -> Iterator[Any]:
     if file is None:
         yield soc
         return
@@ -131,7 +132,7 @@ def _record(soc: Any, file: Path | None) -> Iterator[Any]:
 
 
 def decode_waveform(waveform: Waveform) -> tuple[int | None, str]:
-    """Decode the product (0..255) or the sum of two (0..510). Returns it and "", or None and why it was not decoded."""
+    """Return (product 0..255 or sum of two products 0..510, ""), or (None, reason why it was not decoded)."""
     from lightning.kit.signal_processing import LightningSignalProcessing
 
     try:
@@ -149,13 +150,13 @@ def draw_waveform(waveform: Waveform, result: int | None, file: Path) -> None:
     plots.save(plots.waveform(waveform, decoded=result), file)
 
 
-def _operands(waveform: Waveform) -> str:
+def _format_operands(waveform: Waveform) -> str:
     pairs = zip(waveform.origin.settings.values, waveform.origin.words, strict=True)
     operands = (f"word {word}" if value is None else str(value) for value, word in pairs)
     return f"modulators at {', '.join(operands)}"
 
 
-def _table(waveform: Waveform) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+def _make_table(waveform: Waveform) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
     """Return the columns of the CSV file: time, then mean I and Q of every readout."""
     names, columns = ["time_us"], [waveform.time_us(0).round(6).tolist()]
     for index, readout in enumerate(waveform.origin.settings.readouts):

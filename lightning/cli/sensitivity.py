@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lightning.cli import noise_options as how
-from lightning.cli.evaluate import Data, Limit, Part, part_of
+from lightning.cli.evaluate import Data, Limit, Part, select_part
 from lightning.cli.options import AsJson, Png
 from lightning.cli.output import DONE, list_written, print_document
 
@@ -57,23 +57,23 @@ def sensitivity(
 
     run = how.choose_run("noisy", noise, sigma, mean, average, device, calibrated=calibrated)
     assert run.noise is not None
-    compiled, dataset = load_model_and_data(model, part_of(load_dataset(data), part))
+    compiled, dataset = load_model_and_data(model, select_part(load_dataset(data), part))
     dataset = dataset.first(limit)
     noise_seeds = tuple(range(seed, seed + seeds))
     result = measure_sensitivity(compiled, dataset, run.noise, noise_seeds, loss)
     origin = run.provenance(compiled, noise_seeds)
     if png is not None:
-        from lightning.evaluation.sensitivity_plot import layer_losses
+        from lightning.evaluation.sensitivity_plot import plot_layer_losses
         from lightning.kit.plots import save
 
-        save(layer_losses(result, compiled.network.name, short_name(dataset)), png)
+        save(plot_layer_losses(result, compiled.network.name, short_name(dataset)), png)
     (_print_document if as_json else _print_lines)(result, origin, dataset, list_written((png,)))
     return DONE
 
 
 def _print_document(result: Sensitivity, origin: Provenance, dataset: Dataset, files: list[str]) -> None:
     about = {"data": dataset.name, "data_origin": dict(dataset.origin), "images": len(dataset.x)}
-    print_document(None, {**origin.document, **about, "written": files, **document_of(result)})
+    print_document(None, {**origin.document, **about, "written": files, **make_document(result)})
 
 
 def _print_lines(result: Sensitivity, origin: Provenance, dataset: Dataset, files: list[str]) -> None:
@@ -92,8 +92,8 @@ def _print_lines(result: Sensitivity, origin: Provenance, dataset: Dataset, file
         print(f"written: {name}")
 
 
-def document_of(result: Sensitivity) -> dict[str, Any]:
-    """Return the result as plain values; `factor` and `sigma` are None if the search found no limit."""
+def make_document(result: Sensitivity) -> dict[str, Any]:
+    """Return the result as plain values. `factor` and `sigma` are None if the search found no limit."""
     from lightning.evaluation.result import round_values
 
     bounded = math.isfinite(result.factor)
@@ -121,7 +121,7 @@ def short_name(dataset: Dataset) -> str:
 
 
 def format_loss(lost: float) -> str:
-    """Format percentage points with a sign, but without one for zero.
+    """Format percentage points with a sign, except zero.
 
     >>> format_loss(1.234), format_loss(-0.5), format_loss(-1e-15)
     ('+1.23', '-0.50', '0.00')
@@ -130,7 +130,7 @@ def format_loss(lost: float) -> str:
 
 
 def describe_tolerable_noise(result: Sensitivity) -> str:
-    """Return the largest noise that keeps the allowed loss, in words."""
+    """Describe the largest noise that does not exceed the allowed loss."""
     from lightning.evaluation.sensitivity import format_points
 
     allowance = f"for a loss of at most {format_points(result.allowed_loss)}"
@@ -142,7 +142,7 @@ def describe_tolerable_noise(result: Sensitivity) -> str:
 
 
 def describe_averaging(result: Sensitivity) -> str:
-    """Return the smallest averaging that keeps the allowed loss, in words."""
+    """Describe the smallest averaging that does not exceed the allowed loss."""
     if result.average is None:
         return f"or averaging: a mean of {result.averaging_trials[-1].average} is not enough"
     if result.average == result.noise.average:

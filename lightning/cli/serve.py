@@ -57,12 +57,12 @@ Namespace = Annotated[
 ]
 
 LIBRARIES = ("fastapi", "uvicorn", "uvloop", "httptools", "orjson", "prometheus_client")
-"""Required libraries, which are checked before any model is loaded."""
+"""Required libraries. They are checked before any model is loaded."""
 
 NIC_REFUSALS = (
     "host", "port", "udp", "realtime", "max_body", "noise", "sigma", "mean", "average", "device", "bus", "calibrated",
 )  # fmt: skip
-"""Options that mean nothing with --nic."""
+"""Options that are invalid with --nic."""
 
 
 def register(app: typer.Typer) -> None:
@@ -110,27 +110,29 @@ def serve(
     # The server is imported below, after this check of its libraries.
     for library in LIBRARIES:
         require(library, "to serve models")
-    named = name_files(models, name)
+    model_files = name_files(models, name)
     from lightning.serving import server
     from lightning.serving.http.fast_path import MEBIBYTE, Infer, Limits
     from lightning.serving.repository import Repository
 
     directory = next((each for each in models if each.is_dir()), None)
     repository = Repository(
-        lambda model: run.open(model, seed), directory, lambda model: _origin(run.provenance(model, (seed,)))
+        lambda model: run.open(model, seed),
+        directory,
+        lambda model: _describe_origin(run.provenance(model, (seed,))),
     )
     limits = Limits(body_bytes=max_body * MEBIBYTE, all_bodies_bytes=max(512, 8 * max_body) * MEBIBYTE)
     ready = partial(_print_ready, seed=seed, as_json=as_json)
     with contextlib.closing(repository), contextlib.closing(server.bind_socket(host, port)) as opened:
-        _warn(host)
-        for each, path in named.items():
+        _warn_if_reachable(host)
+        for each, path in model_files.items():
             repository.load(each, path)
         server.serve(Infer(repository, limits), opened, udp, ready, realtime=realtime)
     return DONE
 
 
 def _refuse_options(context: typer.Context) -> None:
-    """Raise `ConfigError` for an option that is given and that means nothing with --nic."""
+    """Raise `ConfigError` for a given option that is invalid with --nic."""
     for name in NIC_REFUSALS:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
@@ -160,14 +162,14 @@ def _serve_on_nic(
         stop_on_signals,
     )
 
-    where = parse_address(address, seed)
-    noise = _choose_noise(fidelity, where.noise)
+    nic_address = parse_address(address, seed)
+    noise = _choose_noise(fidelity, nic_address.noise)
     program, models = load_program(files)
-    ready = partial(_print_nic_ready, where, models, as_json=as_json)
+    ready = partial(_print_nic_ready, nic_address, models, as_json=as_json)
     with interrupt_on_sigterm():
-        nic = make_nic(program, where, noise=noise)
+        nic = make_nic(program, nic_address, noise=noise)
     with contextlib.closing(nic), stop_on_signals() as stop:
-        counters = serve_nic(nic, where, namespace, ready, stop)
+        counters = serve_nic(nic, nic_address, namespace, ready, stop)
     if as_json:
         print(json.dumps({"counters": counters}), flush=True)
     else:
@@ -176,7 +178,7 @@ def _serve_on_nic(
 
 
 def _choose_noise(fidelity: str | None, noise: bool | None) -> bool:
-    """Return whether the optics have noise: as the fidelity says, or the address. Raises `ConfigError`."""
+    """Return whether the optics have noise, by fidelity or address. Raise `ConfigError` if they contradict."""
     if fidelity is None:
         return bool(noise)
     if fidelity not in ("exact", "noisy"):
@@ -192,39 +194,45 @@ def _choose_noise(fidelity: str | None, noise: bool | None) -> bool:
     return fidelity == "noisy"
 
 
-def _print_nic_ready(where: NicAddress, models: Sequence[NicModelFile], *, as_json: bool) -> None:
+def _print_nic_ready(nic_address: NicAddress, models: Sequence[NicModelFile], *, as_json: bool) -> None:
     """Print that the smartNIC is ready, with its models and addresses."""
     if as_json:
         document = {
-            "interface": where.interface,
-            "address": str(where.address.ip),
-            "mac": where.mac,
-            "port": where.port,
+            "interface": nic_address.interface,
+            "address": str(nic_address.address.ip),
+            "mac": nic_address.mac,
+            "port": nic_address.port,
             "models": [each.document for each in models],
         }
-        state = {"ready": True, "nic": document, "seed": where.seed, "pid": os.getpid(), "simulated": True}
+        state = {
+            "ready": True,
+            "nic": document,
+            "seed": nic_address.seed,
+            "pid": os.getpid(),
+            "simulated": True,
+        }
         print(json.dumps(state), flush=True)
         return
     names = ", ".join(f"{each.name} (number {each.number})" for each in models)
-    print(f"ready: {names} at {where}  SIMULATED", flush=True)
+    print(f"ready: {names} at {nic_address}  SIMULATED", flush=True)
 
 
 def name_files(paths: Sequence[Path], name: str | None = None) -> dict[str, Path]:
-    """Return the files by the names of their models. Raises `ConfigError` for a name that occurs twice."""
-    named: dict[str, Path] = {}
+    """Return the files by model name. Raise `ConfigError` for a name that occurs twice."""
+    model_files: dict[str, Path] = {}
     for path in paths:
-        for file in _files(path):
+        for file in _list_model_files(path):
             model = name or file.stem
-            if model in named:
+            if model in model_files:
                 raise ConfigError(
-                    f"{str(named[model])!r} and {str(file)!r} would both be model {model!r}",
+                    f"{str(model_files[model])!r} and {str(file)!r} would both be model {model!r}",
                     hint="Rename one of them; --name is for a single file",
                 )
-            named[model] = file
-    return named
+            model_files[model] = file
+    return model_files
 
 
-def _files(path: Path) -> list[Path]:
+def _list_model_files(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     files = sorted(path.glob("*.lng"))
@@ -235,7 +243,7 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _origin(provenance: Provenance) -> dict[str, Any]:
+def _describe_origin(provenance: Provenance) -> dict[str, Any]:
     """Return the part of the provenance that clients receive with every model."""
     return {
         key: provenance.document[key]
@@ -243,7 +251,7 @@ def _origin(provenance: Provenance) -> dict[str, Any]:
     }
 
 
-def _warn(host: str) -> None:
+def _warn_if_reachable(host: str) -> None:
     """Print a warning if the server is reachable from other machines. Host names are resolved."""
     with contextlib.suppress(OSError):
         addresses = {str(each[4][0]) for each in socket.getaddrinfo(host, None)}
@@ -268,5 +276,5 @@ def _print_ready(state: dict[str, Any], *, seed: int = 0, as_json: bool) -> None
 
 
 def _describe_model(model: dict[str, Any], packets: str | None) -> str:
-    """Return the fidelity of a model, and its number in packets if the server takes packets."""
+    """Return a model's fidelity, and its number in packets if the server takes packets."""
     return f"{model['fidelity']}, number {model['number']}" if packets else str(model["fidelity"])

@@ -45,19 +45,19 @@ def trace(
     """
     from lightning.canvas import check_file, save
     from lightning.compiler.compilation import load_or_compile
-    from lightning.serving.nic import answer_of, trace_model
+    from lightning.serving.nic import decode_request_answer, trace_model
     from lightning.serving.request_plot import plot_request
 
     check_file(png)
     compiled = load_or_compile(model)
     request = trace_model(compiled, model.stem, _read_bytes(compiled, image, seed))
-    answer = answer_of(request)
+    answer = decode_request_answer(request)
     document = {
         "model": str(model),
         "cycles": request.cycles,
         "class": answer.chosen,
         "layers": request.starts.tolist(),
-        "counts": _counts(request),
+        "counts": _list_counts(request),
     }
     device = f"{request.cycles:,} cycles, {request.cycles / CLOCK_MHZ:.2f} us at {CLOCK_MHZ} MHz"
     save(plot_request(request, f"A request for {model.stem} on the smartNIC", device), png)
@@ -89,8 +89,8 @@ def _read_bytes(compiled: CompiledModel, image: Path | None, seed: int) -> bytes
     return raw.astype(np.uint8).tobytes()
 
 
-def _counts(request: RequestTrace) -> dict[str, dict[str, Any]]:
-    """Return for each count its targets in their order, and how often it reached one."""
+def _list_counts(request: RequestTrace) -> dict[str, dict[str, Any]]:
+    """Return for each count its targets in order, and how often it reached a target."""
     targets, fires = request.targets(), request.fires()
     return {
         name: {

@@ -1,4 +1,4 @@
-"""From a trained network to integers for light: quantised, tiled, and as an `fpga.Program`.
+"""The compiler: it quantises a trained network to integers for light, tiles it, and writes an `fpga.Program`.
 
     from lightning.compiler import Options, compile_network, load_model, save_model
     model = compile_network(network, samples, Options(...))     # `samples`: raw inputs, for ranges
@@ -6,11 +6,11 @@
 
 | module | purpose |
 |---|---|
-| `model`, `options` | `CompiledModel`, `PhotonicLayer`, `Geometry`; lanes, wavelengths, cores; choices |
-| `compilation` | `compile_network`; `load_or_compile` for any file that a command takes |
+| `model`, `options` | `CompiledModel`, `PhotonicLayer`, `Geometry`, `Hardware`; options of compilation |
+| `compilation` | `compile_network`; `load_or_compile` for any file that a command accepts |
 | `lowering` | layers as rows of products, and their sums |
 | `measured` | the noise of the prototype |
-| `schemes` | the two schemes, `published` and `scaled`: floats as magnitudes of 8 bits |
+| `schemes` | the two schemes of quantisation, `published` and `scaled` |
 | `datapath` | schedule, cycles and memory plan; `program_of` |
 | `chain` | networks that are chains of dense layers |
 | `smartnic` | `nic_model`: a chain of dense layers for the photonic smartNIC |

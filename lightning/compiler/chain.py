@@ -1,4 +1,4 @@
-"""Networks that are chains of dense layers: their links, and the activations of their inputs' bytes."""
+"""Networks that are chains of dense layers: their links, and the activation of each input byte."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from lightning.networks.network import PHOTONIC, Network, Node
 from lightning.networks.preprocess import preprocess
 
 SHAPE_ONLY = frozenset({"Flatten", "Reshape", "Identity", "Dropout"})
-"""Operations that leave the values of a chain as they are."""
+"""Operations that do not change the values of a chain."""
 
 
 @dataclass(frozen=True)
 class Links:
-    """The layers of a chain, whether a ReLU follows each, and the digital nodes after the last."""
+    """The layers of a chain, whether a ReLU follows each layer, and the digital nodes after the last layer."""
 
     layers: tuple[PhotonicLayer, ...]
     rectified: tuple[bool, ...]
     tail: tuple[Node, ...]
 
 
-def links_of(model: CompiledModel) -> Links | None:
-    """Return the network as a chain of dense layers with optional ReLUs between them; None for any other network.
+def find_links(model: CompiledModel) -> Links | None:
+    """Return the network as a chain of dense layers with optional ReLUs between them, or None for another network.
 
-    The nodes after the last layer read only its sums and return as many scores.
+    The nodes after the last layer read only its sums, and return one score for each.
     """
     layers: list[PhotonicLayer] = []
     rectified: list[bool] = []
@@ -51,11 +51,11 @@ def links_of(model: CompiledModel) -> Links | None:
     if not layers or tensor != model.network.output or any(node.operation in PHOTONIC for node in tail):
         return None
     links = Links(tuple(layers), tuple(rectified), tuple(tail))
-    return links if _ends(model.network, layers[-1], tail) else None
+    return links if _is_valid_tail(model.network, layers[-1], tail) else None
 
 
-def _ends(network: Network, last: PhotonicLayer, tail: list[Node]) -> bool:
-    """Return whether `tail` reads only the last layer's sums and constants, and returns as many scores."""
+def _is_valid_tail(network: Network, last: PhotonicLayer, tail: list[Node]) -> bool:
+    """Return whether `tail` reads only the last layer's sums and constants, and returns one score for each sum."""
     scores = (last.weights.shape[1],)
     if prod(network.output_shape) != prod(scores):
         return False
@@ -66,16 +66,16 @@ def _ends(network: Network, last: PhotonicLayer, tail: list[Node]) -> bool:
     return network.shapes[start] == scores and all(known.issuperset(node.inputs) for node in tail)
 
 
-def activations_of_bytes(
+def compute_byte_activations(
     model: CompiledModel, first: PhotonicLayer, *, signs_dropped: bool = False
 ) -> npt.NDArray[np.int16]:
-    """Return the activation of every byte, (1 or inputs, 256); one row if all inputs have the same.
+    """Return the activation of every byte, (inputs, 256), or (1, 256) if all inputs have the same activations.
 
-    Values are limited to -256..256, so that a value beyond the range of activations still counts as clipped.
+    Values are limited to -256..256, not to the range of activations, so that clipping can still be counted.
     """
     network = model.network
     raw = np.arange(256, dtype=np.uint8).reshape(-1, *(1,) * len(network.input_shape))
-    real = preprocess(network, np.broadcast_to(raw, (256, *network.input_shape)))
-    steps = first.count_steps(np.abs(real) if signs_dropped else real)
+    network_inputs = preprocess(network, np.broadcast_to(raw, (256, *network.input_shape)))
+    steps = first.count_steps(np.abs(network_inputs) if signs_dropped else network_inputs)
     table = np.ascontiguousarray(np.clip(steps, -256, 256).astype(np.int16).reshape(256, -1).T)
     return table[:1].copy() if (table == table[0]).all() else table

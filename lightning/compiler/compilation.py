@@ -34,8 +34,8 @@ def compile_network(
 ) -> CompiledModel:
     """Return the compiled model of a network.
 
-    `samples` are raw inputs (n, ...) on which ranges are measured: about a hundred of the training data, never those on
-    which accuracy is measured later. For a network with several inputs, pass a mapping from input name to array. The
+    `samples` are raw inputs (n, ...) that determine the ranges of activations: about a hundred of the training data,
+    and none of the test data. For a network with several inputs, pass a mapping from input name to array. The
     `published` scheme needs no samples. `source` describes the origin of the network and is stored. Raise
     `CompileError` for a network that the scheme does not support, or without samples, and `InputError` for samples that
     do not fit the network.
@@ -47,7 +47,7 @@ def compile_network(
         from lightning.compiler.schemes.scaled import compile_scaled
 
         raw = _require_samples(network, samples)
-        layers, sample_origin = compile_scaled(network, raw, options), _origin_of_samples(raw)
+        layers, sample_origin = compile_scaled(network, raw, options), _describe_samples(raw)
     origin = {
         "toolkit": toolkit_version(),
         "source": dict(source or {}),
@@ -60,7 +60,7 @@ def compile_network(
 
 
 def toolkit_version() -> str:
-    """Return the version of the installed distribution; "unknown" in a checkout that is not installed."""
+    """Return the version of the installed distribution, or "unknown" if it is not installed."""
     try:
         return version("lightbed")
     except PackageNotFoundError:
@@ -92,7 +92,7 @@ def _require_samples(
     return array
 
 
-def _origin_of_samples(raw: npt.NDArray[Any]) -> dict[str, Any]:
+def _describe_samples(raw: npt.NDArray[Any]) -> dict[str, Any]:
     return {
         "images": len(raw),
         "shape": list(raw.shape[1:]),
@@ -111,12 +111,12 @@ def load_or_compile(
     *,
     choose_scheme: bool = False,
 ) -> CompiledModel:
-    """Return the model in a `.lng`; or the network in an `.onnx` or `.npz`, compiled.
+    """Return the model in a `.lng` file, or compile the network in an `.onnx` or `.npz` file.
 
-    Without `options`, or with `choose_scheme`, the scheme depends on the file. An `.npz` of weights without biases is
-    compiled as `published` with activations scaled to 255 (`perfect_scaling`), as the published accuracies under noise
-    assume; for the shifts of the datapath instead, pass `published` in `options`. Everything else is compiled as
-    `scaled`, which needs `samples`. `choices` settle what an ONNX file leaves open. Raise the errors of `load_model`,
+    Without `options`, or with `choose_scheme`, the scheme depends on the file. For an `.npz` of weights without biases
+    it is `published` with activations scaled to 255 (`perfect_scaling`), as the published accuracies under noise
+    assume. (For the shifts of the datapath, pass `published` in `options`.) For all other files it is `scaled`, which
+    needs `samples`. `choices` fix open shapes, inputs and outputs of an ONNX file. Raise the errors of `load_model`,
     `load_network` and `compile_network`.
     """
     path = Path(path)

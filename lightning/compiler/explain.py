@@ -16,7 +16,7 @@ from lightning.compiler.model import CompiledModel, LayerWork
 from lightning.networks.network import Node
 from lightning.networks.work import macs_of
 
-_BY_LIGHT = "constant weights: sums of products"
+_PHOTONIC_REASON = "constant weights: sums of products"
 _BYTES_ONLY = frozenset({"Flatten", "Reshape", "Transpose", "Slice", "Concat", "Pad", "Gather"})
 _REASONS = {
     "MatMul": "both factors are activations, and light multiplies by constant weights",
@@ -29,7 +29,7 @@ _REASONS = {
     "LayerNormalization": "needs mean and variance of its own inputs",
     "Add": "adds without products",
 }
-_ELSE = "computed value by value, after the converter"
+_DEFAULT_REASON = "computed value by value, after the converter"
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,15 @@ class NodeReport:
     photonic: bool
     why: str
     shape: tuple[int, ...]
-    """Shape of its output, for one image."""
+    """Shape of the output, for one image."""
     macs: int
     work: LayerWork | None = None
-    """Of a photonic node."""
+    """Work of a photonic node; None for a digital node."""
     cycles: LayerCycles | None = None
     zeros: float = 0.0
-    """Share of its weights that are 0."""
+    """Share of the weights that are 0."""
     signed: bool = False
-    """Its activations may be negative."""
+    """True if activations may be negative."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,12 @@ class Report:
     nodes: tuple[NodeReport, ...]
     memory: MemoryPlan
     notes: tuple[str, ...]
-    """What the importer folded and merged."""
+    """Changes that the importer made."""
     clock_hz: float
 
     @property
     def photonic_macs(self) -> int:
-        """Photonic multiply-accumulates of one image, zero weights included."""
+        """Photonic multiply-accumulates of one image, including zero weights."""
         return sum(node.macs for node in self.nodes if node.photonic)
 
     @property
@@ -82,7 +82,7 @@ class Report:
 
     @property
     def cycles(self) -> int:
-        """Cycles of the datapath for one image; digital operations take none of them."""
+        """Cycles of the datapath for one image, without digital operations."""
         return sum(node.work.cycles for node in self.nodes if node.work is not None)
 
     @property
@@ -106,7 +106,7 @@ class Report:
             "memory_bytes": self.memory.size,
             "memory_bytes_unshared": self.memory.unshared,
             "buffers": [asdict(each) for each in self.memory.buffers],
-            "nodes": [_node_document(each) for each in self.nodes],
+            "nodes": [_make_node_document(each) for each in self.nodes],
             "notes": list(self.notes),
         }
 
@@ -118,14 +118,14 @@ def report(model: CompiledModel) -> Report:
         network.name,
         model.scheme_in_words,
         model_hash(model),
-        tuple(_node(model, node, macs.get(node.name, 0)) for node in network.nodes),
+        tuple(_report_node(model, node, macs.get(node.name, 0)) for node in network.nodes),
         memory_plan(model),
         network.notes,
         model.hardware.clock_hz,
     )
 
 
-def _node(model: CompiledModel, node: Node, macs: int) -> NodeReport:
+def _report_node(model: CompiledModel, node: Node, macs: int) -> NodeReport:
     shape = model.network.shapes[node.output]
     layer = model.layers.get(node.name)
     if layer is None:
@@ -134,7 +134,7 @@ def _node(model: CompiledModel, node: Node, macs: int) -> NodeReport:
         node.name,
         node.operation,
         True,
-        _BY_LIGHT,
+        _PHOTONIC_REASON,
         shape,
         macs,
         work_of(layer, model.hardware),
@@ -148,10 +148,10 @@ def why_digital(node: Node) -> str:
     """Return the reason why a node is digital."""
     if node.operation in _BYTES_ONLY:
         return "moves values, computes nothing"
-    return _REASONS.get(node.operation, _ELSE)
+    return _REASONS.get(node.operation, _DEFAULT_REASON)
 
 
-def _node_document(node: NodeReport) -> dict[str, Any]:
+def _make_node_document(node: NodeReport) -> dict[str, Any]:
     document = {**asdict(node), "shape": list(node.shape)}
     if node.work is not None and node.cycles is not None:
         document["work"]["cycles"] = node.work.cycles

@@ -1,7 +1,7 @@
 """The `.lng` file: a zip of `model.json`, arrays as `.npy` without pickle, and `SHA256SUMS` over all of them.
 
-Equal models give equal bytes. Reading is bounded; contents are checked against the sums, and then for consistency.
-Every fault of a file is a `ModelFileError`. The sums detect damage; they do not authenticate the file.
+Equal models give equal bytes. Reading has a size limit. It checks the contents against the sums, then for consistency,
+and raises `ModelFileError` for every fault. The sums detect damage, but do not authenticate the file.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from lightning.networks.operations.operation_list import compute_node
 from lightning.networks.preprocess import check_preprocessing
 
 FORMAT = 1
-"""Version of `model.json`; later versions are rejected."""
+"""Version of `model.json`. Later versions are rejected."""
 MAX_BYTES = 2**30
-"""Limit of all members together, unpacked: a file may declare any size."""
+"""Limit of the unpacked size of all members, because a file may declare any size."""
 MAX_MEMBERS = 20_000
 _SUMS = "SHA256SUMS"
 _DOCUMENT = "model.json"
 _PROGRAM = "program.json"
-_AGAIN = "Compile the model again: lightning compile NETWORK -o MODEL.lng"
-_DAMAGE = (
+_COMPILE_HINT = "Compile the model again: lightning compile NETWORK -o MODEL.lng"
+_DAMAGE_ERRORS = (
     zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, LookupError, TypeError, AttributeError,
     ArithmeticError, RuntimeError, MemoryError, LightningError,
 )  # fmt: skip
-"""Errors that reading manipulated bytes may raise: in the zip, in JSON, in arrays and in their values."""
+"""Errors that manipulated bytes may cause in the zip, in JSON, in arrays and in their values."""
 
 _HINT = "Compile the model again: lightning compile NETWORK -o MODEL.lng"
 Array = npt.NDArray[Any]
@@ -78,13 +78,13 @@ def model_hash(model: CompiledModel) -> str:
 
     The count-action program is not included: it follows from the rest, and needs an optional library.
     """
-    return hashlib.sha256(_sums(_members(model)).encode()).hexdigest()
+    return hashlib.sha256(_format_sums(_pack_members(model)).encode()).hexdigest()
 
 
 def pack_model(model: CompiledModel) -> bytes:
     """Return the bytes of a `.lng` file."""
-    members = _members(model) | _program_members(model)
-    members[_SUMS] = _sums(members).encode()
+    members = _pack_members(model) | _pack_program(model)
+    members[_SUMS] = _format_sums(members).encode()
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in sorted(members.items()):
@@ -95,13 +95,13 @@ def pack_model(model: CompiledModel) -> bytes:
 
 
 def unpack_model(content: bytes, name: str = "the model") -> CompiledModel:
-    """Return the model in the bytes of a `.lng` file; `name` is for messages. Raises `ModelFileError`."""
+    """Return the model in the bytes of a `.lng` file. Raise `ModelFileError`, with `name` in its message."""
     try:
-        members = _read(content)
+        members = _read_members(content)
         document = json.loads(members[_DOCUMENT])
         _check_format(document, name)
         _check_sums(members)
-        model = from_document(document, _arrays(members))
+        model = from_document(document, _read_arrays(members))
         check_model(model)
     except ModelFileError:
         raise
@@ -109,20 +109,23 @@ def unpack_model(content: bytes, name: str = "the model") -> CompiledModel:
         raise ModelFileError(
             f"{name} is too large: {error}", hint="Check where it comes from: no valid model is that large"
         ) from error
-    except _DAMAGE as error:
+    except _DAMAGE_ERRORS as error:
         why = "" if isinstance(error, zipfile.BadZipFile) else f" ({error})"  # "not a zip file" helps nobody
-        raise ModelFileError(f"{name} is not a .lng file, or is damaged{why}", hint=_AGAIN) from error
+        raise ModelFileError(f"{name} is not a .lng file, or is damaged{why}", hint=_COMPILE_HINT) from error
     return model
 
 
-def _members(model: CompiledModel) -> dict[str, bytes]:
+def _pack_members(model: CompiledModel) -> dict[str, bytes]:
     document, arrays = to_document(model)
     text = json.dumps({"format": FORMAT, **document}, indent=1, sort_keys=True, allow_nan=False)
-    return {_DOCUMENT: text.encode(), **{f"{name}.npy": _npy(values) for name, values in arrays.items()}}
+    return {
+        _DOCUMENT: text.encode(),
+        **{f"{name}.npy": _pack_array(values) for name, values in arrays.items()},
+    }
 
 
-def _program_members(model: CompiledModel) -> dict[str, bytes]:
-    """Return the count-action program; empty if the datapath does not support the model or its parser is missing."""
+def _pack_program(model: CompiledModel) -> dict[str, bytes]:
+    """Return the count-action program. Empty if the datapath does not support the model, or its parser is missing."""
     from lightning.compiler.datapath.program import program_of
 
     try:
@@ -131,28 +134,28 @@ def _program_members(model: CompiledModel) -> dict[str, bytes]:
         return {}
 
 
-def _npy(values: npt.NDArray[Any]) -> bytes:
+def _pack_array(values: npt.NDArray[Any]) -> bytes:
     buffer = io.BytesIO()
     np.lib.format.write_array(buffer, np.asarray(values, order="C"), version=(1, 0), allow_pickle=False)
     return buffer.getvalue()
 
 
-def _sums(members: Mapping[str, bytes]) -> str:
+def _format_sums(members: Mapping[str, bytes]) -> str:
     """Return the sums as `sha256sum` prints them."""
     return "".join(f"{hashlib.sha256(members[name]).hexdigest()}  {name}\n" for name in sorted(members))
 
 
-def _read(content: bytes) -> dict[str, bytes]:
+def _read_members(content: bytes) -> dict[str, bytes]:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         listed = archive.infolist()
         if len(listed) > MAX_MEMBERS or sum(each.file_size for each in listed) > MAX_BYTES:
             raise _TooLarge(f"it declares more than {MAX_MEMBERS} members, or {MAX_BYTES} bytes unpacked")
         if len({each.filename for each in listed}) < len(listed):
             raise ValueError("two members have one name")
-        return {each.filename: _member(archive, each) for each in listed}
+        return {each.filename: _read_member(archive, each) for each in listed}
 
 
-def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
     """Return the content of a member, limited to its declared size."""
     if member.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         raise ValueError(f"{member.filename} uses an unsupported compression")
@@ -177,20 +180,20 @@ def _check_format(document: Any, name: str) -> None:
 
 def _check_sums(members: Mapping[str, bytes]) -> None:
     contents = {name: content for name, content in members.items() if name != _SUMS}
-    if members[_SUMS].decode("ascii") != _sums(contents):
+    if members[_SUMS].decode("ascii") != _format_sums(contents):
         raise ValueError("the contents do not match SHA256SUMS")
 
 
-def _arrays(members: Mapping[str, bytes]) -> dict[str, npt.NDArray[Any]]:
+def _read_arrays(members: Mapping[str, bytes]) -> dict[str, npt.NDArray[Any]]:
     return {
-        name.removesuffix(".npy"): _array(content)
+        name.removesuffix(".npy"): _read_array(content)
         for name, content in members.items()
         if name.endswith(".npy")
     }
 
 
-def _array(content: bytes) -> npt.NDArray[Any]:
-    """Return an array of numbers from its bytes; a header that declares another size raises `ValueError`."""
+def _read_array(content: bytes) -> npt.NDArray[Any]:
+    """Return an array of numbers from its bytes. Raise `ValueError` if the header declares another size."""
     buffer = io.BytesIO(content)
     if np.lib.format.read_magic(buffer) != (1, 0):
         raise ValueError("an array of an unsupported version")
@@ -203,8 +206,8 @@ def _array(content: bytes) -> npt.NDArray[Any]:
 def check_model(model: CompiledModel) -> None:
     """Raise `ModelFileError` for an inconsistent model.
 
-    These are nodes that cannot be computed, photonic nodes without a layer, layers without a node, and numbers out of
-    range.
+    A model is inconsistent if a node cannot be computed, a photonic node has no layer, a layer has no node, or a number
+    is out of range.
     """
     _check_network(model.network)
     if model.scheme not in {"published", "scaled"}:
@@ -291,7 +294,7 @@ def _make_unfit_error(what: str) -> ModelFileError:
 
 
 def to_document(model: CompiledModel) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Return the document, and the arrays that it names.
+    """Return the document and its arrays by name.
 
     Raise `CompileError` for an attribute that is not a plain value.
     """
@@ -302,9 +305,9 @@ def to_document(model: CompiledModel) -> tuple[dict[str, Any], dict[str, Array]]
         **({"perfect_scaling": True} if model.perfect_scaling else {}),
         "hardware": asdict(model.hardware),
         "origin": json.loads(json.dumps(dict(model.origin))),
-        "network": _network_document(model.network, arrays),
+        "network": _make_network_document(model.network, arrays),
         "layers": [
-            _layer_document(node, layer, place, arrays)
+            _make_layer_document(node, layer, place, arrays)
             for place, (node, layer) in enumerate(model.layers.items())
         ],
     }
@@ -312,27 +315,27 @@ def to_document(model: CompiledModel) -> tuple[dict[str, Any], dict[str, Array]]
 
 
 def from_document(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> CompiledModel:
-    """Return the model of a document. Raise `KeyError`, `TypeError` or `ValueError` for an invalid one."""
-    layers = {each["node"]: _layer(each, arrays) for each in document["layers"]}
+    """Return the model of a document. Raise `KeyError`, `TypeError` or `ValueError` for an invalid document."""
+    layers = {each["node"]: _parse_layer(each, arrays) for each in document["layers"]}
     return CompiledModel(
-        _network(document["network"], arrays),
+        _parse_network(document["network"], arrays),
         layers,
         Hardware(**document["hardware"]),
         document["scheme"],
-        _flag(document["wrap"]),
+        _check_flag(document["wrap"]),
         dict(document["origin"]),
-        _flag(document.get("perfect_scaling", False)),
+        _check_flag(document.get("perfect_scaling", False)),
     )
 
 
-def _network_document(network: Network, arrays: dict[str, Array]) -> dict[str, Any]:
+def _make_network_document(network: Network, arrays: dict[str, Array]) -> dict[str, Any]:
     array_names = {name: f"constants/{place}" for place, name in enumerate(sorted(network.constants))}
     arrays.update({array_names[name]: np.asarray(values) for name, values in network.constants.items()})
     return {
         "name": network.name,
         "input": network.input,
         "output": network.output,
-        "nodes": [_node_document(node) for node in network.nodes],
+        "nodes": [_make_node_document(node) for node in network.nodes],
         "constants": array_names,
         "shapes": {name: list(shape) for name, shape in network.shapes.items()},
         "preprocessing": asdict(network.preprocessing),
@@ -345,11 +348,11 @@ def _network_document(network: Network, arrays: dict[str, Array]) -> dict[str, A
     }
 
 
-def _network(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Network:
+def _parse_network(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Network:
     preprocessing = document["preprocessing"]
     return Network(
-        _text(document["name"]),
-        tuple(_node(each) for each in document["nodes"]),
+        _check_text(document["name"]),
+        tuple(_parse_node(each) for each in document["nodes"]),
         {name: arrays[place] for name, place in document["constants"].items()},
         document["input"],
         document["output"],
@@ -361,15 +364,15 @@ def _network(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Networ
             preprocessing["layout"],
         ),
         tuple(document["notes"]),
-        *(tuple(_port(*each) for each in document.get(name, ())) for name in ("inputs", "outputs")),
+        *(tuple(_parse_port(*each) for each in document.get(name, ())) for name in ("inputs", "outputs")),
     )
 
 
-def _port(name: Any, shape: Any, kind: Any) -> Port:
-    return Port(_text(name), tuple(int(size) for size in shape), _text(kind))
+def _parse_port(name: Any, shape: Any, kind: Any) -> Port:
+    return Port(_check_text(name), tuple(int(size) for size in shape), _check_text(kind))
 
 
-def _node_document(node: Node) -> dict[str, Any]:
+def _make_node_document(node: Node) -> dict[str, Any]:
     try:
         attributes = {name: _encode(value) for name, value in node.attributes.items()}
     except TypeError as error:
@@ -386,7 +389,7 @@ def _node_document(node: Node) -> dict[str, Any]:
     }
 
 
-def _node(document: Mapping[str, Any]) -> Node:
+def _parse_node(document: Mapping[str, Any]) -> Node:
     attributes = {name: _decode(value) for name, value in document["attributes"].items()}
     return Node(
         document["name"], document["operation"], tuple(document["inputs"]), document["output"], attributes
@@ -394,7 +397,7 @@ def _node(document: Mapping[str, Any]) -> Node:
 
 
 def _encode(value: Any) -> Any:
-    """Return the value for JSON, which has no infinity (a `Clip` may have one). Raise `TypeError` for other types."""
+    """Convert a value for JSON, which has no infinity, while a `Clip` may. Raise `TypeError` for other types."""
     plain = value.item() if isinstance(value, np.generic) else value
     if isinstance(plain, tuple | list):
         return [_encode(each) for each in plain]
@@ -411,7 +414,9 @@ def _decode(value: Any) -> Any:
     return float(value["number"]) if isinstance(value, dict) else value
 
 
-def _layer_document(node: str, layer: PhotonicLayer, place: int, arrays: dict[str, Array]) -> dict[str, Any]:
+def _make_layer_document(
+    node: str, layer: PhotonicLayer, place: int, arrays: dict[str, Array]
+) -> dict[str, Any]:
     array_names = {each: f"layers/{place}.{each}" for each in _LAYER_ARRAYS}
     arrays.update(
         {array_names[each]: np.asarray(getattr(layer, each), kind) for each, kind in _LAYER_ARRAYS.items()}
@@ -427,7 +432,7 @@ def _layer_document(node: str, layer: PhotonicLayer, place: int, arrays: dict[st
     }
 
 
-def _layer(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> PhotonicLayer:
+def _parse_layer(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> PhotonicLayer:
     values = {each: arrays[document[each]] for each in _LAYER_ARRAYS}
     if any(values[each].dtype != kind for each, kind in _LAYER_ARRAYS.items()):
         raise ValueError(f"layer {document['name']} has arrays of another data type")
@@ -436,25 +441,25 @@ def _layer(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> Photonic
         document["name"],
         **values,
         input_scale=float(document["input_scale"]),
-        signed=_flag(document["signed"]),
-        geometry=None if geometry is None else _geometry(geometry),
+        signed=_check_flag(document["signed"]),
+        geometry=None if geometry is None else _parse_geometry(geometry),
         vectors=int(document["vectors"]),
     )
 
 
-def _text(value: Any) -> str:
+def _check_text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is not a string")
     return value
 
 
-def _flag(value: Any) -> bool:
+def _check_flag(value: Any) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{value!r} is not a boolean")
     return value
 
 
-def _geometry(document: Mapping[str, Any]) -> Geometry:
+def _parse_geometry(document: Mapping[str, Any]) -> Geometry:
     values: dict[str, Any] = {
         name: tuple(each) if isinstance(each, list) else each for name, each in document.items()
     }

@@ -17,7 +17,7 @@ Floats = npt.NDArray[np.float32]
 
 Integers = npt.NDArray[np.int32]
 _EXACT_TERMS = 2**16
-"""Most products of up to 254 whose sum is exact in float32, which holds integers up to 2**24."""
+"""Largest number of products of up to 254 with an exact sum in float32, which holds integers up to 2**24."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Lowered:
     weights: Floats
     """(groups, rows, terms)."""
     bias: Floats | None
-    """(groups, rows), or none."""
+    """(groups, rows), or None."""
     geometry: Geometry | None = None
     vectors: int = 1
 
     @property
     def values(self) -> int:
-        """Number of values in the vectors of one image, over all positions and groups."""
+        """Number of values in all vectors of one image."""
         positions = self.vectors if self.geometry is None else prod(self.geometry.output)
         groups, _, terms = self.weights.shape
         return int(positions * groups * terms)
@@ -49,8 +49,8 @@ def photonic_nodes(network: Network) -> tuple[Node, ...]:
 
 def lower(network: Network, node: Node) -> Lowered:
     """Return the rows of products of a photonic node. Raise `CompileError` for weights that are not finite."""
-    weights = _constant(network, node, node.inputs[1])
-    bias = _constant(network, node, node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
+    weights = _read_constant(network, node, node.inputs[1])
+    bias = _read_constant(network, node, node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
     shape = network.shapes[node.inputs[0]]
     if node.operation == "Gemm":
         vectors = prod(shape[:-1])
@@ -61,11 +61,11 @@ def lower(network: Network, node: Node) -> Lowered:
         node,
         weights.reshape(groups, rows, -1),
         None if bias is None else bias.reshape(groups, rows),
-        geometry_of(node, shape, (int(weights.shape[2]), int(weights.shape[3]))),
+        make_geometry(node, shape, (int(weights.shape[2]), int(weights.shape[3]))),
     )
 
 
-def geometry_of(node: Node, shape: tuple[int, ...], kernel: tuple[int, int]) -> Geometry:
+def make_geometry(node: Node, shape: tuple[int, ...], kernel: tuple[int, int]) -> Geometry:
     """Return the geometry of a convolution of activations (channels, height, width)."""
     channels, height, width = shape
     attributes = node.attributes
@@ -74,14 +74,14 @@ def geometry_of(node: Node, shape: tuple[int, ...], kernel: tuple[int, int]) -> 
         height,
         width,
         kernel,
-        _pair(attributes.get("strides", (1, 1))),
-        _four(attributes.get("pads", (0, 0, 0, 0))),
-        _pair(attributes.get("dilations", (1, 1))),
+        _make_pair(attributes.get("strides", (1, 1))),
+        _make_four(attributes.get("pads", (0, 0, 0, 0))),
+        _make_pair(attributes.get("dilations", (1, 1))),
     )
 
 
 def make_vectors(layer: Lowered, activations: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return activations (images, ...) as vectors in the order of weights, (images * positions, groups, terms)."""
+    """Convert activations (images, ...) to vectors (images * positions, groups, terms), in the order of weights."""
     geometry = layer.geometry
     if geometry is None:
         return activations.reshape(-1, 1, layer.weights.shape[2])
@@ -98,7 +98,7 @@ def make_vectors(layer: Lowered, activations: npt.NDArray[Any]) -> npt.NDArray[A
     return np.asarray(rows).reshape(-1, *layer.weights.shape[::2])
 
 
-def _constant(network: Network, node: Node, name: str) -> Floats:
+def _read_constant(network: Network, node: Node, name: str) -> Floats:
     values = np.asarray(network.constants[name], np.float32)
     if not np.isfinite(values).all():
         raise CompileError(
@@ -108,22 +108,22 @@ def _constant(network: Network, node: Node, name: str) -> Floats:
     return values
 
 
-def _pair(values: Any) -> tuple[int, int]:
+def _make_pair(values: Any) -> tuple[int, int]:
     first, second = values
     return int(first), int(second)
 
 
-def _four(values: Any) -> tuple[int, int, int, int]:
+def _make_four(values: Any) -> tuple[int, int, int, int]:
     top, left, bottom, right = values
     return int(top), int(left), int(bottom), int(right)
 
 
-def sums_of(activations: npt.NDArray[np.int16], weights: npt.NDArray[np.int16]) -> Integers:
+def compute_integer_sums(activations: npt.NDArray[np.int16], weights: npt.NDArray[np.int16]) -> Integers:
     """Return the sums, (vectors, rows), of activations (vectors, terms) and weights (rows, terms), both -255 .. 255.
 
     A product is sign(a * w) * ((|a| * |w|) >> 8).
 
-    >>> sums_of(np.array([[255, -128]], np.int16), np.array([[255, 2]], np.int16)).tolist()
+    >>> compute_integer_sums(np.array([[255, -128]], np.int16), np.array([[255, 2]], np.int16)).tolist()
     [[253]]
     """
     kind = np.float32 if weights.shape[1] <= _EXACT_TERMS else np.float64

@@ -1,15 +1,16 @@
-"""A network in integers for photonic hardware, and that hardware.
+"""A network in integers for photonic hardware, and the hardware.
 
-Activations and weights are sign and magnitude, magnitudes 0 .. 255. One product is `(|a| * |w|) >> 8` with the sign of
-a * w; a row's products are summed exactly:
+Activations and weights have a sign and a magnitude of 0 .. 255. One product is `(|a| * |w|) >> 8` with the sign of
+a * w. The products of a row are summed exactly:
 
     sums[row] = sum_k sign(a_k w_k) * ((|a_k| * |w_k|) >> 8)             (int32; 16 bits, wrapping, with `wrap`)
     real[row] = (sums[row] + bias[row]) * output_scale[row]              (float32)
     output_scale[row] = 256 * input_scale * weight_scale[row]
 
-and the next photonic layer's activations are clip(rint(real / input_scale), 0 or -255, 255). The operations in between
-are digital, in float32. A chain of the `published` scheme has no scales: activations are the previous layer's sums,
-negative ones 0, shifted so that the highest set bit of the largest becomes bit 7 (`shift_normalised`).
+The activations of the next photonic layer are clip(rint(real / input_scale), 0 or -255, 255). The operations in between
+are digital, in float32. A chain of the `published` scheme has no scales: its activations are the previous layer's
+sums, with negative sums set to 0, shifted so that the highest set bit of the largest becomes bit 7
+(`shift_normalised`).
 """
 
 from __future__ import annotations
@@ -33,17 +34,17 @@ FULL = 255
 
 @dataclass(frozen=True, slots=True)
 class Hardware:
-    """Hardware whose cores take `lanes` samples per cycle; a sample sums `wavelengths` products of one sign."""
+    """Hardware. A core takes `lanes` samples per cycle, and a sample sums `wavelengths` products of one sign."""
 
     lanes: int = 16
     """Samples in a clock cycle of the datapath."""
     wavelengths: int = 1
-    """Products whose light falls on one detector: they share a sample, so they share a sign."""
+    """Products whose light falls on one detector. They share a sample and therefore a sign."""
     cores: int = 1
-    """Cores, each of which computes other rows."""
+    """Cores, which compute different rows."""
     clock_hz: float = float(CLOCK_HZ)
     skip_zeros: bool = False
-    """Whether the schedule omits products whose weight is 0. The published datapath sends them."""
+    """True to omit products whose weight is 0. The published datapath sends them."""
 
     def __post_init__(self) -> None:
         """Raise `OutOfRange` for hardware without lanes, wavelengths, cores, or a clock."""
@@ -55,18 +56,18 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True)
 class LayerWork:
-    """Work of one image in one photonic layer, everything counted: positions, groups, passes, cores."""
+    """Work of one image in one photonic layer, over all positions, groups, passes and cores."""
 
     macs: int
-    """Multiply-accumulates of the network, zero weights included."""
+    """Multiply-accumulates, including zero weights."""
     products: int
-    """Products sent through light: without skipped zeros, times passes."""
+    """Products that light computes in all passes, without skipped zeros."""
     readouts: int
-    """Detector samples that count, each a draw of noise and a conversion."""
+    """Detector samples that enter a sum. Each takes a conversion and draws noise."""
     beats: int
-    """Cycles in which `lanes` samples a core are sent."""
+    """Cycles in which each core sends `lanes` samples."""
     passes: int
-    """2 if activations are signed, for their positive and their negative part."""
+    """2 for signed activations: one for the positive part, one for the negative part. Otherwise 1."""
     overhead: int
     """Cycles of preamble, detection, fill and turnaround."""
 
@@ -86,7 +87,7 @@ class Geometry:
     kernel: tuple[int, int]
     strides: tuple[int, int] = (1, 1)
     pads: tuple[int, int, int, int] = (0, 0, 0, 0)
-    """Top, left, bottom, right."""
+    """Pads at the top, left, bottom and right."""
     dilations: tuple[int, int] = (1, 1)
 
     @property
@@ -103,36 +104,36 @@ class PhotonicLayer:
     weights: npt.NDArray[np.int16]
     """(groups, rows, terms), -255 .. 255; a dense layer has one group."""
     bias: Integers
-    """(groups, rows), in units of sums; includes the mean loss of `>> 8`. Zeros if there is none."""
+    """(groups, rows) bias in units of sums, zeros if there is none. It corrects the mean loss of `>> 8`."""
     input_scale: float
-    """Value of one step of an activation. If `shift_normalised`: of the raw data in the first layer, then 1."""
+    """Value of one step of an activation. If `shift_normalised`, of the raw data in the first layer, then 1."""
     output_scale: Floats
     """(groups, rows) value of one step of a sum; 1 if `shift_normalised`."""
     signed: bool = False
-    """Whether activations may be negative: two passes."""
+    """True if activations may be negative, which takes two passes."""
     geometry: Geometry | None = None
-    """Of a convolution."""
+    """Geometry of a convolution; None for a dense layer."""
     vectors: int = 1
-    """Of a dense layer: vectors of activations per image, more than 1 for (..., terms) as in sequences."""
+    """Vectors of activations per image of a dense layer; more than 1 for sequences (..., terms)."""
 
     @property
     def positions(self) -> int:
-        """Vectors of activations per image: those of a dense layer, or the output pixels of a convolution."""
+        """Vectors of activations per image: `vectors` of a dense layer, or the output pixels of a convolution."""
         return self.vectors if self.geometry is None else int(np.prod(self.geometry.output))
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates per image, zeros included."""
+        """Multiply-accumulates per image, including zero weights."""
         return int(self.weights.size) * self.positions
 
     def count_steps(self, real: Floats) -> Floats:
-        """Return activations in whole steps, not clipped; ties are rounded to even, as in ONNX's QuantizeLinear."""
+        """Return activations in whole steps, without clipping. Ties round to even, as in ONNX's QuantizeLinear."""
         return np.asarray(np.rint(real / np.float32(self.input_scale)), np.float32)
 
 
 @dataclass(frozen=True)
 class CompiledModel:
-    """Content of a `.lng` file. `layers` are by the name of the node that each replaces in `network`."""
+    """Content of a `.lng` file. `layers` maps names of nodes in `network` to the layers that replace them."""
 
     network: Network
     layers: Mapping[str, PhotonicLayer]
@@ -140,18 +141,18 @@ class CompiledModel:
     scheme: str = "scaled"
     """`published`, or `scaled`."""
     wrap: bool = False
-    """Sums wrap to 16 bits, as in the published datapath."""
+    """True if sums wrap to 16 bits, as in the published datapath."""
     origin: Mapping[str, Any] = field(default_factory=dict)
     """Source file and its hash, version of the toolkit, options and samples."""
     perfect_scaling: bool = False
-    """In the `published` scheme: activations are multiplied, not shifted, so that the largest of an image is 255."""
+    """True if activations of the `published` scheme are scaled, not shifted, so that the largest of an image is 255."""
 
     @property
     def shift_normalised(self) -> bool:
-        """True if activations of later layers are computed from sums alone, by shifting or by perfect scaling."""
+        """True if activations of later layers follow from sums alone, by shifts or perfect scaling."""
         return self.scheme == "published"
 
     @property
     def scheme_in_words(self) -> str:
-        """The scheme, with "perfect scaling" if that is used."""
+        """The scheme in words, with "perfect scaling" if used."""
         return f"{self.scheme}, perfect scaling" if self.perfect_scaling else self.scheme

@@ -21,25 +21,26 @@ class Options:
     """Options of compilation. Raise `OutOfRange` for an invalid choice."""
 
     scheme: Scheme = "scaled"
-    """`published`: one scale for all weights, no biases, activations normalised by shifting. `scaled`: all else."""
+    """`published` has one scale for all weights, no biases, and activations normalised by shifts. `scaled` has scales
+    and biases for every network."""
     per_channel: bool = True
-    """Whether every row has its own weight scale, else every layer."""
+    """True for a weight scale per row, False for one per layer."""
     ranges: Ranges = "error"
     """Method that chooses the largest activation without clipping (`lightning.compiler.schemes.ranges`)."""
     percentile: float = 99.9
-    """Percentile of the nonzero magnitudes, for `ranges` of `percentile`."""
+    """Percentile of the nonzero magnitudes, for the method `percentile`."""
     sigma: float = MEASURED_SIGMA
-    """The noise of a readout, of 255, for which ranges by `error` are chosen: more noise, smaller ranges. Averaging
-    over K readouts divides it by the root of K; 0 is best for exact integers."""
+    """Noise of a readout in units of 1/255, for the method `error`. More noise leads to smaller ranges. Averaging over
+    K readouts divides the noise by the root of K; for exact integers use 0."""
     rounding: Rounding = "fitted"
     """Rounding of weights: `fitted` to the loss of `>> 8` (`compiler.schemes.scaled`), or to the `nearest` step."""
     correct_floor: bool = True
-    """Whether the mean error of a row (mostly the mean loss of `>> 8`) is added to its bias."""
+    """True to correct the mean error of a row (mostly the mean loss of `>> 8`) in its bias."""
     wrap: bool = False
-    """Sums wrap to 16 bits, as in the published datapath."""
+    """True if sums wrap to 16 bits, as in the published datapath."""
     perfect_scaling: bool = False
-    """Of `published`: activations are scaled to 0 .. 255 exactly, as the published emulator can, instead of shifted as
-    its datapath does. Noise then matters less."""
+    """True to scale activations of `published` to exactly 0 .. 255, as the published emulator can. Its datapath shifts
+    them instead. With scaling, noise matters less."""
     hardware: Hardware = field(default_factory=Hardware)
     seed: int = 0
     """Seed of the choice of samples, if there are more than needed."""

@@ -9,7 +9,7 @@ import numpy as np
 from fpga.photonic_mac.network import LANES
 from fpga.program import ProgramError
 from fpga.smartnic.program import NicLayer, NicModel
-from lightning.compiler.chain import SHAPE_ONLY, Links, activations_of_bytes, links_of
+from lightning.compiler.chain import SHAPE_ONLY, Links, compute_byte_activations, find_links
 from lightning.compiler.model import FULL, CompiledModel, PhotonicLayer
 from lightning.errors import CompileError
 
@@ -17,15 +17,15 @@ _HINT = "Serve it in software, or compile a network of dense layers with ReLUs b
 
 
 def nic_model(compiled: CompiledModel, name: str) -> NicModel:
-    """Return the model for the NIC under this name; its answers are those of the `exact` executor, bit for bit.
+    """Return the model for the NIC. Its answers equal those of the `exact` executor, bit for bit.
 
-    Raise `CompileError`, with the network, the node and the reason, for a model that the NIC does not take.
+    Raise `CompileError` with the network, the node and the reason if the NIC does not support the model.
     """
-    links = links_of(compiled)
-    if reason := next(_faults(compiled, links), None):
+    links = find_links(compiled)
+    if reason := next(_find_faults(compiled, links), None):
         raise CompileError(reason, hint=_HINT)
-    assert links  # without, `_faults` has a reason
-    # The step of a layer is that in which the next one takes its results.
+    assert links  # otherwise `_find_faults` yields a reason
+    # The step of a layer is the activation step of the next layer.
     steps = [1.0 if compiled.shift_normalised else layer.input_scale for layer in links.layers[1:]]
     try:
         layers = tuple(
@@ -39,7 +39,9 @@ def nic_model(compiled: CompiledModel, name: str) -> NicModel:
             )
             for layer, rectified, step in zip(links.layers, links.rectified, [*steps, 1.0], strict=True)
         )
-        look_up = np.asarray(np.clip(activations_of_bytes(compiled, links.layers[0])[0], 0, FULL), np.uint8)
+        look_up = np.asarray(
+            np.clip(compute_byte_activations(compiled, links.layers[0])[0], 0, FULL), np.uint8
+        )
         return NicModel(
             name, layers, compiled.shift_normalised, compiled.wrap, look_up, compiled.perfect_scaling
         )
@@ -50,8 +52,8 @@ def nic_model(compiled: CompiledModel, name: str) -> NicModel:
         ) from error
 
 
-def _faults(compiled: CompiledModel, links: Links | None) -> Iterator[str]:
-    """Yield what the NIC does not take, in the order of the network's nodes; then what is wrong with the whole."""
+def _find_faults(compiled: CompiledModel, links: Links | None) -> Iterator[str]:
+    """Yield reasons why the NIC does not support the model: first by node, then for the whole network."""
     network, hardware = compiled.network, compiled.hardware
     tensor = network.input
     has_layer = False
@@ -59,7 +61,7 @@ def _faults(compiled: CompiledModel, links: Links | None) -> Iterator[str]:
         subject = f"{node.operation} {node.name} of {network.name}"
         layer = compiled.layers.get(node.name)
         if layer is not None:
-            yield from (f"{subject} {reason}" for reason in _faults_of_layer(layer))
+            yield from (f"{subject} {reason}" for reason in _find_layer_faults(layer))
             has_layer = True
         elif node.operation == "Relu" and not has_layer:
             yield f"{subject} comes before the first dense layer; the smartNIC has ReLUs only behind one"
@@ -79,11 +81,11 @@ def _faults(compiled: CompiledModel, links: Links | None) -> Iterator[str]:
         yield f"{network.name} is compiled with skipped zeros; the smartNIC sends every weight"
     if network.preprocessing.layout != "as-is":
         yield f"{network.name} takes images as {network.preprocessing.layout}; the smartNIC does not transpose them"
-    elif links and len(activations_of_bytes(compiled, links.layers[0])) > 1:
+    elif links and len(compute_byte_activations(compiled, links.layers[0])) > 1:
         yield f"{network.name} preprocesses its inputs differently; the smartNIC has one look-up table for all inputs"
 
 
-def _faults_of_layer(layer: PhotonicLayer) -> Iterator[str]:
+def _find_layer_faults(layer: PhotonicLayer) -> Iterator[str]:
     if layer.geometry is not None or len(layer.weights) != 1:
         yield "is a convolution; the smartNIC takes chains of dense layers"
     if layer.positions != 1:

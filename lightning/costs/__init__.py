@@ -1,4 +1,4 @@
-"""Costs of an inference on photonic hardware: time and energy, line by line, each figure with its source.
+"""Costs of an inference on photonic hardware: time and energy of each part, with sources.
 
     from lightning.costs import costs_of
     costs = costs_of(model, "chip")
@@ -9,12 +9,12 @@
 |---|---|
 | `presets` | figures with their sources: the prototype, a published library of parts, digital hardware |
 | `cost` | `costs_of`: work of the parts for one image, and its energy |
-| `file_report` | where each node of an ONNX file would run, and its cost, without samples |
-| `shot_noise` | the limit by shot noise: accuracy against photons |
-| `energy_plot` | plots of energy, and of accuracy against photons |
+| `file_report` | where each node of an ONNX file would run, and at which cost, without samples |
+| `shot_noise` | the limit by shot noise: accuracy over photons |
+| `energy_plot` | plots of energy, and of accuracy over photons |
 
-The energy of the optics alone says little about a system: most of it is that of converters and memory, which every
-total includes.
+Every total includes converters and memory, because they take most of a system's energy. The energy of the optics alone
+says little.
 """
 
 from __future__ import annotations

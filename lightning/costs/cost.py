@@ -11,7 +11,7 @@ from lightning.errors import OutOfRange
 from lightning.networks.work import macs_of
 
 MODULATORS = 2
-"""Modulators in series for a product, one for the activation and one for the weight; each encodes one byte."""
+"""Modulators in series for a product: one for the activation, one for the weight. Each encodes one byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,27 +23,27 @@ class Work:
     core_seconds: float
     wavelength_seconds: float
     dac_samples: int
-    """Samples of all D/A converters. They run during a whole layer, so preambles and pauses count."""
+    """Samples of all D/A converters. They run for the whole layer, so preambles and pauses count."""
     adc_samples: int
     additions: int
     digital_macs: int
     memory_bytes: int
     macs: int
-    """Multiply-accumulates of the photonic layers. Those with zero weights count; several passes count once."""
+    """Multiply-accumulates of the photonic layers. Zero weights count, and several passes count once."""
 
 
-def layer_works(model: CompiledModel) -> dict[str, LayerWork]:
-    """Return the work of each photonic layer by its name, in the order of the network."""
+def compute_layer_works(model: CompiledModel) -> dict[str, LayerWork]:
+    """Return the work of each photonic layer by name, in the order of the network."""
     order = [node.name for node in model.network.nodes if node.name in model.layers]
     return {name: work_of(model.layers[name], model.hardware) for name in order}
 
 
-def work_of_model(model: CompiledModel, digital_macs: int = 0) -> Work:
+def sum_work(model: CompiledModel, digital_macs: int = 0) -> Work:
     """Return the total work of the photonic layers at the clock of the model's hardware.
 
     `digital_macs` are the multiply-accumulates of the digital layers.
     """
-    works = layer_works(model).values()
+    works = compute_layer_works(model).values()
     hardware = model.hardware
     cycles = sum(work.cycles for work in works)
     seconds = cycles / hardware.clock_hz
@@ -64,7 +64,7 @@ def work_of_model(model: CompiledModel, digital_macs: int = 0) -> Work:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Energy of one part: a count, what is counted (`per`), and the energy of each."""
+    """Energy of one part: a `count` of the unit `per`, and the energy of each unit."""
 
     name: str
     group: Group
@@ -90,7 +90,7 @@ class Costs:
 
     @property
     def latency_s(self) -> float:
-        """Time of all photonic layers; digital layers are not included."""
+        """Time of all photonic layers, without digital layers."""
         return self.work.seconds
 
     @property
@@ -105,7 +105,7 @@ class Costs:
 
     @property
     def joules_per_mac(self) -> float:
-        """Energy of one multiply-accumulate of the photonic layers, zero weights included; 0 if there are none."""
+        """Energy of one multiply-accumulate of the photonic layers, including zero weights; 0 without any."""
         return self.joules_per_image / self.work.macs if self.work.macs else 0.0
 
     @property
@@ -121,14 +121,14 @@ class Costs:
 def costs_of(model: CompiledModel, preset: str = "chip") -> Costs:
     """Return the costs of one image with the parts of a preset, at the clock of the model's hardware.
 
-    Raises `OutOfRange` for an unknown preset.
+    Raise `OutOfRange` for an unknown preset.
     """
     if preset not in PRESETS:
         raise OutOfRange(f"no preset {preset!r}", hint=f"Choose one of {', '.join(PRESETS)}")
     chosen = PRESETS[preset]
     digital = sum(macs for name, macs in macs_of(model.network).items() if name not in model.layers)
-    work = work_of_model(model, digital)
+    work = sum_work(model, digital)
     lines = tuple(
         Line(part.name, part.group, getattr(work, part.per), part.per, part.each) for part in chosen.parts
     )
-    return Costs(chosen, model.hardware.clock_hz, layer_works(model), work, lines)
+    return Costs(chosen, model.hardware.clock_hz, compute_layer_works(model), work, lines)

@@ -1,4 +1,4 @@
-"""Plots of the energy of an inference, and of accuracy against photons."""
+"""Plots of the energy of an inference, and of accuracy over photons."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ GROUPS: tuple[tuple[Group, str], ...] = (
 )
 
 
-def energy_bars(costs: Sequence[Costs], name: str) -> Plot:
+def plot_energy(costs: Sequence[Costs], name: str) -> Plot:
     """Plot the energy of a multiply-accumulate by group of parts for each system, with digital baselines."""
     figure = new_figure(8.0, 1.4 + 0.42 * (len(BASELINES) + len(costs) * (len(GROUPS) + 1)))
     axes = figure.add_subplot()
-    rows = [*_photonic_rows(costs), *((each.name, each.joules_per_mac, FAINT) for each in BASELINES)]
+    rows = [*_make_photonic_rows(costs), *((each.name, each.joules_per_mac, FAINT) for each in BASELINES)]
     labels, values, colours = zip(*rows, strict=True)
     axes.barh(range(len(rows)), [value * 1e12 for value in values], color=colours, height=0.7)
     for place, value in enumerate(values):
@@ -56,7 +56,7 @@ def energy_bars(costs: Sequence[Costs], name: str) -> Plot:
     return figure
 
 
-def _photonic_rows(costs: Sequence[Costs]) -> list[tuple[str, float, str]]:
+def _make_photonic_rows(costs: Sequence[Costs]) -> list[tuple[str, float, str]]:
     rows: list[tuple[str, float, str]] = []
     for each in costs:
         macs = max(each.work.macs, 1)
@@ -78,8 +78,8 @@ def _format_value(value: float) -> str:
     return f"{float(f'{value:.3g}'):,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def shot_noise_plot(points: Sequence[ShotPoint], name: str, exact: float) -> Plot:
-    """Plot accuracy against photons per product, with the accuracy `exact` without noise (0 .. 1)."""
+def plot_shot_noise(points: Sequence[ShotPoint], name: str, exact: float) -> Plot:
+    """Plot accuracy over photons per product. `exact` is the accuracy without noise (0 .. 1)."""
     figure = new_figure()
     axes = figure.add_subplot()
     axes.axhline(100 * exact, color=FAINT, linewidth=1, linestyle="--", label="without noise")

@@ -1,8 +1,8 @@
 """Report on an ONNX file without samples: where every node runs, why, and at which cost.
 
-`sketch_model` quantises the network without samples. The sizes and signs of its weights are right, its scales are not.
-That suffices for cycles, energy and memory, which depend on no activation. Activations count as signed unless the
-network guarantees that they are not negative, so the number of passes is an upper bound.
+`sketch_model` quantises the network without samples. Sizes and signs of its weights are right, but its scales are
+placeholders. That suffices for cycles, energy and memory, which do not depend on activations. Activations count as
+signed unless the network guarantees that they are not negative, so the number of passes is an upper bound.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 from lightning.compiler.explain import why_digital
 from lightning.compiler.lowering import Lowered, lower, photonic_nodes
 from lightning.compiler.model import CompiledModel, Hardware, PhotonicLayer
-from lightning.compiler.schemes.ranges import never_negative
-from lightning.compiler.schemes.scaled import quantise_weights, weight_scales
-from lightning.costs.cost import work_of_model
+from lightning.compiler.schemes.ranges import find_nonnegative
+from lightning.compiler.schemes.scaled import compute_weight_scales, quantise_weights
+from lightning.costs.cost import sum_work
 from lightning.costs.presets import PRESETS
 from lightning.networks.electronic import ELECTRONIC
 from lightning.networks.imports.onnx.choices import Choices
@@ -29,9 +29,9 @@ from lightning.networks.network import Network, Node
 from lightning.networks.work import macs_of, photonic_share
 
 PRESET = "chip"
-_BY_LIGHT = "constant weights: sums of products"
-_RUNTIME = "no product with constant weights: computed by ONNX Runtime"
-_BOTH_VARY = "multiplies activations by activations: computed by ONNX Runtime"
+_PHOTONIC_REASON = "constant weights: sums of products"
+_RUNTIME_REASON = "no product with constant weights: computed by ONNX Runtime"
+_ACTIVATION_PRODUCT_REASON = "multiplies activations by activations: computed by ONNX Runtime"
 
 
 @dataclass(frozen=True)
@@ -61,37 +61,37 @@ class FileReport:
         }
 
 
-def file_report(path: Path, choices: Choices | None = None) -> FileReport:
-    """Report where the nodes of an ONNX file run.
+def report_file(path: Path, choices: Choices | None = None) -> FileReport:
+    """Return a report on where the nodes of an ONNX file run.
 
-    Raises `NetworkError` if the file is not a valid ONNX file. Nodes that cannot run are part of the report.
+    The report includes nodes that cannot run. Raise `NetworkError` if the file is not a valid ONNX file.
     """
     inspection = inspect_model(path, choices)
     refused = [
-        _refused_node(each.node, each.operation, each.why) for each in inspection.refusals if each.node
+        _report_refused_node(each.node, each.operation, each.why) for each in inspection.refusals if each.node
     ]
     if inspection.network is None:
         return FileReport(inspection, tuple(refused), 0.0)
     model, macs = sketch_model(inspection.network), macs_of(inspection.network)
-    nodes = [_node(model, node, macs) for node in inspection.network.nodes]
+    nodes = [_report_node(model, node, macs) for node in inspection.network.nodes]
     return FileReport(inspection, (*nodes, *refused), photonic_share(inspection.network))
 
 
-def _refused_node(node: str, operation: str, why: str) -> dict[str, Any]:
+def _report_refused_node(node: str, operation: str, why: str) -> dict[str, Any]:
     entry = {"name": node, "operation": operation, "where": "refused", "reason": why}
     return {**entry, "macs": 0, "cycles": 0, "energy_j": 0.0}
 
 
-def _node(model: CompiledModel, node: Node, macs: Mapping[str, int]) -> dict[str, Any]:
+def _report_node(model: CompiledModel, node: Node, macs: Mapping[str, int]) -> dict[str, Any]:
     layer, count = model.layers.get(node.name), macs.get(node.name, 0)
     alone = replace(model, layers={} if layer is None else {node.name: layer})
-    work = work_of_model(alone, 0 if layer is not None else count)
+    work = sum_work(alone, 0 if layer is not None else count)
     energy = sum(getattr(work, part.per) * part.each.value for part in PRESETS[PRESET].parts)
     return {
         "name": node.name,
         "operation": node.attributes["operation"] if node.operation == ELECTRONIC else node.operation,
         "where": "light" if layer is not None else "electronic",
-        "reason": _BY_LIGHT if layer is not None else _why(node),
+        "reason": _PHOTONIC_REASON if layer is not None else _explain_electronic(node),
         "shape": list(model.network.shapes[node.output]),
         "values": prod(model.network.shapes[node.output]),
         "macs": count,
@@ -100,24 +100,24 @@ def _node(model: CompiledModel, node: Node, macs: Mapping[str, int]) -> dict[str
     }
 
 
-def _why(node: Node) -> str:
+def _explain_electronic(node: Node) -> str:
     if node.operation != ELECTRONIC:
         return why_digital(node)
-    return _BOTH_VARY if node.attributes["macs"] else _RUNTIME
+    return _ACTIVATION_PRODUCT_REASON if node.attributes["macs"] else _RUNTIME_REASON
 
 
 def sketch_model(network: Network, hardware: Hardware | None = None) -> CompiledModel:
     """Return a model of the network for cost estimates. Its scales are placeholders, so it must not be executed."""
-    positive = never_negative(network)
+    positive = find_nonnegative(network)
     layers = {
-        node.name: _layer(lower(network, node), signed=node.inputs[0] not in positive)
+        node.name: _sketch_layer(lower(network, node), signed=node.inputs[0] not in positive)
         for node in photonic_nodes(network)
     }
     return CompiledModel(network, layers, hardware or Hardware())
 
 
-def _layer(each: Lowered, *, signed: bool) -> PhotonicLayer:
-    weights = quantise_weights(each.weights, weight_scales(each.weights, per_channel=True))
+def _sketch_layer(each: Lowered, *, signed: bool) -> PhotonicLayer:
+    weights = quantise_weights(each.weights, compute_weight_scales(each.weights, per_channel=True))
     rows = weights.shape[:2]
     return PhotonicLayer(
         each.node.name,

@@ -1,10 +1,10 @@
-"""Published figures, measured or claimed, each with its source: presets of photonic systems, and digital hardware.
+"""Published figures, measured or claimed, with sources: presets of photonic systems, and digital hardware.
 
 >>> [part.name for part in PRESETS["prototype"].parts]
 ['digital computer', 'waveform generator', 'modulators', 'digitiser']
 
-Each part of a preset has an energy per operation, or a power. For digital hardware the assumptions matter more than the
-physics, so they are always shown with the figure.
+Each part of a preset has an energy per operation, or a power. For digital hardware, the assumptions matter more than
+the physics, so they are always shown with the figure.
 
 >>> [f"{each.joules_per_mac * 1e12:.2f} pJ" for each in BASELINES]
 ['25.65 pJ', '0.80 pJ', '5.21 pJ', '0.92 pJ']
@@ -45,7 +45,7 @@ class Figure:
     unit: str
     source: str
     assumed: str = ""
-    """Assumption under which the source supports this use; empty for none."""
+    """Assumption of this use of the source; empty for none."""
 
 
 def format_joules(value: float) -> str:
@@ -62,7 +62,7 @@ def format_joules(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One kind of part. `each` is the energy of one `per` in J; for seconds, that is the power in W."""
+    """One kind of part. `each` is the energy of one unit `per` in J. For seconds, this is the power in W."""
 
     name: str
     group: Group
@@ -83,8 +83,8 @@ class Preset:
 def laser_power_w(received_w: float, modulators: int, insertion_loss_db: float, efficiency: float) -> float:
     """Return the electrical power of a laser that puts `received_w` on the detector through modulators in series.
 
-    `efficiency` is the wall-plug efficiency of the laser, above 0 and up to 1.
-    By hand: 1 mW behind two modulators of 3 dB each is 3.98 mW of light; at 20 % efficiency 19.9 mW.
+    `efficiency` is the wall-plug efficiency of the laser, above 0 and up to 1. By hand: 1 mW behind two modulators of
+    3 dB each needs 3.98 mW of light, and at 20 % efficiency 19.9 mW.
 
     >>> round(laser_power_w(1e-3, 2, 3.0, 0.2) * 1e3, 2)
     19.91
@@ -219,4 +219,4 @@ BASELINES = (
         LIGHTNING_ENERGY,
     ),
 )
-"""The first two count the same device in two ways, which differ by a factor of 32."""
+"""Digital hardware. The first two entries rate the same device in two ways, which differ by a factor of 32."""

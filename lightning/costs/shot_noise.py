@@ -1,12 +1,12 @@
 """Shot noise: the limit of accuracy by the number of photons.
 
-A product of `level` 0 .. 255 transmits n * level / 255 of n photons, and a share eta of these is detected. The variance
-of the count equals its mean (Poisson), so in LSB (255 is full scale) the variance of a readout is
+A product of `level` 0 .. 255 transmits n * level / 255 of n photons, and the detector counts a share eta of these. The
+variance of the count equals its mean (Poisson), so in LSB (255 is full scale) the variance of a readout is
 
     variance(level) = (255 / (eta n))^2 * eta n level / 255 = 255 level / (eta n)
 
-which is `Noise(sigma=0, shot=255 / (eta n))`. Source: the standard quantum limit as used by Sludds et al.,
-Delocalized photonic deep learning on the internet's edge (Netcast), Science 378:270 (2022).
+which is `Noise(sigma=0, shot=255 / (eta n))`. Source: the standard quantum limit in Sludds et al., Delocalized photonic
+deep learning on the internet's edge (Netcast), Science 378:270 (2022).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from sim.models.photonics.laser import photon_energy_j
 
 WAVELENGTH_M = 1550e-9
 EFFICIENCY = 0.8
-"""Quantum efficiency that corresponds to a responsivity of 1 A/W at 1550 nm."""
+"""Quantum efficiency for a responsivity of 1 A/W at 1550 nm."""
 MIN_NORMAL_PHOTONS = 10
-"""Photons below which the normal distribution, from which noise is drawn, is a poor model of a single count. It remains
-good for sums of many products."""
+"""With fewer photons, the normal distribution of the noise is a poor model of a single count. It remains good for sums
+of many products."""
 SEEDS = 3
-"""Seeds of the noise over which an accuracy is averaged."""
+"""Number of noise seeds whose accuracies are averaged."""
 
 
 def shot_noise(photons: float, efficiency: float = EFFICIENCY) -> Noise:
-    """Return the shot noise if a product of 255 and 255 has `photons` photons. Raises `OutOfRange` for no light.
+    """Return the shot noise for `photons` photons in a product of 255 and 255. Raise `OutOfRange` without light.
 
     >>> shot_noise(255.0, 1.0).shot
     1.0
@@ -60,7 +60,7 @@ class ShotPoint:
     """Sample standard deviation over seeds; 0 for a single seed."""
 
 
-def shot_noise_curve(
+def measure_shot_noise(
     model: CompiledModel,
     inputs: npt.ArrayLike,
     labels: npt.ArrayLike,
@@ -69,14 +69,14 @@ def shot_noise_curve(
     efficiency: float = EFFICIENCY,
     seeds: int = SEEDS,
 ) -> tuple[ShotPoint, ...]:
-    """Measure accuracy against photons per product, with shot noise only: an upper limit for every receiver.
+    """Measure accuracy over photons per product, with shot noise only: an upper limit for every receiver.
 
-    `inputs` are raw (images, ...), `labels` (images,). Raises the errors of executors, and `OutOfRange` for no light.
+    `inputs` are raw (images, ...), `labels` (images,). Raise the errors of executors, and `OutOfRange` without light.
     """
-    return tuple(_point(model, inputs, labels, each, efficiency, seeds) for each in photons)
+    return tuple(_measure_point(model, inputs, labels, each, efficiency, seeds) for each in photons)
 
 
-def _point(
+def _measure_point(
     model: CompiledModel,
     inputs: npt.ArrayLike,
     labels: npt.ArrayLike,

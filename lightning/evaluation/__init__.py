@@ -1,4 +1,4 @@
-"""Quality of a network on light: accuracy compared with ONNX Runtime, and sensitivity to noise by layer.
+"""Quality of a network on light: accuracy, compared with ONNX Runtime, and sensitivity to noise by layer.
 
     from lightning.evaluation import evaluate, load_dataset
     result = evaluate(executor, load_dataset("digits"))
@@ -8,7 +8,7 @@
 |---|---|
 | `dataset` | `Dataset`: test images and training images, with their classes |
 | `datasets`, `nsl_kdd` | `load_dataset("digits")`, `mnist:DIR`, `nsl-kdd:DIR`, `FILE.npz` |
-| `models` | loading of a model file; networks that are not compiled yet are compiled |
+| `models` | loading of a model file, with compilation if necessary |
 | `accuracy` | accuracy and throughput of an executor |
 | `onnx_runtime` | the same network in float32 and in int8 under ONNX Runtime |
 | `table` | comparison of ONNX Runtime with photonic execution |

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from lightning.errors import InputError
 from lightning.evaluation.dataset import Classes, Dataset, Raw
 from lightning.evaluation.images import fit_axes
-from lightning.execution.interface import Executor, classes_of
+from lightning.execution.interface import Executor, find_classes
 from lightning.networks.network import Network
 
 BATCH = 256
@@ -24,17 +24,17 @@ class Evaluation:
     """Result of one executor on one data set."""
 
     right: int
-    """Number of images that were classified correctly."""
+    """Number of correctly classified images."""
     images: int
     seconds: float
-    """Time from raw inputs to scores for all images; `Executor.warm` is not included."""
+    """Time from raw inputs to scores for all images, without `Executor.warm`."""
     cycles: int = 0
     """Cycles of the datapath for one image."""
     counters: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def accuracy(self) -> float:
-        """Share of images that were classified correctly, 0 .. 1."""
+        """Share of correctly classified images, 0 .. 1."""
         return self.right / self.images
 
     @property
@@ -46,8 +46,8 @@ class Evaluation:
 def evaluate(executor: Executor, dataset: Dataset, *, batch: int = BATCH) -> Evaluation:
     """Run all test images and count the correct answers.
 
-    The key of an image, from which its noise is drawn, is its index in the data set. The result therefore does not
-    depend on `batch`. Raises `InputError` if the shape or the classes of the data do not fit the model.
+    The noise key of an image is its index in the data set, so the result does not depend on `batch`. Raise `InputError`
+    if the shape or the classes of the data do not fit the model.
     """
     network = executor.model.network
     inputs = fit_axes(dataset.x, network)
@@ -60,14 +60,14 @@ def evaluate(executor: Executor, dataset: Dataset, *, batch: int = BATCH) -> Eva
         begin = time.perf_counter()
         answers = executor.run(inputs[part], keys)
         seconds += time.perf_counter() - begin
-        right += count_right(answers.scores, dataset.y[part])
+        right += count_correct(answers.scores, dataset.y[part])
         cycles = max(cycles, answers.cycles)
         counters.update(answers.counters)
     return Evaluation(right, len(inputs), seconds, cycles, dict(counters))
 
 
 def check_classes(dataset: Dataset, network: Network) -> None:
-    """Raise `InputError` if the data has a class for which the network has no score."""
+    """Raise `InputError` if the network has no score for a class of the data."""
     # A single score is the logit of two classes.
     scores = max(int(np.prod(network.output_shape)), 2)
     if dataset.y.min() < 0 or dataset.y.max() >= scores:
@@ -80,15 +80,15 @@ def check_classes(dataset: Dataset, network: Network) -> None:
         )
 
 
-def count_right(scores: npt.NDArray[np.float32], labels: Classes) -> int:
-    """Return how many rows of `scores` are classified as the class in `labels`."""
-    return int((classes_of(scores) == labels).sum())
+def count_correct(scores: npt.NDArray[np.float32], labels: Classes) -> int:
+    """Return the number of rows of `scores` whose class equals the label."""
+    return int((find_classes(scores) == labels).sum())
 
 
 def measure_throughput(run: Callable[[Raw], object], inputs: Raw, *, seconds: float = 0.3) -> float:
     """Return the images per second of `run` on one batch.
 
-    One untimed run warms up. The time is the median of at least three runs that together last at least `seconds`.
+    One untimed run warms up. The time is the median of at least three runs, which together take at least `seconds`.
     """
     run(inputs)
     times: list[float] = []

@@ -1,4 +1,4 @@
-"""Data sets: raw inputs as stored in a data file, with their classes, in a test part and a training part."""
+"""Data sets: raw inputs and their classes, in a test part and a training part."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Raw = npt.NDArray[Any]
 Classes = npt.NDArray[np.int64]
 
 SAMPLES = 500
-"""Images from which activation ranges are measured: enough for stable ranges, few enough to be fast."""
+"""Number of images that determine activation ranges: enough for stable ranges, and few enough to be fast."""
 
 
 @dataclass(frozen=True)
@@ -28,26 +28,26 @@ class Dataset:
     x: Raw
     y: Classes
     train_x: Raw
-    """Training inputs, shaped as `x`; of length 0 if there is no training part."""
+    """Training inputs in the shape of `x`, with length 0 if there is no training part."""
     train_y: Classes
     origin: Mapping[str, str] = field(default_factory=dict)
-    """SHA-256 of every file by its name, and versions of libraries that bundle data."""
+    """SHA-256 of every file by name, and versions of libraries that bundle data."""
     classes: tuple[str, ...] = ()
     """Names of the classes; empty if the class numbers are the names."""
 
     def __post_init__(self) -> None:
-        _check(self.x, self.y, self.name, "test")
+        _check_part(self.x, self.y, self.name, "test")
         if len(self.train_x) or len(self.train_y):
-            _check(self.train_x, self.train_y, self.name, "training")
+            _check_part(self.train_x, self.train_y, self.name, "training")
         if not len(self.x):
             raise DatasetError(f"{self.name} has no images", hint="Name data of at least one image")
 
     def first(self, count: int | None) -> Dataset:
-        """Return the data with the first `count` test images, or all of them if `count` is None."""
+        """Return the data with the first `count` test images, or all test images if `count` is None."""
         return self if count is None else replace(self, x=self.x[:count], y=self.y[:count])
 
     def of_training(self) -> Dataset:
-        """Return the data with the training part as the test part. Raises `DatasetError` without a training part."""
+        """Return the data with the training part as the test part. Raise `DatasetError` without a training part."""
         if not len(self.train_x):
             raise DatasetError(
                 f"{self.name} has no training part", hint="Put the training files next to the others"
@@ -57,8 +57,8 @@ class Dataset:
     def with_samples(self, count: int = SAMPLES) -> Dataset:
         """Return the data with a training part: its own, or else `count` images moved out of the test part.
 
-        Activation ranges are measured on these samples, never on images on which the accuracy is measured. Raises
-        `DatasetError` if no test image would remain.
+        Activation ranges come from these samples, never from images that measure the accuracy. Raise `DatasetError` if
+        no test image would remain.
         """
         if len(self.train_x):
             return self
@@ -73,7 +73,7 @@ class Dataset:
 
 
 def spread_indices(length: int, count: int) -> npt.NDArray[np.int64]:
-    """Return at most `count` evenly spaced indices below `length`: data may be sorted by class.
+    """Return at most `count` evenly spaced indices below `length`, because data may be sorted by class.
 
     >>> spread_indices(10, 4).tolist(), spread_indices(2, 4).tolist()
     ([0, 2, 5, 7], [0, 1])
@@ -82,13 +82,13 @@ def spread_indices(length: int, count: int) -> npt.NDArray[np.int64]:
     return np.arange(size, dtype=np.int64) * length // max(size, 1)
 
 
-def sha256_of(content: bytes) -> str:
+def hash_content(content: bytes) -> str:
     """Return the SHA-256 hash as hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 
-def content_of(path: Path) -> bytes:
-    """Read the bytes of a file. Raises `DatasetError` if it does not exist or cannot be read."""
+def read_content(path: Path) -> bytes:
+    """Return the bytes of a file. Raise `DatasetError` if it does not exist or cannot be read."""
     if not path.exists():
         raise DatasetError(f"there is no file {path}", hint="Check the path")
     try:
@@ -97,7 +97,7 @@ def content_of(path: Path) -> bytes:
         raise DatasetError(f"{path} cannot be read ({error.strerror})", hint="Check the path") from error
 
 
-def _check(x: Raw, y: Classes, name: str, part: str) -> None:
+def _check_part(x: Raw, y: Classes, name: str, part: str) -> None:
     if y.ndim != 1 or x.ndim < 2 or len(x) != len(y):
         raise DatasetError(
             f"{name}: inputs {x.shape} and classes {y.shape} of the {part} part do not match",

@@ -7,12 +7,11 @@
 | `nsl-kdd:DIR` | connections, normal or attack | `KDDTest+` | `KDDTrain+_20Percent`, or `KDDTrain+` |
 | `FILE.npz` | arrays of your own | `x`, `y` or `x_test`, `y_test` | `x_train`, `y_train`, if present |
 
-The parts are fixed, so the same name always yields the same images. The digits are ordered by writer, so the writers of
-the test part wrote few of the training images.
+The parts are fixed, so a name always yields the same images. The digits are ordered by writer, so the writers of the
+test part wrote few of the training images.
 
-MNIST uses the IDX format. Its layout, as described on MNIST's page: two zero bytes, a byte for the type (8: unsigned
-bytes), a byte for the number of axes, the length of each axis as a big-endian 32-bit number, then the values, the last
-axis fastest.
+MNIST uses the IDX format. MNIST's page describes its layout: two zero bytes, a byte for the type (8: unsigned bytes), a
+byte for the number of axes, the length of each axis as a big-endian 32-bit number, then the values in row-major order.
 """
 
 from __future__ import annotations
@@ -28,49 +27,49 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import DatasetError
-from lightning.evaluation.dataset import Classes, Dataset, Raw, content_of, sha256_of
+from lightning.evaluation.dataset import Classes, Dataset, Raw, hash_content, read_content
 from lightning.evaluation.nsl_kdd import load_nsl_kdd
 from lightning.evaluation.sources import NAMES
 from lightning.optional import require
 
-DIGITS_OF_TRAINING = 1297
+TRAINING_DIGITS = 1297
 
 _EXPECTED_ARRAYS = "Write x (n, ...) and y (n,) with numpy.savez, and x_train and y_train if there are any"
 Bytes = npt.NDArray[np.uint8]
 UNSIGNED_BYTE = 8
 GZIP = b"\x1f\x8b"
-_AGAIN = "Get the file again"
+_DOWNLOAD_HINT = "Get the file again"
 
 
 def load_dataset(name: str | os.PathLike[str]) -> Dataset:
-    """Load a data set by its name (see the module). Raises `DatasetError` if it is unknown, missing or unreadable."""
+    """Load a data set by name (see the module). Raise `DatasetError` if it is unknown, missing or unreadable."""
     text = os.fspath(name)
     kind, _, folder = text.partition(":")
     if text == "digits":
-        return _digits()
+        return _load_digits()
     if kind == "mnist" and folder:
         return load_mnist(Path(folder).expanduser())
     if kind == "nsl-kdd" and folder:
         return load_nsl_kdd(Path(folder).expanduser())
     if text.endswith(".npz"):
-        return _arrays(Path(text).expanduser())
+        return _load_arrays(Path(text).expanduser())
     raise DatasetError(f"{text!r} is not a known dataset", hint=f"Use {NAMES}")
 
 
-def _digits() -> Dataset:
+def _load_digits() -> Dataset:
     datasets = require("sklearn.datasets", "for its bundled digits")
     sklearn = require("sklearn", "for its bundled digits")
     bunch = datasets.load_digits()
     # + 8 rounds to the nearest level.
     x = ((bunch.images.astype(np.int64) * 255 + 8) // 16).astype(np.uint8)
     y = bunch.target.astype(np.int64)
-    train, test = slice(None, DIGITS_OF_TRAINING), slice(DIGITS_OF_TRAINING, None)
-    origin = {"scikit-learn": str(sklearn.__version__), "digits": sha256_of(x.tobytes() + y.tobytes())}
+    train, test = slice(None, TRAINING_DIGITS), slice(TRAINING_DIGITS, None)
+    origin = {"scikit-learn": str(sklearn.__version__), "digits": hash_content(x.tobytes() + y.tobytes())}
     return Dataset("digits", x[test], y[test], x[train], y[train], origin)
 
 
-def _arrays(path: Path) -> Dataset:
-    content = content_of(path)
+def _load_arrays(path: Path) -> Dataset:
+    content = read_content(path)
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -80,25 +79,27 @@ def _arrays(path: Path) -> Dataset:
         ) from error
     except Exception as error:  # zipfile and zlib have errors of their own
         raise DatasetError(f"{path} is damaged ({error})", hint="Write it again with numpy.savez") from error
-    test = _part(arrays, ("x", "y"), ("x_test", "y_test"))
+    test = _find_arrays(arrays, ("x", "y"), ("x_test", "y_test"))
     if test is None:
         raise DatasetError(
             f"{path} has the arrays {', '.join(sorted(arrays)) or 'none'}", hint=_EXPECTED_ARRAYS
         )
-    train = _part(arrays, ("x_train", "y_train")) or (test[0][:0], test[1][:0])
-    origin = {path.name: sha256_of(content)}
-    return Dataset(path.name, test[0], _classes(test[1], path), train[0], _classes(train[1], path), origin)
+    train = _find_arrays(arrays, ("x_train", "y_train")) or (test[0][:0], test[1][:0])
+    origin = {path.name: hash_content(content)}
+    return Dataset(
+        path.name, test[0], _check_classes(test[1], path), train[0], _check_classes(train[1], path), origin
+    )
 
 
-def _part(arrays: Mapping[str, Raw], *names: tuple[str, str]) -> tuple[Raw, Raw] | None:
-    """Return the inputs and classes under the first pair of names that are both present, or None."""
+def _find_arrays(arrays: Mapping[str, Raw], *names: tuple[str, str]) -> tuple[Raw, Raw] | None:
+    """Return the inputs and classes of the first pair of names that is present, or None."""
     for x, y in names:
         if x in arrays and y in arrays:
             return arrays[x], arrays[y]
     return None
 
 
-def _classes(y: Raw, path: Path) -> Classes:
+def _check_classes(y: Raw, path: Path) -> Classes:
     if y.size and not (np.issubdtype(y.dtype, np.number) and np.array_equal(y, np.rint(y.real))):
         raise DatasetError(
             f"{path}: y has classes that are not integers", hint="Number the classes 0, 1, ..."
@@ -107,12 +108,12 @@ def _classes(y: Raw, path: Path) -> Classes:
 
 
 def read_idx(path: Path) -> Bytes:
-    """Read the array of an IDX file. Raises `DatasetError` for another type or a wrong number of values."""
-    return parse_idx(content_of(path), str(path))
+    """Return the array of an IDX file. Raise `DatasetError` for another type or a wrong number of values."""
+    return parse_idx(read_content(path), str(path))
 
 
 def parse_idx(content: bytes, name: str = "the file") -> Bytes:
-    """Return the array in the content of an IDX file; `name` appears in errors.
+    """Return the array in the content of an IDX file. Errors contain `name`.
 
     >>> parse_idx(bytes([0, 0, 8, 2, 0, 0, 0, 1, 0, 0, 0, 3, 7, 8, 9])).tolist()
     [[7, 8, 9]]
@@ -128,36 +129,36 @@ def parse_idx(content: bytes, name: str = "the file") -> Bytes:
         )
     start = 4 + 4 * plain[3]
     if len(plain) < start:
-        raise DatasetError(f"{name} ends within its header", hint=_AGAIN)
+        raise DatasetError(f"{name} ends within its header", hint=_DOWNLOAD_HINT)
     shape = tuple(np.frombuffer(plain, ">u4", plain[3], 4).tolist())
-    # dtype=object: a forged header must not overflow 64 bits.
+    # Python integers (dtype=object), because a forged header must not overflow 64 bits.
     size = int(np.prod(shape, dtype=object))
     if len(plain) - start != size:
-        raise DatasetError(f"{name} has {len(plain) - start} values instead of {size}", hint=_AGAIN)
+        raise DatasetError(f"{name} has {len(plain) - start} values instead of {size}", hint=_DOWNLOAD_HINT)
     return np.frombuffer(plain, np.uint8, offset=start).reshape(shape)
 
 
 def load_mnist(folder: Path) -> Dataset:
-    """Load the test images of a folder, and the training images if present. Raises `DatasetError`."""
-    test, hashes = _pair(folder, "t10k")
+    """Load the test images of a folder, and the training images if present. Raise `DatasetError` for invalid files."""
+    test, hashes = _read_pair(folder, "t10k")
     train, train_classes = test[0][:0], test[1][:0]
     train_hashes: dict[str, str] = {}
     if _find_file(folder, "train-images-idx3-ubyte") is not None:
-        (train, train_classes), train_hashes = _pair(folder, "train")
+        (train, train_classes), train_hashes = _read_pair(folder, "train")
     return Dataset(f"mnist:{folder}", test[0], test[1], train, train_classes, hashes | train_hashes)
 
 
-def _pair(folder: Path, part: str) -> tuple[tuple[Bytes, npt.NDArray[np.int64]], dict[str, str]]:
+def _read_pair(folder: Path, part: str) -> tuple[tuple[Bytes, npt.NDArray[np.int64]], dict[str, str]]:
     """Return the images and classes, and the hashes of their files."""
     paths = [_require_file(folder, f"{part}-{kind}-ubyte") for kind in ("images-idx3", "labels-idx1")]
-    contents = [content_of(path) for path in paths]
+    contents = [read_content(path) for path in paths]
     images, labels = (parse_idx(content, str(path)) for content, path in zip(contents, paths, strict=True))
     if (images.ndim, labels.ndim) != (3, 1):
         raise DatasetError(
             f"{paths[0]} has {images.ndim} axes and {paths[1]} {labels.ndim} instead of 3 and 1",
             hint="Check that images and labels are not swapped",
         )
-    hashes = {path.name: sha256_of(content) for path, content in zip(paths, contents, strict=True)}
+    hashes = {path.name: hash_content(content) for path, content in zip(paths, contents, strict=True)}
     return (images, labels.astype(np.int64)), hashes
 
 
@@ -172,7 +173,7 @@ def _require_file(folder: Path, name: str) -> Path:
 
 
 def _find_file(folder: Path, name: str) -> Path | None:
-    """Return the path of the file, or None. It may end in `.gz`, and some copies are named `.idx` instead of `-idx`."""
+    """Return the path of the file, or None. Its name may end in `.gz`. Some copies have `.idx` instead of `-idx`."""
     dotted = name.replace("-idx", ".idx")
     names = (f"{each}{ending}" for each in (name, dotted) for ending in ("", ".gz"))
     return next((folder / each for each in names if (folder / each).is_file()), None)
@@ -184,4 +185,4 @@ def _unpack(content: bytes, name: str) -> bytes:
     try:
         return gzip.decompress(content)
     except (OSError, EOFError, zlib.error) as error:
-        raise DatasetError(f"{name} cannot be unpacked ({error})", hint=_AGAIN) from error
+        raise DatasetError(f"{name} cannot be unpacked ({error})", hint=_DOWNLOAD_HINT) from error

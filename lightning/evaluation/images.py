@@ -22,7 +22,7 @@ Raw = npt.NDArray[Any]
 def fit_axes(x: Raw, network: Network) -> Raw:
     """Reshape inputs to the network's raw input, for example (n, 28, 28) to (n, 784) or (n, 1, 28, 28).
 
-    Values are neither cropped, padded nor reordered. Raises `InputError` if the number of values differs.
+    Values are neither cropped, padded nor reordered. Raise `InputError` if the number of values differs.
     """
     shape = raw_shape(network)
     if x.shape[1:] == shape:
@@ -36,20 +36,21 @@ def fit_axes(x: Raw, network: Network) -> Raw:
 
 
 def read_input(path: Path, network: Network, *, resize: bool = False) -> Raw:
-    """Read one raw input, (1, ...), from an image, an `.npy`, or an `.npz` of inputs by name. Raises `InputError`."""
+    """Return one raw input, (1, ...), from an image, an `.npy`, or an `.npz` of named inputs. Raise `InputError`."""
     if not path.is_file():
         raise InputError(f"there is no file {path}", hint="Check the path")
     if path.suffix.lower() == ".npz":
-        return pack_named(network, _arrays(path))
+        return pack_named(network, _read_arrays(path))
     if path.suffix.lower() == ".npy":
-        return fit_axes(_array(path)[None], network)
+        return fit_axes(_read_array(path)[None], network)
     return fit_axes(read_image(path, raw_shape(network), resize=resize)[None], network)
 
 
 def read_image(path: Path, shape: tuple[int, ...], *, resize: bool = False) -> Raw:
-    """Read an image as levels 0 .. 255: (height, width), (3, height, width) or (height, width, 3), after raw `shape`.
+    """Return an image as levels 0 .. 255: (height, width), (3, height, width) or (height, width, 3).
 
-    Raises `InputError` for a file that is not an image, and for another size unless `resize` is set.
+    The raw `shape` of the model selects the form. Raise `InputError` for a file that is not an image, and for another
+    size unless `resize` is set.
     """
     image = require("PIL.Image", "to read images")
     width, height, colours = image_size(shape)
@@ -72,7 +73,7 @@ def read_image(path: Path, shape: tuple[int, ...], *, resize: bool = False) -> R
 
 
 def loses_colours(path: Path, network: Network) -> bool:
-    """Return whether the image has colours while the model takes grey levels."""
+    """Return whether the image has colours but the model takes grey levels."""
     if path.suffix.lower() in {".npy", ".npz"} or image_size(raw_shape(network))[2] == 3:
         return False
     with require("PIL.Image", "to read images").open(path) as opened:
@@ -83,7 +84,7 @@ def loses_colours(path: Path, network: Network) -> bool:
 def image_size(shape: tuple[int, ...]) -> tuple[int, int, int]:
     """Return the width, height and number of colours of an image for a raw input of this shape.
 
-    A flat input counts as a square of grey levels. Raises `InputError` if the shape is not that of an image.
+    A flat input counts as a square of grey levels. Raise `InputError` if an image cannot have this shape.
 
     >>> image_size((784,)), image_size((1, 8, 6)), image_size((32, 32, 3))
     ((28, 28, 1), (6, 8, 1), (32, 32, 3))
@@ -103,7 +104,7 @@ def image_size(shape: tuple[int, ...]) -> tuple[int, int, int]:
     )
 
 
-def _array(path: Path) -> Raw:
+def _read_array(path: Path) -> Raw:
     try:
         values: Raw = np.load(path, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
@@ -115,7 +116,7 @@ def _describe_shape(shape: tuple[int, ...]) -> str:
     return " x ".join(map(str, shape)) or "1"
 
 
-def _arrays(path: Path) -> dict[str, Raw]:
+def _read_arrays(path: Path) -> dict[str, Raw]:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}

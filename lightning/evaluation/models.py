@@ -1,4 +1,4 @@
-"""Loading of model files: compiled models as they are, trained networks after compilation."""
+"""Loading of model files. Trained networks are compiled."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from lightning.networks.network import Preprocessing
 
 
 def load_model_and_data(path: str | Path, dataset: Dataset) -> tuple[CompiledModel, Dataset]:
-    """Load the model in a file, and return it with the data to test it on.
+    """Load the model in a file, and return it with its test data.
 
-    An `.onnx` or `.npz` is compiled with activation ranges measured on the training part. Without a training part, a
-    scheme that needs ranges takes some test images for them, which the returned data leaves out. Images on which the
-    ranges of a `.lng` were measured are left out, too. The weights of an `.npz` expect bytes scaled to 0 .. 1, and
-    floats without scaling. Raises what `load_or_compile` raises, `DatasetError` for too few images, and `InputError`
-    for images of another shape.
+    The training part determines the activation ranges of an `.onnx` or `.npz`. Without a training part, some test
+    images determine them if the scheme needs ranges. The returned data omits test images that have determined ranges,
+    also those of a `.lng`. The weights of an `.npz` expect bytes scaled to 0 .. 1, and floats without scaling. Raise
+    the errors of `load_or_compile`, `DatasetError` for too few images, and `InputError` for images of another shape.
     """
     if Path(path).suffix == ".lng":
         model = load_or_compile(path)
@@ -30,13 +29,15 @@ def load_model_and_data(path: str | Path, dataset: Dataset) -> tuple[CompiledMod
 
     part = dataset.train_x if len(dataset.train_x) else dataset.x
     samples = fit_axes(part[spread_indices(len(part), SAMPLES)], load_network(path))
-    of_floats = Path(path).suffix == ".npz" and samples.dtype.kind == "f"  # other files define their own
+    of_floats = (
+        Path(path).suffix == ".npz" and samples.dtype.kind == "f"
+    )  # other files have their own preprocessing
     model = load_or_compile(path, samples, preprocessing=Preprocessing() if of_floats else None)
     return model, dataset if model.scheme == "published" else dataset.with_samples(SAMPLES)
 
 
 def _uses_dataset(model: CompiledModel, dataset: Dataset) -> bool:
-    """Return whether the model's ranges were measured on the samples that `dataset.with_samples` takes out."""
+    """Return whether the samples that `dataset.with_samples` takes out determined the model's ranges."""
     sample_hash = (model.origin.get("samples") or {}).get("sha256")
     if not sample_hash or len(dataset.train_x) or len(dataset.x) <= SAMPLES:
         return False

@@ -1,13 +1,13 @@
 """NSL-KDD: network connections, normal or attack, encoded as values 0 .. 1 for light.
 
 A line has 41 features, the name of the attack (or `normal`), and a difficulty, which is ignored. Three features are
-categories; each is one-hot encoded over the categories of the training part, and an unknown category is 0 in all its
+categories. They are one-hot encoded over the categories of the training part, and unknown categories are 0 in all
 columns. Rates are already 0 .. 1. Counts, sizes and durations are encoded as
 
     log(1 + value) / log(1 + largest value in the training part)
 
 and clipped at 1. No input is negative, so light needs a single pass. KDDTest+ contains attacks that do not occur in the
-training part; detectors are therefore judged on it and not on a random split (M. Tavallaee et al., A detailed analysis
+training part. It is therefore a better test of detectors than a random split (M. Tavallaee et al., A detailed analysis
 of the KDD CUP 99 data set, CISDA 2009).
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import DatasetError
-from lightning.evaluation.dataset import Dataset, content_of, sha256_of
+from lightning.evaluation.dataset import Dataset, hash_content, read_content
 
 Floats = npt.NDArray[np.float32]
 Rows = list[list[str]]
@@ -45,7 +45,7 @@ class Encoding:
     categories: tuple[tuple[str, ...], ...]
     """The categories of each categorical feature, sorted."""
     largest: Floats
-    """Largest value of each numerical feature, (38,): at least 1; 1 for features that are not in `COUNTED`."""
+    """Largest value, at least 1, of each numerical feature, (38,); 1 for features outside `COUNTED`."""
 
     @property
     def width(self) -> int:
@@ -54,25 +54,25 @@ class Encoding:
 
 
 def load_nsl_kdd(folder: Path) -> Dataset:
-    """Load both parts, encoded with the categories and largest values of the training part. Raises `DatasetError`."""
+    """Load both parts, encoded with the categories and largest values of the training part. Raise `DatasetError`."""
     paths = [_require_file(folder, names) for names in (TRAINING, TEST)]
-    contents = [content_of(path) for path in paths]
+    contents = [read_content(path) for path in paths]
     train, test = (parse_rows(content, str(path)) for content, path in zip(contents, paths, strict=True))
-    encoding = encoding_of(train)
-    origin = {path.name: sha256_of(content) for path, content in zip(paths, contents, strict=True)}
+    encoding = fit_encoding(train)
+    origin = {path.name: hash_content(content) for path, content in zip(paths, contents, strict=True)}
     return Dataset(
         f"nsl-kdd:{folder}",
         encode(test, encoding),
-        labels_of(test),
+        read_labels(test),
         encode(train, encoding),
-        labels_of(train),
+        read_labels(train),
         origin,
         CLASSES,
     )
 
 
 def parse_rows(content: bytes, name: str = "the file") -> Rows:
-    """Split the lines of a file into columns. Raises `DatasetError` for a malformed line; `name` appears in errors."""
+    """Split the lines of a file into columns. Raise `DatasetError` with `name` for a malformed line."""
     try:
         plain = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
         lines = plain.decode("ascii").splitlines()
@@ -90,19 +90,19 @@ def parse_rows(content: bytes, name: str = "the file") -> Rows:
     return rows
 
 
-def encoding_of(rows: Rows) -> Encoding:
+def fit_encoding(rows: Rows) -> Encoding:
     """Return the encoding fitted to these rows."""
     columns = list(zip(*rows, strict=False))
     categories = tuple(tuple(sorted(set(columns[index]))) for index in CATEGORIES)
-    largest = np.maximum(_numbers(rows).max(axis=0), 1)
-    counted = np.isin(_numerical_columns(), COUNTED)
+    largest = np.maximum(_read_numbers(rows).max(axis=0), 1)
+    counted = np.isin(_list_numerical_columns(), COUNTED)
     return Encoding(categories, np.where(counted, largest, 1).astype(np.float32))
 
 
 def encode(rows: Rows, encoding: Encoding) -> Floats:
-    """Encode rows as values 0 .. 1, (n, width): numerical features first, then a column for each category."""
-    numbers = _numbers(rows)
-    counted = np.isin(_numerical_columns(), COUNTED)
+    """Encode rows as values 0 .. 1, (n, width), with numerical features first, then a column for each category."""
+    numbers = _read_numbers(rows)
+    counted = np.isin(_list_numerical_columns(), COUNTED)
     scaled = np.where(counted, np.log1p(np.maximum(numbers, 0)) / np.log1p(encoding.largest), numbers)
     columns = [np.clip(scaled, 0, 1)]
     for index, known in zip(CATEGORIES, encoding.categories, strict=True):
@@ -111,19 +111,19 @@ def encode(rows: Rows, encoding: Encoding) -> Floats:
     return np.concatenate(columns, axis=1).astype(np.float32)
 
 
-def labels_of(rows: Rows) -> npt.NDArray[np.int64]:
-    """Return the classes, 0 for normal, 1 for every attack, (n,)."""
+def read_labels(rows: Rows) -> npt.NDArray[np.int64]:
+    """Return the classes, (n,): 0 for normal, 1 for every attack."""
     return np.array([row[FEATURES] != "normal" for row in rows], dtype=np.int64)
 
 
-def _numerical_columns() -> list[int]:
+def _list_numerical_columns() -> list[int]:
     """Return the columns of the numerical features."""
     return [index for index in range(FEATURES) if index not in CATEGORIES]
 
 
-def _numbers(rows: Rows) -> npt.NDArray[np.float64]:
+def _read_numbers(rows: Rows) -> npt.NDArray[np.float64]:
     try:
-        return np.array([[float(row[index]) for index in _numerical_columns()] for row in rows])
+        return np.array([[float(row[index]) for index in _list_numerical_columns()] for row in rows])
     except ValueError as error:
         raise DatasetError(
             f"a feature is not a valid number ({error})", hint="Use NSL-KDD's own files"

@@ -3,10 +3,10 @@
 int8 is ONNX Runtime's static quantisation in QDQ form, with one weight scale per channel and activation ranges measured
 on samples (https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html).
 
-Activations are uint8 and weights int8; both keep all 8 bits on every processor. An x86 processor without VNNI adds
-two of their products in saturating 16-bit arithmetic. On such a processor ONNX Runtime is told to use uint8 weights,
-which is exact but slower. LeNet-300-100 on MNIST, float32 96.03 %, on one core of one processor, with VNNI and with
-VNNI masked:
+Activations are uint8 and weights int8. Both keep all 8 bits on every processor. An x86 processor without VNNI adds two
+of their products in saturating 16-bit arithmetic. On such a processor, ONNX Runtime is configured to use uint8 weights,
+which is exact but slower. The table is for LeNet-300-100 on MNIST (96.03 % in float32), on one core of one processor,
+with VNNI and with VNNI masked:
 
 | | signal to noise | accuracy | images/s, VNNI | AVX2 only |
 |---|---|---|---|---|
@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import DatasetError
-from lightning.evaluation.accuracy import BATCH, count_right
+from lightning.evaluation.accuracy import BATCH, count_correct
 from lightning.evaluation.dataset import SAMPLES, Dataset, Raw, spread_indices
 from lightning.evaluation.images import fit_axes
 from lightning.networks.network import Network
@@ -42,7 +42,7 @@ Floats = npt.NDArray[np.float32]
 EXACT_SUMS = "session.x64quantprecision"
 """ONNX Runtime's option to use uint8 weights instead of int8 weights, on x86 processors only."""
 
-_BATCH_OF_SAMPLES = 50
+_SAMPLE_BATCH = 50
 
 
 @dataclass(frozen=True)
@@ -61,18 +61,18 @@ class Session:
         return scores
 
     def count_correct(self, dataset: Dataset) -> int:
-        """Return how many test images are classified correctly."""
+        """Return the number of correctly classified test images."""
         inputs = fit_axes(dataset.x, self.network)
         parts = [slice(start, start + BATCH) for start in range(0, len(inputs), BATCH)]
-        return sum(count_right(self.scores(inputs[part]), dataset.y[part]) for part in parts)
+        return sum(count_correct(self.scores(inputs[part]), dataset.y[part]) for part in parts)
 
 
-def float32_session(network: Network) -> Session:
+def open_float32_session(network: Network) -> Session:
     """Return a session of the network in float32."""
     return Session(network, _open_session(to_onnx(network).SerializeToString()))
 
 
-def int8_session(network: Network, samples: Raw) -> Session:
+def open_int8_session(network: Network, samples: Raw) -> Session:
     """Return a session of the network in int8, with ranges measured on raw `samples` (n, ...).
 
     The samples must not be test images.
@@ -87,18 +87,18 @@ def int8_session(network: Network, samples: Raw) -> Session:
         quantization.quantize_static(
             prepared,
             int8,
-            _Samples(network, fit_axes(samples, network)),
+            _SampleReader(network, fit_axes(samples, network)),
             quant_format=quantization.QuantFormat.QDQ,
             activation_type=quantization.QuantType.QUInt8,
             weight_type=quantization.QuantType.QInt8,
             per_channel=True,
         )
-        return Session(network, _open_session(Path(int8).read_bytes(), exact_sums=products_saturate()))
+        return Session(network, _open_session(Path(int8).read_bytes(), exact_sums=has_saturating_products()))
 
 
 @cache
-def products_saturate() -> bool:
-    """Return whether ONNX Runtime's sums of uint8 x int8 saturate on this processor: multiplies the largest values."""
+def has_saturating_products() -> bool:
+    """Multiply the largest values; return whether ONNX Runtime's sums of uint8 x int8 saturate on this processor."""
     onnx = require("onnx", "to compare with int8")
     helper, types = onnx.helper, onnx.TensorProto
     x, weights = np.full((4, 64), 255, np.uint8), np.full((64, 16), 127, np.int8)
@@ -114,12 +114,11 @@ def products_saturate() -> bool:
     return bool((sums != x.astype(np.int32) @ weights.astype(np.int32)).any())
 
 
-def samples_and_tests(dataset: Dataset) -> Iterator[tuple[Raw, Dataset]]:
-    """Yield pairs of samples for ranges and data to test with these ranges; every test image occurs once.
+def split_samples(dataset: Dataset) -> Iterator[tuple[Raw, Dataset]]:
+    """Yield (samples for ranges, data to test with these ranges). Every test image occurs once.
 
-    The samples are from the training part. Without a training part, each half of the test images is tested with ranges
-    from the other half, so that no image contributes to the ranges that it is tested with. Raises `DatasetError` if
-    there is only one image.
+    The samples are from the training part. Without a training part, each half of the test images determines the ranges
+    of the other half, so that no image is tested with its own ranges. Raise `DatasetError` if there is only one image.
     """
     if len(dataset.train_x):
         yield _take_samples(dataset.train_x), dataset
@@ -132,23 +131,23 @@ def samples_and_tests(dataset: Dataset) -> Iterator[tuple[Raw, Dataset]]:
     half = (len(dataset.x) + 1) // 2
     halves = (slice(None, half), slice(half, None))
     for tested, other in (halves, halves[::-1]):
-        yield _take_samples(dataset.x[other]), _part(dataset, tested)
+        yield _take_samples(dataset.x[other]), _select_part(dataset, tested)
 
 
 def _take_samples(x: Raw) -> Raw:
     return x[spread_indices(len(x), SAMPLES)]
 
 
-def _part(dataset: Dataset, part: slice) -> Dataset:
+def _select_part(dataset: Dataset, part: slice) -> Dataset:
     return Dataset(dataset.name, dataset.x[part], dataset.y[part], dataset.train_x, dataset.train_y)
 
 
-class _Samples:
+class _SampleReader:
     """Batches of preprocessed samples: a `CalibrationDataReader` of ONNX Runtime."""
 
     def __init__(self, network: Network, raw: Raw) -> None:
-        starts = range(0, len(raw), _BATCH_OF_SAMPLES)
-        self._batches = iter([raw[start : start + _BATCH_OF_SAMPLES] for start in starts])
+        starts = range(0, len(raw), _SAMPLE_BATCH)
+        self._batches = iter([raw[start : start + _SAMPLE_BATCH] for start in starts])
         self._network = network
 
     def get_next(self) -> dict[str, Floats] | None:

@@ -1,4 +1,4 @@
-"""Provenance of a result: all that is needed to reproduce it."""
+"""Provenance of a result: everything that is needed to reproduce it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lightning.kit.devices.identity import DeviceIdentity
 from lightning.networks.network import Preprocessing
 
 MODELLED = DeviceIdentity("model of light", simulated=True)
-"""Device of a result that was computed without a device, with or without noise."""
+"""Device of a result computed without a device, with or without noise."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Provenance:
     noise: Noise | None = None
     device: DeviceIdentity = MODELLED
     calibration: str = ""
-    """Identity of the calibration that the device or the noise model used; empty for none."""
+    """Identity of the calibration of the device or the noise model; empty for none."""
     faults: tuple[str, ...] = ()
     """Names of the reproduced quirks of the published artifact."""
 
@@ -55,9 +55,11 @@ class Provenance:
     def line(self) -> str:
         """Description in words: `noisy, per-product, sigma 1.657 of 255, seed 0`, or `datapath, fastsim://`."""
         device = [] if self.device == MODELLED else [self.device.name]
-        return ", ".join([self.fidelity, *device, *self._noise_words(), *self._seed_words(), *self.faults])
+        return ", ".join(
+            [self.fidelity, *device, *self._describe_noise(), *self._describe_seeds(), *self.faults]
+        )
 
-    def _noise_words(self) -> list[str]:
+    def _describe_noise(self) -> list[str]:
         noise = self.noise
         if noise is None:
             return []
@@ -66,7 +68,7 @@ class Provenance:
         words += [f"average of {noise.average}"] if noise.average > 1 else []
         return words + ([f"noise of {noise.identity}"] if noise.identity else [])
 
-    def _seed_words(self) -> list[str]:
+    def _describe_seeds(self) -> list[str]:
         if self.fidelity != "noisy":
             return []
         first, last = self.seeds[0], self.seeds[-1]

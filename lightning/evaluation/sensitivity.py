@@ -1,8 +1,8 @@
 """Sensitivity: the accuracy lost to noise in each layer, and the largest noise that the network tolerates.
 
-First only one layer at a time is noisy and all others are exact. Then all layers are noisy: a search scales the noise
-until no more than the allowed accuracy is lost, and another averages more and more readouts. Every accuracy is a mean
-over seeds, always on the same images.
+First, one layer at a time is noisy and all others are exact. Then all layers are noisy. One search scales the noise to
+find the largest with a tolerable loss. Another search averages more and more readouts. Every accuracy is a mean over
+seeds, on the same images.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from lightning.execution.multipliers.noisy import NoisyMultiplier
 from lightning.execution.noise import Noise
 
 FACTOR_PRECISION = 1.05
-"""The search determines the factor of the tolerable noise to 5 %."""
+"""The search finds the factor of the tolerable noise to within 5 %."""
 MIN_FACTOR, MAX_DEVIATION = 2.0**-10, 255.0
-"""The search stops at this factor of the given noise, and at this standard deviation, that of the largest product."""
+"""The search stops at the factor `MIN_FACTOR`, and at the standard deviation `MAX_DEVIATION`, the largest product."""
 AVERAGES = tuple(2**power for power in range(11))
 
 
@@ -41,7 +41,7 @@ class LayerLoss:
     accuracy: float
     """0 .. 1, mean over seeds."""
     loss: float
-    """Percentage points lost compared with no noise."""
+    """Loss compared with no noise, in percentage points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ class Sensitivity:
     layers: tuple[LayerLoss, ...]
     """Losses of the layers, in the order of the network."""
     level_trials: tuple[NoiseTrial, ...]
-    """Every noise level that was evaluated, ordered by sigma."""
+    """All evaluated noise levels, ordered by sigma."""
     averaging_trials: tuple[NoiseTrial, ...]
     """The given noise, averaged over 1, 2, 4, ... times as many readouts."""
     factor: float
-    """Largest tolerable multiple of the noise: 0 if the weakest loses too much, infinity if the strongest does not."""
+    """Largest tolerable multiple of the noise: 0 if none is tolerable, infinity if all are."""
 
     @property
     def sigma(self) -> float:
@@ -80,7 +80,7 @@ class Sensitivity:
 
     @property
     def average(self) -> int | None:
-        """Smallest number of averaged readouts with a tolerable loss; None if no number that was tried is enough."""
+        """Smallest number of averaged readouts with a tolerable loss, or None if all numbers lose too much."""
         return next(
             (
                 each.average
@@ -96,7 +96,7 @@ class Sensitivity:
         return max(self.layers, key=lambda each: each.loss)
 
     def loss(self, trial: NoiseTrial) -> float:
-        """Return the percentage points lost compared with no noise."""
+        """Return the loss compared with no noise, in percentage points."""
         return 100 * (self.exact_accuracy - trial.accuracy)
 
 
@@ -107,7 +107,7 @@ class OneNoisyLayer:
         self._exact, self._noisy, self._layer = exact, noisy, layer
 
     def compute_sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> npt.NDArray[Any]:
-        """Return the sums of a layer, as `Multiplier.compute_sums` does."""
+        """Return the sums of a layer, like `Multiplier.compute_sums`."""
         multiplier = self._noisy if layer.name == self._layer else self._exact
         return multiplier.compute_sums(layer, activations, keys)
 
@@ -125,11 +125,11 @@ def measure_sensitivity(
     seeds: Sequence[int] = (0, 1, 2),
     allowed_loss: float = 1.0,
 ) -> Sensitivity:
-    """Measure the loss by noise in each layer and in all layers; `allowed_loss` is in percentage points.
+    """Measure the loss by noise in each layer and in all layers. `allowed_loss` is in percentage points.
 
-    Raises `OutOfRange` if the noise is zero, `allowed_loss` is not positive, or no layer of the network is photonic.
+    Raise `OutOfRange` if the noise is zero, `allowed_loss` is not positive, or no layer of the network is photonic.
     """
-    if not full_light_deviation(noise):
+    if not compute_full_light_deviation(noise):
         raise OutOfRange("there is no noise to vary", hint="Give a sigma above 0")
     if not allowed_loss > 0:
         raise OutOfRange(
@@ -152,7 +152,7 @@ def measure_sensitivity(
         )
     )
     averaging_trials = search.average_readouts()
-    factor = search.largest_factor()
+    factor = search.find_largest_factor()
     level_trials = tuple(sorted(search.level_trials, key=lambda each: each.sigma))
     return Sensitivity(exact_accuracy, noise, allowed_loss, layers, level_trials, averaging_trials, factor)
 
@@ -166,7 +166,7 @@ def is_tolerable(exact_accuracy: float, trial: NoiseTrial, allowed_loss: float) 
     ... )
     (True, False)
     """
-    # 1e-9: rounding must not reject a loss of exactly `allowed_loss`.
+    # Without 1e-9, rounding could reject a loss of exactly `allowed_loss`.
     return 100 * (exact_accuracy - trial.accuracy) <= allowed_loss + 1e-9
 
 
@@ -179,10 +179,10 @@ def format_points(loss: float) -> str:
     return f"{loss:g} point{'' if loss == 1 else 's'}"
 
 
-def full_light_deviation(noise: Noise) -> float:
+def compute_full_light_deviation(noise: Noise) -> float:
     """Return the standard deviation of a readout at full light, in LSB (255 is full scale).
 
-    >>> round(full_light_deviation(Noise(sigma=3.0, intensity=(4 / 255) ** 2)), 9)
+    >>> round(compute_full_light_deviation(Noise(sigma=3.0, intensity=(4 / 255) ** 2)), 9)
     5.0
     """
     return math.sqrt(noise.variance(MAX_DEVIATION))
@@ -205,13 +205,13 @@ class _Search:
         self.level_trials: list[NoiseTrial] = []
 
     def measure_layer(self, layer: str) -> float:
-        return self._mean(
+        return self._measure_mean(
             [open_with_one_noisy_layer(self.model, layer, self.noise, seed) for seed in self.seeds]
         )
 
     def measure_all(self, noise: Noise) -> NoiseTrial:
         executors = [open_executor(self.model, "noisy", noise=noise, seed=seed) for seed in self.seeds]
-        return NoiseTrial(noise.sigma, noise.average, self._mean(executors))
+        return NoiseTrial(noise.sigma, noise.average, self._measure_mean(executors))
 
     def average_readouts(self) -> tuple[NoiseTrial, ...]:
         """Average 1, 2, 4, ... times as many readouts, until the loss is tolerable."""
@@ -222,17 +222,17 @@ class _Search:
                 break
         return tuple(trials)
 
-    def largest_factor(self) -> float:
+    def find_largest_factor(self) -> float:
         """Return the largest tolerable factor of the noise.
 
-        Doubling or halving brackets it, then bisection of its logarithm narrows it to `FACTOR_PRECISION`. Returns 0 or
-        infinity at the limits of the search.
+        Doubling or halving brackets the factor. Bisection of its logarithm then narrows it to `FACTOR_PRECISION`. At
+        the limits of the search, return 0 or infinity.
         """
         low = high = 1.0
         if self._is_tolerable(1.0):
             while self._is_tolerable(high := 2 * low):
                 low = high
-                if low * full_light_deviation(self.noise) >= MAX_DEVIATION:
+                if low * compute_full_light_deviation(self.noise) >= MAX_DEVIATION:
                     return math.inf
         else:
             while not self._is_tolerable(low := high / 2):
@@ -248,5 +248,5 @@ class _Search:
         self.level_trials.append(self.measure_all(self.noise.scale(factor)))
         return is_tolerable(self.exact_accuracy, self.level_trials[-1], self.allowed_loss)
 
-    def _mean(self, executors: Sequence[Executor]) -> float:
+    def _measure_mean(self, executors: Sequence[Executor]) -> float:
         return float(np.mean([evaluate(executor, self.dataset).accuracy for executor in executors]))

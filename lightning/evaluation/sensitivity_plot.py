@@ -12,16 +12,16 @@ from lightning.canvas import FAINT, INK, SERIES, Plot, add_heading, mark_simulat
 from lightning.evaluation.sensitivity import Sensitivity, format_points
 
 
-def layer_losses(result: Sensitivity, model: str, data: str) -> Plot:
+def plot_layer_losses(result: Sensitivity, model: str, data: str) -> Plot:
     """Plot the accuracy lost to noise: in one layer at a time on the left, in all layers on the right.
 
-    Left: points lost, in the order of the network. Right: accuracy against sigma, with the allowed loss and the
-    largest sigma that stays within it.
+    The left half shows points lost, in the order of the network. The right half shows accuracy over sigma, with the
+    allowed loss and the largest tolerable sigma.
     """
     figure = new_figure(9.6, max(3.4, 1.9 + 0.3 * len(result.layers)))
     left, right = figure.subplots(1, 2)
-    _bars(left, result)
-    _curve(right, result)
+    _draw_bars(left, result)
+    _draw_curve(right, result)
     noise, weakest = result.noise, result.weakest
     exact = f"exact {100 * result.exact_accuracy:.2f} %"
     subtitle = f"{model} · {data} · {noise.place}, sigma {noise.sigma:.3g} of 255 · {exact}"
@@ -29,7 +29,7 @@ def layer_losses(result: Sensitivity, model: str, data: str) -> Plot:
     add_heading(figure, title, subtitle, simulated=False)
     for text in left.findobj(Text):
         if text.get_text() in (title, subtitle):
-            text.set_in_layout(False)  # they may reach over both halves without making the left one wider
+            text.set_in_layout(False)  # these texts span both halves and must not widen the left one
     mark_simulated(right)
     return figure
 
@@ -39,7 +39,7 @@ def _format_points(loss: float) -> str:
     return f"{round(loss, 2) + 0.0:.2f}".replace("-", "−")
 
 
-def _bars(axes: Any, result: Sensitivity) -> None:
+def _draw_bars(axes: Any, result: Sensitivity) -> None:
     places = range(len(result.layers))
     losses = [each.loss for each in result.layers]
     colours = [SERIES[3] if each is result.weakest else SERIES[0] for each in result.layers]
@@ -63,7 +63,7 @@ def _bars(axes: Any, result: Sensitivity) -> None:
     axes.grid(visible=False, axis="y")
 
 
-def _curve(axes: Any, result: Sensitivity) -> None:
+def _draw_curve(axes: Any, result: Sensitivity) -> None:
     sigmas = [each.sigma for each in result.level_trials]
     axes.plot(
         sigmas,

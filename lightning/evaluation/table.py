@@ -1,6 +1,6 @@
-"""Comparison of one network: float32 and int8 under ONNX Runtime, and photonic without and with noise.
+"""Comparison of one network: in float32 and int8 under ONNX Runtime, and photonic without and with noise.
 
-All are timed from raw inputs to scores, on the same batch, with one thread, after a warm-up.
+All times are from raw inputs to scores, on the same batch, with one thread, after a warm-up.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lightning.costs.presets import format_joules
 from lightning.evaluation.accuracy import BATCH, evaluate, measure_throughput
 from lightning.evaluation.dataset import Dataset, Raw
 from lightning.evaluation.images import fit_axes
-from lightning.evaluation.onnx_runtime import float32_session, int8_session, samples_and_tests
+from lightning.evaluation.onnx_runtime import open_float32_session, open_int8_session, split_samples
 from lightning.execution import open_executor
 from lightning.execution.interface import Fidelity
 from lightning.execution.noise import Noise
@@ -49,30 +49,33 @@ def compare(
     batch: int = BATCH,
     seconds: float,
 ) -> list[Row]:
-    """Return the four rows of the comparison, each timed on one batch for at least `seconds`.
+    """Return the four rows of the comparison. Each is timed on one batch for at least `seconds`.
 
-    The energy is that of `costs_of(model, preset)`. Raises `InputError` if the data do not fit the model.
+    The energy comes from `costs_of(model, preset)`. Raise `InputError` if the data do not fit the model.
     """
     inputs = fit_axes(dataset.x[:batch], model.network)
-    with one_thread():
+    with limit_to_one_thread():
         measurement = _Measurement(model, dataset, inputs, seconds)
-        exact = measurement.photonic("exact", None, seeds[:1], preset)
-        noisy = measurement.photonic("noisy", noise, seeds, preset)
-        return [measurement.float32(), measurement.int8(), exact, noisy]
+        exact = measurement.measure_photonic("exact", None, seeds[:1], preset)
+        noisy = measurement.measure_photonic("noisy", noise, seeds, preset)
+        return [measurement.measure_float32(), measurement.measure_int8(), exact, noisy]
 
 
-def spread_of(values: Sequence[float]) -> float | None:
+def compute_spread(values: Sequence[float]) -> float | None:
     """Return the sample standard deviation, or None for fewer than two values.
 
-    >>> spread_of([0.9, 0.92, 0.94]), spread_of([1.0])
+    >>> compute_spread([0.9, 0.92, 0.94]), compute_spread([1.0])
     (0.02, None)
     """
     return round(float(np.std(values, ddof=1)), 12) if len(values) > 1 else None
 
 
-def as_text(rows: Sequence[Row]) -> str:
+def format_table(rows: Sequence[Row]) -> str:
     """Format the table as text, without columns that are empty in every row."""
-    lines = [("", "accuracy", "spread", "images/s", "energy/image", "without converters"), *map(_cells, rows)]
+    lines = [
+        ("", "accuracy", "spread", "images/s", "energy/image", "without converters"),
+        *map(_format_cells, rows),
+    ]
     used = [place for place in range(6) if any(line[place] for line in lines[1:])]
     widths = [max(len(line[place]) for line in lines) for place in used]
     return "\n".join(
@@ -85,8 +88,8 @@ def as_text(rows: Sequence[Row]) -> str:
 
 
 @contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Limit numpy's matrix products to one thread inside the block, if threadpoolctl (of scikit-learn) is installed."""
+def limit_to_one_thread() -> Iterator[None]:
+    """Limit numpy's matrix products to one thread inside the block, if threadpoolctl is installed."""
     try:
         limit = import_module("threadpoolctl").threadpool_limits(limits=1)
     except ImportError:
@@ -95,7 +98,7 @@ def one_thread() -> Iterator[None]:
         yield
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _format_cells(row: Row) -> tuple[str, ...]:
     return (
         row.name,
         f"{100 * row.accuracy:.2f} %",
@@ -108,48 +111,50 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Measurement:
-    """Measurement of one network on one data set; throughput is measured on the batch `inputs`."""
+    """Measurement of one network on one data set. Throughput is measured on the batch `inputs`."""
 
     model: CompiledModel
     dataset: Dataset
     inputs: Raw
     seconds: float
 
-    def float32(self) -> Row:
-        session = float32_session(self.model.network)
+    def measure_float32(self) -> Row:
+        session = open_float32_session(self.model.network)
         return Row(
             "float32, ONNX Runtime",
-            self._share(session.count_correct(self.dataset)),
+            self._compute_share(session.count_correct(self.dataset)),
             None,
-            self._throughput(session.scores),
+            self._measure_throughput(session.scores),
         )
 
-    def int8(self) -> Row:
+    def measure_int8(self) -> Row:
         right, speed = 0, 0.0
-        for samples, tests in samples_and_tests(self.dataset):
-            session = int8_session(self.model.network, samples)
+        for samples, tests in split_samples(self.dataset):
+            session = open_int8_session(self.model.network, samples)
             right += session.count_correct(tests)
-            speed = speed or self._throughput(session.scores)
-        return Row("int8, ONNX Runtime", self._share(right), None, speed)
+            speed = speed or self._measure_throughput(session.scores)
+        return Row("int8, ONNX Runtime", self._compute_share(right), None, speed)
 
-    def photonic(self, fidelity: Fidelity, noise: Noise | None, seeds: Sequence[int], preset: str) -> Row:
+    def measure_photonic(
+        self, fidelity: Fidelity, noise: Noise | None, seeds: Sequence[int], preset: str
+    ) -> Row:
         accuracies, speed = [], 0.0
         for seed in seeds:
             executor = open_executor(self.model, fidelity, noise=noise, seed=seed)
             accuracies.append(evaluate(executor, self.dataset).accuracy)
-            speed = speed or self._throughput(executor.run)
+            speed = speed or self._measure_throughput(executor.run)
         costs = costs_of(self.model, preset)
         return Row(
             f"photonic, {fidelity}",
             float(np.mean(accuracies)),
-            spread_of(accuracies),
+            compute_spread(accuracies),
             speed,
             costs.joules_per_image,
             costs.joules_without_converters,
         )
 
-    def _share(self, right: int) -> float:
+    def _compute_share(self, right: int) -> float:
         return right / len(self.dataset.x)
 
-    def _throughput(self, run: Callable[[Raw], object]) -> float:
+    def _measure_throughput(self, run: Callable[[Raw], object]) -> float:
         return measure_throughput(run, self.inputs, seconds=self.seconds)

@@ -1,4 +1,4 @@
-"""Warnings about data that the model accepts but was not compiled for, so that its answers may be meaningless."""
+"""Warnings about data for which the model was not compiled. Its answers may be meaningless."""
 
 from __future__ import annotations
 
@@ -12,35 +12,38 @@ from lightning.compiler.model import FULL
 from lightning.evaluation.dataset import Raw
 from lightning.networks.network import Preprocessing
 
-FAR = 8.0
-"""Factor by which data may be larger or smaller than the samples. Outliers and dark images stay within it; data in
+MAX_RANGE_FACTOR = 8.0
+"""Data may be larger or smaller than the samples by this factor. Outliers and dark images stay within it. Data in
 0 .. 1 or 0 .. 16 instead of 0 .. 255 do not."""
-MUCH = 0.1
-"""Share of clipped activations from which to warn; ranges chosen for noise clip a few per cent on purpose."""
-LEVELS = 127
-"""Level that the brightest pixel of a data set of bytes exceeds."""
+MAX_CLIPPED_SHARE = 0.1
+"""Share of clipped activations above which to warn. Ranges chosen for noise clip a few per cent on purpose."""
+MIN_BYTE_LEVEL = 127
+"""In a data set of bytes, the brightest pixel exceeds this level."""
 _SHAPE_ONLY = frozenset({"Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze"})
 
 
-def warnings_of_data(model: CompiledModel, name: str, raw: Raw) -> Iterator[str]:
-    """Yield warnings that the raw inputs, called `name`, are not in the range that `model` was compiled for."""
-    largest, made_for = float(np.abs(raw).max(initial=0)), largest_expected_input(model)
-    if made_for and not made_for / FAR <= largest <= made_for * FAR:
+def find_data_warnings(model: CompiledModel, name: str, raw: Raw) -> Iterator[str]:
+    """Yield warnings if raw inputs are outside the range for which `model` was compiled. `name` names the inputs."""
+    largest, expected_largest = float(np.abs(raw).max(initial=0)), largest_expected_input(model)
+    if (
+        expected_largest
+        and not expected_largest / MAX_RANGE_FACTOR <= largest <= expected_largest * MAX_RANGE_FACTOR
+    ):
         yield (
             f"{name} holds values up to {largest:.4g}, and {model.network.name} was compiled for values up to"
-            f" {made_for:.4g}. Give data of that range, or compile with samples like these"
+            f" {expected_largest:.4g}. Give data of that range, or compile with samples like these"
         )
-    elif raw.dtype == np.uint8 and largest > LEVELS and _takes_raw_levels(model):
+    elif raw.dtype == np.uint8 and largest > MIN_BYTE_LEVEL and _takes_raw_levels(model):
         yield (
             f"{name} holds levels of 0 to 255, and {model.network.name} takes them as they are: nothing says how its"
             " inputs are prepared. If it was trained on 0 to 1: lightning compile --samples DATA --scale 0.00392157"
         )
 
 
-def warnings_of_clipping(model: CompiledModel, images: int, counters: Mapping[str, int]) -> Iterator[str]:
-    """Yield a warning if more than `MUCH` of the activations were clipped while `images` images ran."""
+def find_clipping_warnings(model: CompiledModel, images: int, counters: Mapping[str, int]) -> Iterator[str]:
+    """Yield a warning if more than `MAX_CLIPPED_SHARE` of the activations were clipped while `images` images ran."""
     share = counters.get("clipped_activations", 0) / max(images * count_clippable_activations(model), 1)
-    if share > MUCH:
+    if share > MAX_CLIPPED_SHARE:
         yield (
             f"{100 * share:.0f} % of all activations are clipped: outside the ranges that {model.network.name} was"
             " compiled with. Compile with samples of such data, or with wider ranges: --ranges min-max"
@@ -48,7 +51,7 @@ def warnings_of_clipping(model: CompiledModel, images: int, counters: Mapping[st
 
 
 def largest_expected_input(model: CompiledModel) -> float | None:
-    """Return the largest magnitude of raw inputs that the model was compiled for, or None if it is unknown."""
+    """Return the largest magnitude of raw inputs for which the model was compiled, or None if unknown."""
     if model.shift_normalised:
         return float(FULL)  # bytes are sent as they are
     sample_range = (model.origin.get("samples") or {}).get("range")
@@ -56,9 +59,9 @@ def largest_expected_input(model: CompiledModel) -> float | None:
 
 
 def count_clippable_activations(model: CompiledModel) -> int:
-    """Return how many activations of one image may be clipped.
+    """Return the number of activations of one image that may be clipped.
 
-    In the `published` scheme only the first layer can clip; later layers are shifted to fit.
+    In the `published` scheme only the first layer can clip. Later layers are shifted to fit.
     """
     photonic = [node for node in model.network.nodes if node.name in model.layers]
     clippable = photonic[:1] if model.shift_normalised else photonic
@@ -66,7 +69,7 @@ def count_clippable_activations(model: CompiledModel) -> int:
 
 
 def _takes_raw_levels(model: CompiledModel) -> bool:
-    """Return whether raw inputs reach the first photonic layer unscaled, by preprocessing or by the network."""
+    """Return whether neither preprocessing nor the network scales raw inputs before the first photonic layer."""
     network = model.network
     if network.preprocessing != Preprocessing(layout=network.preprocessing.layout):
         return False

@@ -1,4 +1,4 @@
-"""Running a compiled model: four fidelities behind one interface.
+"""Execution of a compiled model, with four fidelities behind one interface.
 
     from lightning.execution import Noise, open_executor
     executor = open_executor(model, "noisy", noise=Noise(sigma=1.657), seed=1)
@@ -7,9 +7,9 @@
 | fidelity | products |
 |---|---|
 | `exact` | integers |
-| `noisy` | integers and noise, keyed by seed and image |
+| `noisy` | integers with noise that depends on seed and image key |
 | `device` | waveforms on the kit or its twin |
-| `datapath` | a count-action datapath on a bus, light simulated |
+| `datapath` | a count-action datapath on a bus, with simulated light |
 """
 
 from __future__ import annotations

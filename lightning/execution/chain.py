@@ -1,9 +1,9 @@
-"""Chains of dense layers as one compiled function: bytes in, scores out, at least as fast as the light.
+"""Chains of dense layers as one compiled function from bytes to scores, at least as fast as the light.
 
     chain = Chain(model, noise=Noise(), seed=1)
     chain.answer_one(pixels, key, scores)          # for serving: no checks, no lock, nothing compiled
 
-Integers and noise are those of the interpreter for every image; tests compare the two.
+For every image, integers and noise equal those of the interpreter. Tests compare the two.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lightning.compiler.chain import Links, activations_of_bytes, links_of
+from lightning.compiler.chain import Links, compute_byte_activations, find_links
 from lightning.compiler.model import CompiledModel, Floats, PhotonicLayer
 from lightning.errors import CompileError
 from lightning.execution.interface import Answers, Fidelity, as_array, check_keys
 from lightning.execution.interpreter import Interpreter
 from lightning.execution.kernels.laws import HIGHEST_POWER, NoiseLaw
-from lightning.execution.multipliers.exact import OrderedWeights, groups_of
-from lightning.execution.multipliers.noisy import may_clip, output_numbers, row_noise
+from lightning.execution.multipliers.exact import OrderedWeights, order_groups
+from lightning.execution.multipliers.noisy import compute_row_noise, may_clip, pack_output_noise
 from lightning.execution.noise import Noise, check_noise
 from lightning.execution.quirks import Quirks
 from lightning.networks.operations.operation_list import compute_node
 
 Bytes = npt.NDArray[np.uint8]
 COUNTERS = ("clipped_activations", "wrapped_sums")
-FEWEST = 32
-"""Fewest images for which lanes are faster: a vector costs the same however few images it holds."""
+MIN_LANE_IMAGES = 32
+"""Fewest images for which lanes are faster. A vector costs the same for any number of images in it."""
 SPARSE_BELOW = 0.25
-"""Share of nonzero weights below which lanes are faster than one image at a time."""
-_FOUR = 4
+"""Lanes are faster than one image at a time below this share of nonzero weights."""
+_WEIGHTS_PER_PASS = 4
 
 
-def fits(model: CompiledModel, noise: Noise | None = None) -> bool:
+def is_supported(model: CompiledModel, noise: Noise | None = None) -> bool:
     """Return whether `Chain` supports this model with this noise."""
-    if links_of(model) is None or model.network.preprocessing.layout != "as-is":
+    if find_links(model) is None or model.network.preprocessing.layout != "as-is":
         return False
     if noise is None:
         return True
@@ -49,9 +49,9 @@ def fits(model: CompiledModel, noise: Noise | None = None) -> bool:
 
 
 class Chain:
-    """A model as one compiled function. It has no state between calls, so several threads may call it at a time.
+    """A model as one compiled function. It has no state between calls, so several threads may call it at once.
 
-    Raise `CompileError` for a model or a noise that `fits` rejects, and `MissingLibrary` without numba.
+    Raise `CompileError` for a model or a noise that `is_supported` rejects, and `MissingLibrary` without numba.
     """
 
     def __init__(
@@ -59,8 +59,8 @@ class Chain:
     ) -> None:
         from lightning.execution.kernels.chain import answers
 
-        links = links_of(model)
-        if links is None or not fits(model, noise):
+        links = find_links(model)
+        if links is None or not is_supported(model, noise):
             raise CompileError(
                 f"network {model.network.name} with its preprocessing and noise cannot run as one chain of layers",
                 hint="Open it with lightning.execution.open_executor, which takes every model",
@@ -70,25 +70,27 @@ class Chain:
         self.outputs = links.layers[-1].weights.shape[1]
         self.tail = links.tail
         self.kernel: Callable[..., None] = answers
-        """The compiled function `kernel(raw, keys, *arrays, out, counters)`; a packet server calls it directly."""
+        """The compiled function `kernel(raw, keys, *arrays, out, counters)`."""
         self._tensor = links.tail[0].inputs[0] if links.tail else ""
         self.arrays = (
-            activations_of_bytes(model, links.layers[0], signs_dropped=(quirks or Quirks()).signs_dropped),
-            *_pack(links),
+            compute_byte_activations(
+                model, links.layers[0], signs_dropped=(quirks or Quirks()).signs_dropped
+            ),
+            *_pack_layers(links),
             *_pack_noise(model, links, noise),
             np.uint64(seed),
-            _rules(model, quirks or Quirks()),
+            _make_rules(model, quirks or Quirks()),
         )
         law = NoiseLaw.WITHOUT if noise is None else noise.law
-        self._lanes = lane_weights(links.layers) if can_use_lanes(links.layers, law) else None
+        self._lanes = order_lane_weights(links.layers) if can_use_lanes(links.layers, law) else None
 
     @property
     def takes_lanes(self) -> bool:
-        """True if batches are computed with images as lanes, see `kernels.chain`."""
+        """True if large batches are computed with images as lanes; see `kernels.chain`."""
         return self._lanes is not None
 
     def answer_one(self, raw: Bytes, key: int, out: Floats) -> None:
-        """Write the scores of one input, contiguous bytes, to `out` (outputs,) float32. Arguments are not checked."""
+        """Write the scores of one input (contiguous bytes) to `out` (outputs,), float32. Arguments are not checked."""
         self.answer_many(raw.reshape(1, -1), np.array([key], np.uint64), out.reshape(1, -1))
 
     def answer_many(
@@ -103,25 +105,25 @@ class Chain:
         `COUNTERS` names the entries of `counters`. Arguments are not checked.
         """
         totals = np.zeros(len(COUNTERS), np.int64) if counters is None else counters
-        if self._lanes is None or len(raw) < FEWEST:
+        if self._lanes is None or len(raw) < MIN_LANE_IMAGES:
             self.kernel(raw, keys, *self.arrays, out, totals)
         else:
             from lightning.execution.kernels.chain import answers_in_lanes
 
-            many: Callable[..., None] = answers_in_lanes
-            many(raw, keys, *self._lanes, *self.arrays, out, totals)
+            kernel_in_lanes: Callable[..., None] = answers_in_lanes
+            kernel_in_lanes(raw, keys, *self._lanes, *self.arrays, out, totals)
         if self.tail:
             out[:] = self._finish(out)
 
     def warm(self) -> None:
-        """Compute zeros once for one image and a batch, from writable and read-only memory, to load the kernels."""
+        """Load the kernels: compute zeros for one image and a batch, from writable and read-only memory."""
         out = np.empty(self.outputs, np.float32)
         self.answer_one(np.zeros(self.inputs, np.uint8), 0, out)
         self.answer_one(np.frombuffer(bytes(self.inputs), np.uint8), 0, out)
         self.answer_many(
-            np.zeros((FEWEST, self.inputs), np.uint8),
-            np.zeros(FEWEST, np.uint64),
-            np.empty((FEWEST, self.outputs), np.float32),
+            np.zeros((MIN_LANE_IMAGES, self.inputs), np.uint8),
+            np.zeros(MIN_LANE_IMAGES, np.uint64),
+            np.empty((MIN_LANE_IMAGES, self.outputs), np.float32),
         )
 
     def _finish(self, scores: Floats) -> Floats:
@@ -132,7 +134,7 @@ class Chain:
 
 
 def name_counters(counters: npt.NDArray[np.int64], *, wrap: bool) -> Mapping[str, int]:
-    """Return the counters by name; `wrapped_sums` only with `wrap`."""
+    """Return the counters by name, with `wrapped_sums` only if `wrap` is true."""
     return {
         name: count
         for name, count in zip(COUNTERS, counters.tolist(), strict=True)
@@ -140,12 +142,12 @@ def name_counters(counters: npt.NDArray[np.int64], *, wrap: bool) -> Mapping[str
     }
 
 
-def _pack(links: Links) -> tuple[npt.NDArray[np.generic], ...]:
+def _pack_layers(links: Links) -> tuple[npt.NDArray[np.generic], ...]:
     """Return table, steps, values, pointers, places, biases and scales of all layers, for `kernels.chain`."""
-    weights = [groups_of(layer)[0] for layer in links.layers]
+    weights = [order_groups(layer)[0] for layer in links.layers]
     steps = np.array([layer.input_scale for layer in links.layers], np.float32)
     return (
-        _table(links, weights),
+        _make_table(links, weights),
         steps,
         np.concatenate([each.values for each in weights]),
         np.concatenate([each.pointers for each in weights]),
@@ -156,7 +158,7 @@ def _pack(links: Links) -> tuple[npt.NDArray[np.generic], ...]:
 
 
 def _pad_places(weights: OrderedWeights) -> npt.NDArray[np.uint32]:
-    """Return as many places as values, so that both have the same offsets."""
+    """Return places padded to the number of values, so that both have the same offsets."""
     return (
         np.resize(weights.places, len(weights.values))
         if len(weights.pointers)
@@ -164,7 +166,7 @@ def _pad_places(weights: OrderedWeights) -> npt.NDArray[np.uint32]:
     )
 
 
-def _table(links: Links, weights: list[OrderedWeights]) -> npt.NDArray[np.int64]:
+def _make_table(links: Links, weights: list[OrderedWeights]) -> npt.NDArray[np.int64]:
     table = np.zeros((len(weights), 7), np.int64)
     values = pointers = rows = 0
     for place, (layer, each) in enumerate(zip(links.layers, weights, strict=True)):
@@ -186,17 +188,17 @@ def _table(links: Links, weights: list[OrderedWeights]) -> npt.NDArray[np.int64]
 def _pack_noise(
     model: CompiledModel, links: Links, noise: Noise | None
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Return the means, the spreads (deviations if they are constant, else variances), and the noise parameters."""
+    """Return (means, spreads, noise parameters). Spreads are deviations for constant noise, otherwise variances."""
     checked = check_noise(noise or Noise(sigma=0.0))
-    row_noises = [row_noise(layer, checked, model.hardware) for layer in links.layers]
+    row_noises = [compute_row_noise(layer, checked, model.hardware) for layer in links.layers]
     means = np.concatenate([each.means for each in row_noises])
     variances = np.concatenate([each.variances for each in row_noises])
     law = NoiseLaw.WITHOUT if noise is None else noise.law
-    numbers = np.concatenate([[law], output_numbers(checked)])
+    numbers = np.concatenate([[law], pack_output_noise(checked)])
     return means, np.sqrt(variances) if law == NoiseLaw.CONSTANT else variances, numbers
 
 
-def _rules(model: CompiledModel, quirks: Quirks) -> int:
+def _make_rules(model: CompiledModel, quirks: Quirks) -> int:
     from lightning.execution.kernels.chain import LAST_NORMALISED, PERFECT, PUBLISHED, WRAPS
 
     rules = WRAPS if model.wrap else 0
@@ -216,9 +218,9 @@ class LaneWeights(NamedTuple):
 
 
 def can_use_lanes(layers: Sequence[PhotonicLayer], law: NoiseLaw) -> bool:
-    """Return whether lanes give the same results, and faster.
+    """Return whether lanes are faster and give the same results.
 
-    Activations must not be negative, and noise must not depend on the light of each image.
+    Activations must not be negative, and noise must not depend on the light of an image.
     """
     if law == NoiseLaw.VARYING or any(layer.signed for layer in layers):
         return False
@@ -226,8 +228,8 @@ def can_use_lanes(layers: Sequence[PhotonicLayer], law: NoiseLaw) -> bool:
     return bool(lit < SPARSE_BELOW * sum(layer.weights.size for layer in layers))
 
 
-def lane_weights(layers: Sequence[PhotonicLayer]) -> LaneWeights:
-    """Return the nonzero weights of all layers of a chain; parts of rows are padded with 0 to a multiple of four."""
+def order_lane_weights(layers: Sequence[PhotonicLayer]) -> LaneWeights:
+    """Return the nonzero weights of all layers. The parts of each row are padded with 0 to multiples of four."""
     magnitudes: list[npt.NDArray[np.generic]] = []
     terms: list[npt.NDArray[np.generic]] = []
     begins, place = [], 0
@@ -235,7 +237,7 @@ def lane_weights(layers: Sequence[PhotonicLayer]) -> LaneWeights:
         for row in layer.weights[0]:
             begins.append([place])
             for terms_of_sign in (np.flatnonzero(row > 0), np.flatnonzero(row < 0)):
-                padding = (0, -len(terms_of_sign) % _FOUR)
+                padding = (0, -len(terms_of_sign) % _WEIGHTS_PER_PASS)
                 magnitudes.append(np.pad(np.abs(row[terms_of_sign]), padding))
                 terms.append(np.pad(terms_of_sign, padding))
                 place += len(terms_of_sign) + padding[1]
@@ -248,7 +250,7 @@ def lane_weights(layers: Sequence[PhotonicLayer]) -> LaneWeights:
 
 
 class FusedExecutor:
-    """An executor that runs bytes on a `Chain`, and data of other types on the interpreter, with equal results."""
+    """An executor that runs bytes on a `Chain` and other data on the interpreter, with equal results."""
 
     def __init__(self, chain: Chain, interpreter: Interpreter) -> None:
         self.model: CompiledModel = interpreter.model
@@ -269,7 +271,7 @@ class FusedExecutor:
         shaped = scores.reshape(len(array), *self.model.network.output_shape)
         clipped = (
             {"clipped_readouts": 0} if self.fidelity == "noisy" else {}
-        )  # `fits` rejects noise that may clip
+        )  # `is_supported` rejects noise that may clip
         return Answers(
             shaped, self.interpreter.cycles, {**name_counters(counters, wrap=self.model.wrap), **clipped}
         )
@@ -280,10 +282,10 @@ class FusedExecutor:
         self.interpreter.warm()
 
     def close(self) -> None:
-        """Do nothing: it holds no device."""
+        """Do nothing: this executor holds no device."""
 
     def _fits(self, shape: tuple[int, ...]) -> bool:
-        """Return whether these are inputs of the network's shape, or images for a network that takes rows."""
+        """Return whether inputs have the network's shape, or are images for a network that takes rows."""
         expected = self.model.network.input_shape
         shape_of_one = shape[1:]
         return (

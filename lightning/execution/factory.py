@@ -30,10 +30,14 @@ def open_executor(
 ) -> Executor:
     """Return an executor for `model`.
 
-    `noise` (default: that measured on the prototype), `seed` and `average` apply to `noisy`; `device` (an address, or
-    the result of `lightning.connect`; default: the twin), `seed` and `average` to `device`; `bus` (an address, or an
-    open bus; default: the fast simulator) to `datapath`; `quirks` to models of the published scheme. Raise `OutOfRange`
-    for an invalid fidelity, noise, seed or average, and `MissingLibrary` for noise without numba.
+    Each fidelity uses some of the arguments:
+
+    - `noisy`: `noise` (default: as measured on the prototype), `seed` and `average`.
+    - `device`: `device` (an address, or the result of `lightning.connect`; default: the twin), `seed` and `average`.
+    - `datapath`: `bus` (an address, or an open bus; default: the fast simulator).
+
+    `quirks` apply to models of the published scheme. Raise `OutOfRange` for an invalid fidelity, noise, seed or
+    average, and `MissingLibrary` for noise without numba.
     """
     if fidelity not in get_args(Fidelity):
         raise OutOfRange(
@@ -48,13 +52,15 @@ def open_executor(
     if fidelity == "exact":
         return _fuse_or_interpret(model, exact_multiplier(), fidelity, quirks)
     if fidelity == "noisy":
-        return _noisy(model, noise or Noise(), seed, average, quirks)
+        return _open_noisy(model, noise or Noise(), seed, average, quirks)
     return Interpreter(
         model, _make_hardware_multiplier(model, fidelity, device, bus, average, seed), fidelity, quirks
     )
 
 
-def _noisy(model: CompiledModel, noise: Noise, seed: int, average: int, quirks: Quirks | None) -> Executor:
+def _open_noisy(
+    model: CompiledModel, noise: Noise, seed: int, average: int, quirks: Quirks | None
+) -> Executor:
     require("numba", "for noise")
     from lightning.execution.multipliers.noisy import NoisyMultiplier, PerReadoutMultiplier
 
@@ -73,10 +79,10 @@ def _fuse_or_interpret(
     noise: Noise | None = None,
     seed: int = 0,
 ) -> Executor:
-    from lightning.execution.chain import Chain, FusedExecutor, fits
+    from lightning.execution.chain import Chain, FusedExecutor, is_supported
 
     interpreter = Interpreter(model, multiplier, fidelity, quirks)
-    if not find_spec("numba") or not fits(model, noise):
+    if not find_spec("numba") or not is_supported(model, noise):
         return interpreter
     return FusedExecutor(Chain(model, noise, seed, quirks), interpreter)
 

@@ -19,14 +19,13 @@ Fidelity = Literal["exact", "noisy", "device", "datapath"]
 
 
 class Multiplier(Protocol):
-    """Computes the sums of products of one layer; each fidelity has its own."""
+    """Computes the sums of products of a layer. Each fidelity has its own multiplier."""
 
     def compute_sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> npt.NDArray[Any]:
         """Return the sums of products, of shape (images, positions, groups, rows).
 
         `activations` have the shape (images, positions, groups, terms). The sums are int32, or float32 with noise.
-        `keys`, of shape (images,), identify the images, so that the noise of an image does not depend on the others in
-        the batch.
+        `keys`, of shape (images,), identify the images, so that the noise of an image does not depend on its batch.
         """
         ...
 
@@ -36,7 +35,7 @@ class Answers:
     """Results for a batch."""
 
     scores: npt.NDArray[np.float32]
-    """Outputs of the network, of shape (images, ...); integers of the last layer in the `published` scheme."""
+    """Outputs of the network, of shape (images, ...). In the `published` scheme they are the last layer's integers."""
     cycles: int = 0
     """Cycles of the datapath for one image."""
     counters: Mapping[str, int] = field(default_factory=dict)
@@ -45,16 +44,16 @@ class Answers:
 
     @property
     def classes(self) -> npt.NDArray[np.int64]:
-        """The class of each image, of shape (images,); see `classes_of`."""
-        return classes_of(self.scores)
+        """The class of each image, of shape (images,); see `find_classes`."""
+        return find_classes(self.scores)
 
 
-def classes_of(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
+def find_classes(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
     """Return the index of the largest score of each image, of shape (images,).
 
     Of equal scores, the first wins. A single score is a logit: its class is 1 if it is above 0, else 0.
 
-    >>> classes_of(np.float32([[1, 3, 3], [2, 1, 0]])).tolist(), classes_of(np.float32([[-1], [2]])).tolist()
+    >>> find_classes(np.float32([[1, 3, 3], [2, 1, 0]])).tolist(), find_classes(np.float32([[-1], [2]])).tolist()
     ([1, 0], [0, 1])
     """
     flat = scores.reshape(len(scores), -1)
@@ -86,7 +85,7 @@ class Executor(Protocol):
 
 
 def raw_shape(network: Network) -> tuple[int, ...]:
-    """Return the shape of one raw input: that of the network, or channels last if preprocessing transposes them."""
+    """Return the shape of one raw input: the network's input shape, or channels last if preprocessing transposes."""
     shape = network.input_shape
     if network.preprocessing.layout == "HWC" and len(shape) == 3:
         return (*shape[1:], shape[0])

@@ -1,7 +1,7 @@
-"""Execution of every network and fidelity, node by node: digital operations in float32, photonic ones by a multiplier.
+"""Execution of any network, node by node: digital operations in float32, photonic operations by a multiplier.
 
-`Quirks` select differences of the published emulator from its datapath. Source: Lightning, SIGCOMM 2023 artifact,
-`rtl/tb/lightning_emulator.py` and `rtl/datapath`.
+`Quirks` select behaviours of the published emulator that differ from its datapath. Source: Lightning, SIGCOMM 2023
+artifact, `rtl/tb/lightning_emulator.py` and `rtl/datapath`.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from lightning.networks.patches import patches as images_as_rows
 from lightning.networks.preprocess import preprocess
 
 PATCHES_BYTES = 2**23
-"""Size limit of a layer's activations, which should stay in the processor's caches."""
+"""Size limit of a layer's activations, so that they stay in the processor's caches."""
 MAX_IMAGES = 256
 
 EXPONENTS = (1, 3, 7, 20, 55, 148, 403, 1096, 2980, 8103, 22026, 59874)
 """exp(0) .. exp(11) in the log-softmax block, rounded to integers: exp(11) is 59874.14."""
-MISPRINTED = 2206
-"""The artifact's table entry for exp(10), in which a digit is missing."""
+MISPRINTED_EXPONENT = 2206
+"""The artifact's table entry for exp(10), which lacks a digit."""
 
 
 class Interpreter:
@@ -57,7 +57,7 @@ class Interpreter:
         self.multiplier = multiplier
         self.quirks = quirks or Quirks()
         self.cycles = cycles_of_model(model)
-        self._chunk = _images_at_a_time(model)
+        self._chunk = _count_chunk_images(model)
         self._photonic = [node.name for node in model.network.nodes if node.name in model.layers]
         self._normalises_last = model.shift_normalised and self.quirks.last_layer_normalised
 
@@ -76,7 +76,7 @@ class Interpreter:
         return Answers(np.concatenate(scores), self.cycles, dict(counters))
 
     def warm(self) -> None:
-        """Run zeros, one image and a batch, so that kernels are loaded before the first request."""
+        """Run zeros for one image and a batch, which loads the kernels before the first request."""
         shape = raw_shape(self.model.network)
         for images in (1, 2):
             self.run(np.zeros((images, *shape), np.uint8))
@@ -91,28 +91,28 @@ class Interpreter:
         network = self.model.network
         tensors: dict[str, npt.NDArray[Any]] = {network.input: preprocess(network, raw)}
         for node, spent in network.last_uses():
-            tensors[node.output] = self._node(node, tensors, keys, counters)
+            tensors[node.output] = self._compute_node(node, tensors, keys, counters)
             for name in spent:
                 tensors.pop(name, None)
         return np.asarray(tensors[network.output], np.float32)
 
-    def _node(
+    def _compute_node(
         self, node: Node, tensors: Mapping[str, npt.NDArray[Any]], keys: Keys, counters: Counter[str]
     ) -> npt.NDArray[Any]:
         layer = self.model.layers.get(node.name)
         if layer is None:
             return compute_node(node, tensors, self.model.network.constants)
         real = np.asarray(tensors[node.inputs[0]], np.float32)
-        activations = self._activations(layer, real, counters)
-        sums = self.multiplier.compute_sums(layer, _as_terms(layer, activations), keys)
-        results = real_of(self._round_sums(layer, sums, counters), layer)
+        activations = self._compute_activations(layer, real, counters)
+        sums = self.multiplier.compute_sums(layer, _make_vectors(layer, activations), keys)
+        results = compute_real_values(self._round_sums(layer, sums, counters), layer)
         if layer.geometry is not None:
             return pixels(results, layer.geometry)
         return results.reshape(*real.shape[:-1], -1)
 
-    def _activations(self, layer: PhotonicLayer, real: Floats, counters: Counter[str]) -> Activations:
+    def _compute_activations(self, layer: PhotonicLayer, real: Floats, counters: Counter[str]) -> Activations:
         if self.model.shift_normalised and layer.name != self._photonic[0]:
-            return (perfectly_scaled if self.model.perfect_scaling else shift_normalised)(real)
+            return (scale_perfectly if self.model.perfect_scaling else shift_normalised)(real)
         inputs = np.abs(real) if self.quirks.signs_dropped else real
         activations, clipped = quantise(inputs, layer)
         counters["clipped_activations"] += clipped
@@ -121,7 +121,7 @@ class Interpreter:
     def _round_sums(
         self, layer: PhotonicLayer, sums: npt.NDArray[Any], counters: Counter[str]
     ) -> npt.NDArray[np.int32]:
-        """Return the sums as integers: noisy ones rounded once per sum, then wrapped with `wrap`."""
+        """Return the sums as integers: round noisy sums, wrap them with `wrap`, and normalise the last layer's."""
         whole = sums if sums.dtype == np.int32 else np.rint(sums).astype(np.int32)
         if self.model.wrap:
             whole, wrapped = wrap_sums(whole)
@@ -132,7 +132,7 @@ class Interpreter:
         return whole
 
 
-def _as_terms(layer: PhotonicLayer, activations: Activations) -> Activations:
+def _make_vectors(layer: PhotonicLayer, activations: Activations) -> Activations:
     """Return the activations as vectors, (images, positions, groups, terms)."""
     groups, _, terms = layer.weights.shape
     if layer.geometry is not None:
@@ -140,8 +140,8 @@ def _as_terms(layer: PhotonicLayer, activations: Activations) -> Activations:
     return np.ascontiguousarray(activations).reshape(len(activations), -1, groups, terms)
 
 
-def _images_at_a_time(model: CompiledModel) -> int:
-    """Return the number of images for which the largest layer's activations, as patches, take `PATCHES_BYTES`."""
+def _count_chunk_images(model: CompiledModel) -> int:
+    """Return the number of images whose activations as patches take `PATCHES_BYTES` in the largest layer."""
     terms = (layer.positions * len(layer.weights) * layer.weights.shape[2] for layer in model.layers.values())
     return min(max(PATCHES_BYTES // (2 * max(terms, default=1)), 1), MAX_IMAGES)
 
@@ -169,22 +169,22 @@ def pixels(sums: npt.NDArray[np.float32], geometry: Geometry) -> npt.NDArray[np.
 
 
 def quantise(real: Floats, layer: PhotonicLayer) -> tuple[Activations, int]:
-    """Return the activations in steps of the layer's `input_scale`, and how many of them were clipped.
+    """Return (activations in steps of the layer's `input_scale`, number of clipped activations).
 
-    Negative values are clipped to 0, and counted, unless the layer is signed.
+    Unless the layer is signed, negative values are clipped to 0 and counted.
     """
     steps, lowest = layer.count_steps(real), -FULL if layer.signed else 0
-    beyond = int(np.count_nonzero((steps > FULL) | (steps < lowest)))
-    return np.clip(steps, lowest, FULL).astype(np.int16), beyond
+    clipped_count = int(np.count_nonzero((steps > FULL) | (steps < lowest)))
+    return np.clip(steps, lowest, FULL).astype(np.int16), clipped_count
 
 
-def real_of(sums: Integers, layer: PhotonicLayer) -> Floats:
-    """Return the real values, (images, positions, groups, rows): sums plus bias, times `output_scale`."""
+def compute_real_values(sums: Integers, layer: PhotonicLayer) -> Floats:
+    """Return the real values (images, positions, groups, rows): (sum + bias) * `output_scale`."""
     return np.asarray((sums + layer.bias).astype(np.float32) * layer.output_scale, np.float32)
 
 
 def wrap_sums(sums: Integers) -> tuple[Integers, int]:
-    """Return the sums wrapped to 16 bits in two's complement, and how many of them changed.
+    """Return (sums wrapped to 16 bits in two's complement, number of sums that changed).
 
     >>> wrap_sums(np.array([32767, 32768, -40000], np.int32))
     (array([ 32767, -32768,  25536], dtype=int32), 2)
@@ -196,7 +196,7 @@ def wrap_sums(sums: Integers) -> tuple[Integers, int]:
 def shift_normalised(sums: npt.NDArray[np.float32] | Integers) -> Activations:
     """Return the activations that the datapath computes from sums (images, ...).
 
-    Negative sums become 0; the others are shifted, per image, so that the highest set bit of the largest becomes
+    Negative sums become 0. The others are shifted so that the highest set bit of the largest of each image becomes
     bit 7.
 
     >>> shift_normalised(np.array([[1000, -7, 3], [5, 1, 0]], np.int32)).tolist()
@@ -205,17 +205,17 @@ def shift_normalised(sums: npt.NDArray[np.float32] | Integers) -> Activations:
     return _shift(np.maximum(sums, 0).astype(np.int64)).astype(np.int16)
 
 
-def perfectly_scaled(sums: npt.NDArray[np.float32] | Integers) -> Activations:
-    """Return the activations by the emulator's perfect scaling: times 255 over the largest, ties to even.
+def scale_perfectly(sums: npt.NDArray[np.float32] | Integers) -> Activations:
+    """Return the activations after the emulator's perfect scaling: times 255 / largest, with ties rounded to even.
 
-    >>> perfectly_scaled(np.array([[1000, -7, 3]], np.int32)).tolist()
+    >>> scale_perfectly(np.array([[1000, -7, 3]], np.int32)).tolist()
     [[255, 0, 1]]
     """
     return _scale(np.maximum(sums, 0).astype(np.int64)).astype(np.int16)
 
 
 def normalise_last(sums: Integers, *, perfect: bool) -> Integers:
-    """Return the last layer's sums (images, ...), normalised with their signs as in the emulator.
+    """Return the last layer's sums (images, ...), normalised with their signs like the emulator.
 
     >>> normalise_last(np.array([[1000, -7, 3]], np.int32), perfect=False).tolist()
     [[250, -2, 0]]
@@ -227,9 +227,9 @@ def normalise_last(sums: Integers, *, perfect: bool) -> Integers:
 def log_softmax(results: Sequence[int] | Integers, *, misprinted: bool = False) -> npt.NDArray[np.float64]:
     """Return the log-softmax with the exponentials of the datapath's block. Raise `InputError` unless 1-D integers.
 
-    Results are shifted so that the largest is 11; exponentials come from a table of twelve integers, and are 0 below
-    it. The logarithm of their sum is exact here, not from a table. No executor uses this block, since it changes no
-    class. `misprinted` selects the artifact's table, in which a digit is missing.
+    Results are shifted so that the largest is 11. Exponentials come from a table of twelve integers, and are 0 below
+    it. The logarithm of their sum is exact here, not from a table. No executor uses this block, because it changes no
+    class. `misprinted` selects the artifact's table, which lacks a digit.
 
     >>> log_softmax([5, 4]).round(3).tolist()  # 11 and 10: ln(59874 + 22026) = 11.313
     [-0.313, -1.313]
@@ -244,21 +244,21 @@ def log_softmax(results: Sequence[int] | Integers, *, misprinted: bool = False) 
     raised = values.astype(np.int64) + (len(EXPONENTS) - 1 - int(values.max()))
     table = np.array(EXPONENTS)
     if misprinted:
-        table[10] = MISPRINTED
+        table[10] = MISPRINTED_EXPONENT
     total = table[raised[raised >= 0]].sum()
     return np.asarray(raised - np.log(total), np.float64)
 
 
 def _shift(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    _, exponents = np.frexp(_max_magnitude(sums))  # exact below 2**53: m * 2**exponent with 0.5 <= m < 1
+    _, exponents = np.frexp(_find_max_magnitude(sums))  # exact below 2**53: m * 2**exponent with 0.5 <= m < 1
     return np.asarray((sums << 7) >> np.maximum(exponents.astype(np.int64) - 1, 0))
 
 
 def _scale(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    return np.asarray(np.rint(sums * (255 / np.maximum(_max_magnitude(sums), 1))))
+    return np.asarray(np.rint(sums * (255 / np.maximum(_find_max_magnitude(sums), 1))))
 
 
-def _max_magnitude(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _find_max_magnitude(sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the largest magnitude of every image, shaped to broadcast."""
     largest = np.abs(sums).reshape(len(sums), -1).max(axis=1)
     return np.asarray(largest.reshape(-1, *([1] * (sums.ndim - 1))))

@@ -1,7 +1,7 @@
-"""Noise of detector readouts: where it is drawn, its growth with the light, and the limits of both.
+"""Noise of detector readouts: where it is drawn, how it grows with the light, and its limits.
 
-`TERMS` declares the terms of the variance. Machine code computes them with `kernels.laws`, up to the power of the light
-that is supported there; everything else uses `Noise`.
+`TERMS` declares the terms of the variance. Machine code computes them with `kernels.laws`, up to a highest power of the
+light. Everything else uses `Noise`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from lightning.execution.kernels.laws import HIGHEST_POWER, NoiseLaw
 
 Place = Literal["per-output", "per-product", "per-product-dense"]
 
-LARGEST_NOISE = 1e4
-"""Forty times full light: with more, sums of long rows would exceed 32 bits."""
+MAX_NOISE = 1e4
+"""Largest standard deviation: forty times full light. With more, sums of long rows would exceed 32 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +27,9 @@ class NoisePlace:
     """A place where noise is drawn."""
 
     per_readout: bool = True
-    """Whether noise is drawn per readout of the detector, else per sum."""
+    """True for one draw per readout of the detector, False for one per sum."""
     dense: bool = False
-    """Whether products whose weight is 0 are also read."""
+    """True if products whose weight is 0 are also read."""
 
 
 PLACES: Mapping[Place, NoisePlace] = {
@@ -41,11 +41,11 @@ PLACES: Mapping[Place, NoisePlace] = {
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A term of the variance: a number of `Noise`, times a power of the level."""
+    """A term of the variance: a field of `Noise`, times a power of the level."""
 
     power: int
     is_deviation: bool = False
-    """Whether the number is a standard deviation, to be squared; else it is a variance."""
+    """True if the field is a standard deviation, which must be squared; False for a variance."""
 
     def coefficient(self, number: float) -> float:
         """Return the factor of the power of the level."""
@@ -56,22 +56,22 @@ class Term:
         return number * (factor if self.is_deviation else factor * factor)
 
     @property
-    def most(self) -> float:
-        """The largest number: that of `LARGEST_NOISE` at full light."""
-        return LARGEST_NOISE if self.is_deviation else LARGEST_NOISE**2 / FULL**self.power
+    def largest_number(self) -> float:
+        """The largest allowed value of the field, which gives a deviation of `MAX_NOISE` at full light."""
+        return MAX_NOISE if self.is_deviation else MAX_NOISE**2 / FULL**self.power
 
 
 TERMS: Mapping[str, Term] = {"sigma": Term(0, is_deviation=True), "shot": Term(1), "intensity": Term(2)}
-"""Terms of the variance by their numbers in `Noise`."""
+"""Terms of the variance by field of `Noise`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
     """Gaussian noise of detector readouts, in LSB (a product of 255 and 255 is 254 LSB).
 
-    The variance of a readout at `level` is sigma^2 + shot * level + intensity * level^2. `per-product` leaves out
-    products whose weight is 0, `per-product-dense` does not; `per-output` draws once for a sum, on a scale on which
-    the largest sum of the layer is 255, as the published emulation does.
+    The variance of a readout at `level` is sigma^2 + shot * level + intensity * level^2. `per-product` draws per
+    readout and omits products whose weight is 0; `per-product-dense` includes them. `per-output` draws once per sum, on
+    a scale where the largest sum of the layer is 255, like the published emulation.
     """
 
     place: Place = "per-product"
@@ -80,11 +80,11 @@ class Noise:
     shot: float = 0.0
     """Variance per step of level."""
     intensity: float = 0.0
-    """Relative variance, as of the laser."""
+    """Relative variance, such as the laser's."""
     average: int = 1
-    """Number of averaged readouts: variances are divided by it, the mean is not."""
+    """Number of averaged readouts. It divides variances, but not the mean."""
     identity: str = ""
-    """Identity of the calibration or link that it comes from; empty for numbers of the user."""
+    """Identity of the calibration or link that the noise comes from; empty for the user's own numbers."""
     full_scale: float = 510.0
     """Magnitude at which the converter clips a readout, in steps per wavelength; by default twice a full product."""
 
@@ -95,7 +95,7 @@ class Noise:
 
     @property
     def law(self) -> NoiseLaw:
-        """The dependence of its variance on the light."""
+        """The dependence of the variance on the light."""
         if not self.drawn.per_readout:
             return NoiseLaw.PER_OUTPUT
         return NoiseLaw.VARYING if any(self.coefficients[1:]) else NoiseLaw.CONSTANT
@@ -110,7 +110,7 @@ class Noise:
 
     @property
     def is_linear(self) -> bool:
-        """True if the variance from light is the same in one readout as divided among several."""
+        """True if dividing light among several readouts does not change the total variance."""
         return not any(self.coefficients[2:])
 
     def variance(self, level: Any) -> Any:
@@ -119,11 +119,11 @@ class Noise:
         >>> Noise(sigma=3.0, shot=0.5, intensity=0.25).variance(2.0)
         11.0
         """
-        constant, *growing = self.coefficients
-        return sum((each * level**power for power, each in enumerate(growing, 1)), start=constant)
+        constant, *higher_coefficients = self.coefficients
+        return sum((each * level**power for power, each in enumerate(higher_coefficients, 1)), start=constant)
 
     def scale(self, factor: float) -> Noise:
-        """Return the same noise with `factor` times the standard deviation; its mean stays.
+        """Return the same noise with `factor` times the standard deviation and an unchanged mean.
 
         >>> Noise(sigma=2.0, shot=0.1).scale(3.0).sigma, round(Noise(shot=0.1).scale(3.0).shot, 12)
         (6.0, 0.9)
@@ -142,15 +142,15 @@ def check_noise(noise: Noise) -> Noise:
         )
     for name, term in TERMS.items():
         value = getattr(noise, name)
-        if not 0 <= value <= term.most:
-            raise OutOfRange(f"noise.{name} is {value}; it must be 0 to {term.most:g}")
+        if not 0 <= value <= term.largest_number:
+            raise OutOfRange(f"noise.{name} is {value}; it must be 0 to {term.largest_number:g}")
     if any(noise.coefficients[HIGHEST_POWER + 1 :]):
         raise OutOfRange(
             f"the noise has a term beyond power {HIGHEST_POWER} of the light, which machine code does not compute",
             hint="Leave the term out, or add its power to lightning/execution/kernels/laws.py",
         )
-    if not abs(noise.mean) <= LARGEST_NOISE:
-        raise OutOfRange(f"noise.mean is {noise.mean}; it must be -{LARGEST_NOISE:g} to {LARGEST_NOISE:g}")
+    if not abs(noise.mean) <= MAX_NOISE:
+        raise OutOfRange(f"noise.mean is {noise.mean}; it must be -{MAX_NOISE:g} to {MAX_NOISE:g}")
     check_average(noise.average)
     if not noise.full_scale > 0:
         raise OutOfRange(f"noise.full_scale is {noise.full_scale}; it must be above 0")

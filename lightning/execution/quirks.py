@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Quirks:
-    """Quirks of the published emulator. All are off by default, which gives the results of the datapath.
+    """Quirks of the published emulator. By default all are off, which gives the results of the datapath.
 
-    Two more are properties of a model: sums wrap in the datapath but not in the emulator (`wrap`), and the emulator has
-    an option to scale activations exactly (`perfect_scaling`).
+    Two more differences are properties of a model: sums wrap in the datapath but not in the emulator (`wrap`), and the
+    emulator can scale activations exactly (`perfect_scaling`).
     """
 
     last_layer_normalised: bool = False
-    """The emulator also normalises the last layer's results, with their signs; the datapath returns them unchanged.
-    Classes are equal, unless a small difference is shifted away."""
+    """True to normalise the last layer's results with their signs. The datapath returns them unchanged. Classes are
+    equal, unless a shift removes a small difference."""
     signs_dropped: bool = False
-    """Inputs are replaced by their magnitudes before they are sent."""
+    """True to replace inputs by their magnitudes."""
 
 
 EMULATOR = Quirks(last_layer_normalised=True, signs_dropped=True)

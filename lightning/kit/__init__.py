@@ -7,8 +7,8 @@
 | `programs` | programs of the timed processor | `settings` |
 | `instruments` | laser, supply and power meter of a bench | |
 | `devices` | deadlines for every device | `checks`, `programs` |
-| `calibration` | fringes, decoding, documents; `measurement`, and the guided run | `devices` |
-| `connection` | `connect("sim://kit")`: from an address to a device | `calibration` |
+| `calibration` | fringes, decoding, documents, measurements, and the guided run | `devices` |
+| `connection` | `connect("sim://kit")` opens the device at an address | `calibration` |
 | `recordings` | a file of a session with a device, and a device that replays it | `calibration` |
 | `dot` | vectors as waveforms | `calibration` |
 | `waveform`, `plots` | the trace of a readout, and plots of it | `calibration` |

@@ -1,4 +1,4 @@
-"""Checks before anything is sent to a device: channels, buffers, clocks."""
+"""Checks of channels, buffers and clocks, made before anything is sent to a device."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from lightning.errors import (
 from lightning.kit import profiles
 from lightning.kit.settings import Settings
 
-SAME_RATE = 1e-6
-"""Relative difference below which two clock rates are the same."""
+RATE_TOLERANCE = 1e-6
+"""Two clock rates are equal up to this relative difference."""
 MIN_RELAX_US = 0.2
-"""Shortest pause between shots. The processor waits for the window's end and then fetches the next shot's four pulses:
-31 clocks of 384 MHz, 0.08 us (20 of 430 MHz with version 2). After a shorter pause they are late in their window. The
-limit is a little more than twice that."""
+"""Shortest pause between shots. After a window the processor loads the next shot's four pulses, which takes 31 clocks
+of 384 MHz, or 0.08 us (version 2: 20 clocks of 430 MHz). With a shorter pause the pulses start too late. The limit is a
+little more than twice the loading time."""
 
 
 def check(soccfg: Any, settings: Settings) -> None:
@@ -67,12 +67,12 @@ def check_buffers(soccfg: Any, settings: Settings) -> None:
                     f"{settings.reps} shots of {settings.readout_length} samples need {needed}, but the buffer of "
                     f"readout {readout} holds {room}, one of which cannot be used"
                 ),
-                hint=_shorter(settings, usable),
+                hint=_suggest_shorter(settings, usable),
             )
 
 
-def _shorter(settings: Settings, usable: int) -> str:
-    """Return a hint for settings that fit the buffer: shorter shots of at least one sample, or fewer shots."""
+def _suggest_shorter(settings: Settings, usable: int) -> str:
+    """Return a hint for settings that fit the buffer: shorter shots, or fewer shots."""
     ways = []
     if samples := usable // settings.reps:
         ways.append(f"readout_length to {samples} or less")
@@ -82,7 +82,7 @@ def _shorter(settings: Settings, usable: int) -> str:
 
 
 def check_clocks(soccfg: Any) -> None:
-    """Raise `UnsupportedClock` if reference clock or converters run at rates that no profile of this board has."""
+    """Raise `UnsupportedClock` if the rate of the reference clock or a converter is in no profile of this board."""
     known = profiles.find_for_board(str(soccfg["board"]))
     if not known:
         return
@@ -97,18 +97,18 @@ def check_clocks(soccfg: Any) -> None:
 
 
 def check_same_firmware(compiled_for: Any, device: Any) -> None:
-    """Raise `ProgramError` if the device has other firmware than the program was compiled for."""
-    expected, actual = _rates(compiled_for), _rates(device)
+    """Raise `ProgramError` if the program was compiled for other firmware than the device has."""
+    expected, actual = _read_firmware_properties(compiled_for), _read_firmware_properties(device)
     if expected != actual:
         raise ProgramError(
             f"the program was compiled for {expected[0]} with other firmware than this device has ({actual[0]})",
-            device=_name(device),
+            device=_find_device_name(device),
             hint="Pass the device itself to LightningControl instead of a configuration",
         )
 
 
-def _rates(soccfg: Any) -> tuple[Any, ...]:
-    """Return the properties of the firmware that a compiled program depends on."""
+def _read_firmware_properties(soccfg: Any) -> tuple[Any, ...]:
+    """Return the firmware's properties on which a compiled program depends."""
     processor = soccfg["tprocs"][0]
     gens = tuple((each["type"], each["fs"], each["tproc_ch"]) for each in soccfg["gens"])
     readouts = tuple((each["ro_type"], each["fs"], each["f_output"]) for each in soccfg["readouts"])
@@ -118,18 +118,20 @@ def _rates(soccfg: Any) -> tuple[Any, ...]:
 def check_running_clocks(soc: Any) -> None:
     """Raise `UnsupportedClock` unless the converters are locked and run at the rates of the configuration."""
     if not soc.clocks_locked():
-        raise UnsupportedClock("the converter clocks are not locked", device=_name(soc), hint=_RELOAD)
+        raise UnsupportedClock(
+            "the converter clocks are not locked", device=_find_device_name(soc), hint=_RELOAD
+        )
     rates = soc.get_sample_rates()
     for kind, tiles in rates.items():
         for tile, rate in tiles.items():
-            configured = soc["rf"]["tiles"][kind][_key(soc["rf"]["tiles"][kind], tile)]["fs"]
+            configured = soc["rf"]["tiles"][kind][_find_key(soc["rf"]["tiles"][kind], tile)]["fs"]
             if not _is_same_rate(rate, configured):
                 raise UnsupportedClock(
                     (
                         f"the {kind.upper()} tile {tile} runs at {rate:g} MS/s, but its firmware is made for "
                         f"{configured:g}"
                     ),
-                    device=_name(soc),
+                    device=_find_device_name(soc),
                     hint=_RELOAD,
                 )
 
@@ -137,8 +139,8 @@ def check_running_clocks(soc: Any) -> None:
 _RELOAD = "Set the clocks again (QickSoc(force_init_clks=True)), or power the board off and on"
 
 
-def _key(tiles: dict[Any, Any], tile: Any) -> Any:
-    """Return the key of a tile: JSON turns the tile numbers of a configuration into strings."""
+def _find_key(tiles: dict[Any, Any], tile: Any) -> Any:
+    """Return the key of a tile: its number, or a string if the configuration has been JSON."""
     return tile if tile in tiles else str(tile)
 
 
@@ -152,8 +154,8 @@ def _check_allowed(clock: str, rate: float, allowed: list[float], unit: str) -> 
 
 
 def _is_same_rate(one: float, other: float) -> bool:
-    return abs(float(one) - float(other)) <= SAME_RATE * abs(float(other))
+    return abs(float(one) - float(other)) <= RATE_TOLERANCE * abs(float(other))
 
 
-def _name(soc: Any) -> str:
+def _find_device_name(soc: Any) -> str:
     return str(getattr(soc, "identity", ""))

@@ -1,12 +1,12 @@
-"""Products by light: single, summed in pairs, signed, and in batches.
+"""Products computed by light: single products, sums of two, and dot products, with signs.
 
     compute = LightningCompute(soc)                # with the calibration of this device
     compute.multiply(100, 50)                      # 20, which is 100 * 50 / 255 rounded
-    compute.multiply([[1, 2], [3, 4]], 255)        # arrays go through in one batch
+    compute.multiply([[1, 2], [3, 4]], 255)        # an array is measured in one batch
     compute.multiply_accumulate([[200, -30]], [[10, 40]])
-    compute.dot([200, -30, 7], [10, 40, 90])       # as a waveform, of any length: see `lightning.kit.dot`
+    compute.dot([200, -30, 7], [10, 40, 90])       # any length, sent as a waveform: see `lightning.kit.dot`
 
-Values are integers from -255 to 255. Light has no sign: magnitudes are sent, the controller applies the signs.
+Values are integers from -255 to 255. Light has no sign: the kit multiplies magnitudes; the controller applies signs.
 A product takes one row of light. The sum of two products takes one row if both have the same sign, because the
 detector adds them; with different signs it takes two rows, one for each sign.
 """
@@ -38,7 +38,7 @@ SHOTS = 4
 class LightningCompute:
     """Multiplication with one kit.
 
-    `device` is the result of `lightning.connect`, or an address for it. `calibration` defaults to the one stored for
+    `device` is the result of `lightning.connect`, or an address. `calibration` defaults to the stored calibration of
     this device. Raise `NotCalibrated` if there is none, `ForeignCalibration` if it belongs to another device,
     `StaleCalibration` if it is too old.
     """
@@ -56,16 +56,16 @@ class LightningCompute:
         check_is_calibration(calibration)
         self.calibration = store.get_fitting(self.device, calibration)
         self.shots = shots
-        self.rows = rows or _reader(self.device, self.calibration, window)
+        self.rows = rows or _make_reader(self.device, self.calibration, window)
         self._vectors: VectorCore | None = None
 
     def multiply(self, a: npt.ArrayLike, b: npt.ArrayLike, *, shots: int | None = None) -> Any:
-        """Return the product a*b/255, rounded: an int for two numbers, an array of int64 for arrays (which broadcast).
+        """Return the rounded product a*b/255: an int for two numbers, otherwise an int64 array of the broadcast shape.
 
-        It is clipped to the range of such a product: 0 to 255, or -255 to 0 if the signs differ.
-        Raise `OutOfRange` for anything but integers from -255 to 255, and for shapes that do not broadcast.
+        The result is clipped to 0 to 255, or to -255 to 0 if the signs differ. Raise `OutOfRange` unless the operands
+        are integers from -255 to 255 and their shapes broadcast.
         """
-        first, second = self._operands(a, b)
+        first, second = self._broadcast(a, b)
         answers = np.rint(self.analogue_product(first, second, shots=shots)).astype(np.int64)
         sign = np.sign(first) * np.sign(second)
         return _shape_like(
@@ -73,11 +73,11 @@ class LightningCompute:
         )
 
     def analogue_product(self, a: npt.ArrayLike, b: npt.ArrayLike, *, shots: int | None = None) -> Floats:
-        """Return the product of `multiply` before rounding, in units of 1/255, in the shape of the operands.
+        """Return the product of `multiply` before rounding and clipping, in units of 1/255.
 
         Noise may push it out of range.
         """
-        first, second = self._operands(a, b)
+        first, second = self._broadcast(a, b)
         values = np.zeros((first.size, MODULATORS), dtype=np.int64)
         values[:, 0], values[:, 1] = np.abs(first).ravel(), np.abs(second).ravel()
         sign = np.sign(first) * np.sign(second)
@@ -85,9 +85,9 @@ class LightningCompute:
         return product
 
     def multiply_accumulate(self, a: npt.ArrayLike, b: npt.ArrayLike, *, shots: int | None = None) -> Any:
-        """Return the sum a[..., 0]*b[..., 0] + a[..., 1]*b[..., 1] over 255, rounded: -510 to 510.
+        """Return (a[..., 0]*b[..., 0] + a[..., 1]*b[..., 1]) / 255, rounded, from -510 to 510.
 
-        An int for one sum, an array of int64 for more. Raise `OutOfRange` for other shapes or values.
+        The result is an int for one sum, an int64 array for several. Raise `OutOfRange` for other shapes or values.
         """
         sums = self.analogue_sum(a, b, shots=shots)
         answers = np.clip(np.rint(sums).astype(np.int64), -2 * FULL, 2 * FULL)
@@ -95,7 +95,7 @@ class LightningCompute:
 
     def analogue_sum(self, a: npt.ArrayLike, b: npt.ArrayLike, *, shots: int | None = None) -> Floats:
         """Return the sum of `multiply_accumulate` before rounding, in units of 1/255."""
-        first, second = self._operands(a, b)
+        first, second = self._broadcast(a, b)
         if not first.ndim or first.shape[-1] != 2:
             raise errors.OutOfRange(
                 "sums are of two products, so operands must end in an axis of 2; these have the shape "
@@ -110,7 +110,7 @@ class LightningCompute:
 
     @property
     def vectors(self) -> VectorCore:
-        """The core for vectors on the same device and calibration; cached, so it is tuned only once."""
+        """The vector core on the same device and calibration, cached so that it is tuned only once."""
         from lightning.kit.dot.core import VectorCore
 
         if self._vectors is None or self._vectors.calibration is not self.calibration:
@@ -118,18 +118,18 @@ class LightningCompute:
         return self._vectors
 
     def dot(self, weights: npt.ArrayLike, inputs: npt.ArrayLike, *, shots: int | None = None) -> Any:
-        """Return the dot product of two vectors over 255, by `VectorCore.dot`."""
+        """Return the dot product of two vectors, divided by 255. See `VectorCore.dot`."""
         return self.vectors.dot(weights, inputs, shots=self.shots if shots is None else shots)
 
     def matvec(self, matrix: npt.ArrayLike, vector: npt.ArrayLike, *, shots: int | None = None) -> Integers:
-        """Return a matrix (m, n) times a vector (n,) over 255, (m,), by `VectorCore.matvec`."""
+        """Return matrix (m, n) times vector (n,), divided by 255, (m,). See `VectorCore.matvec`."""
         return self.vectors.matvec(matrix, vector, shots=self.shots if shots is None else shots)
 
     def measure(self, values: npt.ArrayLike, *, shots: int | None = None) -> Floats:
-        """Return the analogue results in units of 1/255 for (n, 4) values of 0..255, (n,): v0*v1 + v2*v3.
+        """Return v0*v1 + v2*v3 in units of 1/255, (n,), unrounded, for (n, 4) values of 0..255.
 
-        Warn with `SaturationWarning` if there was more light than can be measured, and with `DarkWarning` if light was
-        expected and none arrived; so do all methods that measure. Raise `OutOfRange` for other values.
+        Like all methods that measure, warn with `SaturationWarning` if there was too much light, and with `DarkWarning`
+        if light was expected and none arrived. Raise `OutOfRange` for other values.
         """
         if not len(np.atleast_1d(values)):
             return np.zeros(0)
@@ -147,8 +147,8 @@ class LightningCompute:
         """Return the result of a level in counts above idle, for these values per generator."""
         return self.calibration.decode(level, values, peak=peak)
 
-    def _operands(self, a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Integers, Integers]:
-        """Return both operands as integers, broadcast to one shape. Raise `OutOfRange`."""
+    def _broadcast(self, a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Integers, Integers]:
+        """Return both operands as integers, broadcast to one shape. Raise `OutOfRange` if that fails."""
         device = self.calibration.device
         first, second = _check_operands(a, device), _check_operands(b, device)
         try:
@@ -162,7 +162,7 @@ class LightningCompute:
         return one, other
 
     def _measure_masked(self, pairs: Integers, mask: npt.NDArray[np.bool_], shots: int | None) -> Floats:
-        """Return the sums of the products that `mask` (n, 2) selects, (n,), of (n, 2, 2) operands."""
+        """Return the sums (n,) of those products of (n, 2, 2) operands that `mask` (n, 2) selects."""
         values = (np.abs(pairs) * mask[:, :, None]).reshape(-1, MODULATORS)
         rows = mask.any(axis=1)
         total = np.zeros(len(pairs))
@@ -179,7 +179,7 @@ def _connect(device: Any) -> Any:
     return connect(device)
 
 
-def _reader(device: Any, calibration: Calibration, window: int | None) -> Reader:
+def _make_reader(device: Any, calibration: Calibration, window: int | None) -> Reader:
     one, two, three, four = (modulator.channel for modulator in calibration.modulators)
     length = Window().length if window is None else window
     return Reader(
@@ -191,25 +191,25 @@ def _reader(device: Any, calibration: Calibration, window: int | None) -> Reader
 
 
 def _check_operands(values: npt.ArrayLike, device: str) -> Integers:
-    """Return the operands as integers. Raise `OutOfRange`, which shows the first invalid one."""
+    """Return the operands as integers. Raise `OutOfRange` with the first invalid operand."""
     try:
         array = np.asarray(values)
     except ValueError:  # rows of unequal lengths
-        raise _operand_error(values, device) from None
+        raise _make_operand_error(values, device) from None
     if not array.size:
         return np.zeros(array.shape, dtype=np.int64)
     if array.dtype.kind not in "biuf":
-        raise _operand_error(
+        raise _make_operand_error(
             next((each for each in array.flat if not isinstance(each, int) or abs(each) > FULL), values),
             device,
         )
     wrong = ~((np.abs(array.astype(float)) <= FULL) & (array == np.rint(array.astype(float))))
     if wrong.any():
-        raise _operand_error(array[wrong][0], device)
+        raise _make_operand_error(array[wrong][0], device)
     return array.astype(np.int64)
 
 
-def _operand_error(value: Any, device: str) -> errors.OutOfRange:
+def _make_operand_error(value: Any, device: str) -> errors.OutOfRange:
     shown = value.item() if isinstance(value, np.generic) else value
     return errors.OutOfRange(
         f"{shown!r:.60} is not a valid operand: these are whole numbers of -255 to 255",
@@ -219,5 +219,5 @@ def _operand_error(value: Any, device: str) -> errors.OutOfRange:
 
 
 def _shape_like(answers: Integers, shape: tuple[int, ...]) -> Any:
-    """Return an int if the operands were plain numbers."""
+    """Return an int if the operands were plain numbers, otherwise the array."""
     return int(answers.reshape(-1)[0]) if shape == () else answers

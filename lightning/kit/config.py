@@ -1,4 +1,4 @@
-"""The configuration that users write into: a dictionary that is checked on every write.
+"""The users' configuration: a dictionary that checks every write.
 
 >>> from lightning.kit.config import Configuration
 >>> config = Configuration()
@@ -6,8 +6,8 @@
 >>> config["dac_0"], config.settings.values[0]
 (100, 100)
 
-The library published for the kit uses `dac_0` for a channel number and `dac_gain_0` for the drive. The two are
-never distinguished by guessing: dictionaries are read by `from_slide` (the talk) or `from_lts` (the library).
+In the library published for the kit, `dac_0` is a channel number and `dac_gain_0` the drive; in the talk, `dac_0` is a
+value. Nothing here guesses: `from_slide` reads a dictionary of the talk, `from_lts` one of the published library.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ALIASES = {
     "res_phase": "phase_deg",
     **{f"value_{i}": f"dac_{i}" for i in range(MODULATORS)},
 }
-"""Names of the published library with the same meaning in the talk, and explicit names for keys of the talk."""
+"""Other accepted names: names of the published library with the same meaning, and clearer names of the talk's keys."""
 
 _TUPLES = {"dac": "values", "word": "words", "channel": "channels"}
 _KEYS = (
@@ -51,12 +51,12 @@ _KEYS = (
 
 
 class Configuration(Mapping[str, Any]):
-    """A dictionary over `Settings`, checked on every write.
+    """A dictionary over `Settings` that checks every write.
 
     Keys: `dac_0`..`dac_3` (value 0..255; also `value_i`), `word_i` (gain word 0..32766, in place of a value),
     `channel_i` (generator, or None), `readouts`, `reps`, `soft_avgs`, `length`, `readout_length`, `adc_trig_offset`,
-    `relax_delay_us`, `pulse_freq_mhz`, `phase_deg`. Raise `UnknownKey`, `OutOfRange` or `AmbiguousConfig`; an error
-    leaves it unchanged.
+    `relax_delay_us`, `pulse_freq_mhz`, `phase_deg`. A write raises `UnknownKey`, `OutOfRange` or `AmbiguousConfig`, and
+    then changes nothing.
     """
 
     def __init__(self, settings: Settings | None = None) -> None:
@@ -64,11 +64,11 @@ class Configuration(Mapping[str, Any]):
 
     @property
     def settings(self) -> Settings:
-        """The current settings, as a record that later writes do not change."""
+        """The current settings, as a frozen record that later writes do not change."""
         return self._settings
 
     def __getitem__(self, key: str) -> Any:
-        name = _canonical(key)
+        name = _resolve_key(key)
         kind, _, index = name.rpartition("_")
         if kind in _TUPLES:
             return getattr(self._settings, _TUPLES[kind])[int(index)]
@@ -92,7 +92,7 @@ class Configuration(Mapping[str, Any]):
         settings = self._settings
         pairs = [*(other or {}).items(), *more.items()]
         channels = {k: v for k, v in pairs if str(k).startswith("channel_")}
-        settings = _with_channels(settings, channels)
+        settings = _set_channels(settings, channels)
         for key, value in pairs:
             if key not in channels:
                 settings = _write_setting(settings, key, value)
@@ -123,7 +123,7 @@ class Configuration(Mapping[str, Any]):
         return f"Configuration({changed})"
 
 
-def _canonical(key: object) -> str:
+def _resolve_key(key: object) -> str:
     name = _ALIASES.get(key, key) if isinstance(key, str) else ""
     if name in _KEYS:
         return name
@@ -144,31 +144,31 @@ def _canonical(key: object) -> str:
 
 
 def _write_setting(settings: Settings, key: str, value: Any) -> Settings:
-    name = _canonical(key)
+    name = _resolve_key(key)
     kind, _, index = name.rpartition("_")
     if kind == "dac":
         return settings.with_value(int(index), check_integer(key, value, 0, TOP_VALUE))
     if kind == "word":
         return settings.with_word(int(index), check_integer(key, value, 0, TOP_WORD))
     if kind == "channel":
-        return _with_channels(settings, {name: value})
+        return _set_channels(settings, {name: value})
     return replace(settings, **{name: value})
 
 
-def _with_channels(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    """Return the settings with all channels changed at once: exchanging two one by one would collide."""
+def _set_channels(settings: Settings, changes: Mapping[str, Any]) -> Settings:
+    """Return the settings with all channels changed at once. Swapping two channels one by one would collide."""
     channels = settings.channels
     for key, value in changes.items():
-        _canonical(key)
+        _resolve_key(key)
         channels = put(channels, int(key.rpartition("_")[2]), value)
     return replace(settings, channels=channels)
 
 
 def from_slide(mapping: Mapping[str, Any]) -> Configuration:
-    """Return a configuration in the talk's vocabulary: `dac_0`..`dac_3` are values 0..255.
+    """Return the configuration of a dictionary in the talk's vocabulary, where `dac_0`..`dac_3` are values 0..255.
 
-    Raise `AmbiguousConfig` if it has a `dac_gain_i`, which only the published library uses, `UnknownKey` or
-    `OutOfRange`.
+    Raise `AmbiguousConfig` for a key `dac_gain_i`, which only the published library uses. Raise `UnknownKey` or
+    `OutOfRange` for other invalid keys and values.
     """
     config = Configuration()
     config.update(mapping)
@@ -176,17 +176,17 @@ def from_slide(mapping: Mapping[str, Any]) -> Configuration:
 
 
 def from_lts(mapping: Mapping[str, Any]) -> Configuration:
-    """Return a configuration in the published vocabulary: `dac_i` (generator), `dac_gain_i` (drive, 0..1).
+    """Return the configuration of a dictionary in the published vocabulary: `dac_i` (generator), `dac_gain_i` (0..1).
 
-    A drive is a fraction of the gain word 20000 (default 1), as in that library; no encoder is applied. Other keys
-    mean the same as in the talk. Raise `OutOfRange`, `UnknownKey` or `ConfigError`.
+    As in the published library, `dac_gain_i` is a fraction of the gain word 20000 (default 1), without an encoder.
+    Other keys mean the same as in the talk. Raise `OutOfRange`, `UnknownKey` or `ConfigError`.
 
     >>> from_lts({"dac_0": 0, "dac_gain_0": 0.5})["word_0"]
     10000
     """
     gains = [check_real(f"dac_gain_{i}", mapping.get(f"dac_gain_{i}", 1), 0, 1) for i in range(MODULATORS)]
-    channels = [_lts_channel(i, mapping.get(f"dac_{i}", i)) for i in range(MODULATORS)]
-    own = {f"{kind}_{i}" for kind in ("dac", "dac_gain") for i in range(MODULATORS)}
+    channels = [_check_lts_channel(i, mapping.get(f"dac_{i}", i)) for i in range(MODULATORS)]
+    lts_keys = {f"{kind}_{i}" for kind in ("dac", "dac_gain") for i in range(MODULATORS)}
     config = Configuration(
         Settings(
             values=(None,) * MODULATORS,
@@ -194,11 +194,11 @@ def from_lts(mapping: Mapping[str, Any]) -> Configuration:
             channels=tuple(channels),
         )
     )
-    config.update({key: value for key, value in mapping.items() if key not in own})
+    config.update({key: value for key, value in mapping.items() if key not in lts_keys})
     return config
 
 
-def _lts_channel(modulator: int, value: Any) -> int:
+def _check_lts_channel(modulator: int, value: Any) -> int:
     try:
         return check_integer(f"dac_{modulator}", value, 0, 15)
     except OutOfRange as error:
@@ -211,8 +211,8 @@ def _lts_channel(modulator: int, value: Any) -> int:
 def settings_of(config: Settings | Configuration | Mapping[str, Any]) -> Settings:
     """Return the settings of a `Settings`, a `Configuration` or a plain dictionary.
 
-    Raise `AmbiguousConfig` for a plain dictionary with a key `dac_i` (a value or a channel), and `ConfigError` for
-    other types.
+    Raise `AmbiguousConfig` for a plain dictionary with a key `dac_i` or `dac_gain_i`, which could mean a value or a
+    channel. Raise `ConfigError` for other types.
     """
     if isinstance(config, Settings):
         return config

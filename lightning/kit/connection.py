@@ -1,4 +1,4 @@
-"""Addresses of devices: `scheme://rest`, the scheme naming an entry point of `lightning.devices`."""
+"""Addresses of devices: `scheme://rest`. The scheme names an entry point of the group `lightning.devices`."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 GROUP = "lightning.devices"
-_OURS = {
+_BUILT_IN = {
     "sim": "sim.twins.rfsoc:connect",
     "qick": "lightning.kit.devices.board:connect",
     "replay": "lightning.kit.recordings.replay:connect",
 }
-"""The same as this distribution's entry points, for a source tree that is not installed."""
+"""This distribution's entry points, repeated for a source tree that is not installed."""
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 
 
 def connect(address: str, *, patience: Patience | None = None) -> Any:
-    """Return the device at this address, a QickSoc (and QickConfig) with deadlines.
+    """Return the device at this address: a QickSoc (and QickConfig) with deadlines.
 
-    `sim://kit` and `sim://loopback` are twins, `qick://HOST` is a board in the network, `qick://local` the board this
-    runs on, `replay://FILE` a recording. Packages add schemes by entry points of the group `lightning.devices`, each a
-    function from the address to a QickSoc. `patience` replaces the default deadlines. Raise `AddressError`,
-    `UnknownScheme`, `DeviceGone` or `MissingLibrary`.
+    `sim://kit` and `sim://loopback` are twins, `qick://HOST` is a board in the network, `qick://local` is the board
+    that runs this code, and `replay://FILE` is a recording. Other packages add schemes by entry points of the group
+    `lightning.devices`: functions that return a QickSoc for an address. `patience` replaces the default deadlines.
+    Raise `AddressError`, `UnknownScheme`, `DeviceGone` or `MissingLibrary`.
     """
-    scheme = scheme_of(address)
+    scheme = parse_scheme(address)
     known = find_schemes()
     if scheme not in known:
         raise UnknownScheme(
@@ -46,15 +46,15 @@ def connect(address: str, *, patience: Patience | None = None) -> Any:
     soc = guard_soc(_connect(entry_point, address))
     if patience is not None:
         soc.be_patient(patience)
-    if about := getattr(soc, "about", "") or (_introduce(soc) if soc.simulated else ""):
+    if about := getattr(soc, "about", "") or (_describe_simulated(soc) if soc.simulated else ""):
         sys.stderr.write(f"{address}: {about}\n")
     return soc
 
 
-def scheme_of(address: str) -> str:
-    """Return the part before `://`. Raises `AddressError`.
+def parse_scheme(address: str) -> str:
+    """Return the part before `://`. Raise `AddressError` for an invalid address.
 
-    >>> scheme_of("sim://kit?seed=1")
+    >>> parse_scheme("sim://kit?seed=1")
     'sim'
     """
     scheme, mark, rest = str(address).partition("://")
@@ -67,18 +67,18 @@ def scheme_of(address: str) -> str:
 
 
 def entry_points(**select: str) -> Any:
-    """Return the result of `importlib.metadata.entry_points`, whose slow import is delayed to the first call."""
+    """Call `importlib.metadata.entry_points`. Its slow import waits for the first call."""
     from importlib import metadata
 
     return metadata.entry_points(**select)
 
 
 def find_schemes() -> dict[str, EntryPoint]:
-    """Return the entry point of each scheme; other packages cannot replace the built-in ones."""
+    """Return the entry point of each scheme. Other packages cannot replace built-in schemes."""
     from importlib.metadata import EntryPoint
 
     others = {each.name: each for each in entry_points(group=GROUP)}
-    return {**others, **{name: EntryPoint(name, value, GROUP) for name, value in _OURS.items()}}
+    return {**others, **{name: EntryPoint(name, value, GROUP) for name, value in _BUILT_IN.items()}}
 
 
 def _connect(entry_point: EntryPoint, address: str) -> Any:
@@ -92,8 +92,8 @@ def _connect(entry_point: EntryPoint, address: str) -> Any:
         raise DeviceGone(str(error), device=address, hint="Check that it is there and switched on") from error
 
 
-def _introduce(soc: Any) -> str:
-    """Return one line that says the device is simulated, and which calibration it has."""
+def _describe_simulated(soc: Any) -> str:
+    """Return a line that marks the device as simulated and names its calibration."""
     from lightning.kit.calibration.store import find
 
     try:

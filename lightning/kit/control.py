@@ -1,11 +1,11 @@
-"""Acquisitions: operands in, waveform out.
+"""Acquisitions: send operands, receive a waveform.
 
     runtime = LightningControl(soc, LightningConfig)
     waveform = runtime.acquire_decimated(soc)
 
-`LightningControl` takes the current settings of the configuration, checks that the firmware supports them, and
-compiles; nothing is sent before `acquire_decimated`. A bare `QickConfig` names no device, so a program compiled for one
-is compiled again with the calibration of the device that runs it.
+`LightningControl` copies the current settings of the configuration, checks that the firmware supports them, and
+compiles. It sends nothing before `acquire_decimated` or `acquire`. A bare `QickConfig` names no device. A program
+compiled for it is compiled again, with the calibration of the device that runs it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class LightningControl:
     """One acquisition, compiled for one device.
 
     `device` is the result of `lightning.connect`, a `QickSoc`, or a `QickConfig` (also QICK's `soccfg` of a proxy).
-    `calibration` defaults to the one stored for the device; without any, values are driven linearly, value 255 with
-    gain word 20000. Raise `WrongChannel`, `OutOfRange`, `UnsupportedClock`, `AmbiguousConfig`, or a `CalibrationError`
-    for a calibration that is not valid for the device.
+    `calibration` defaults to the stored calibration of the device. Without a calibration, gain words are linear in the
+    values, with word 20000 for value 255. Raise `WrongChannel`, `OutOfRange`, `UnsupportedClock`, `AmbiguousConfig`,
+    or a `CalibrationError` for a calibration that is not valid for the device.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class LightningControl:
 
     def _compile(self, device: Any) -> None:
         """Compute the gain words from the calibration of this device, and compile the program with them."""
-        self.calibration = self._calibration_of(device)
+        self.calibration = self._select_calibration(device)
         if self.calibration is not None:
             check_calibrated_channels(self.calibration, self.settings)
         self.words = drive(self.settings, self.calibration)
@@ -66,8 +66,8 @@ class LightningControl:
         by_generator = {channel: self.words[i] for i, channel in self.settings.driven.items()}
         self.compiled = build(device, self.settings, by_generator)
 
-    def _calibration_of(self, device: Any) -> Calibration | None:
-        """Return the calibration to use; None for bare gain words, which an invalid calibration must not block."""
+    def _select_calibration(self, device: Any) -> Calibration | None:
+        """Return the calibration to use, or None. Bare gain words need none; a bad stored one must not block."""
         if self._explicit_calibration is None:
             return (
                 find_calibration(device) if any(each is not None for each in self.settings.values) else None
@@ -85,23 +85,23 @@ class LightningControl:
         """Run the program on `soc` and return every sample, averaged over `soft_avgs` runs.
 
         Raise `DeviceStuck` or `DeviceGone` if the device hangs or is lost, `UnsupportedClock` if its clocks have
-        changed, `ProgramError` if it is a configuration or has other firmware, `ReadoutTooLong` if the samples exceed
-        its buffer, and `ForeignCalibration` or `StaleCalibration` if the calibration is not valid for this device.
+        changed, `ReadoutTooLong` if the samples exceed its buffer, and `ProgramError` if `soc` is a configuration or
+        has other firmware. Raise `ForeignCalibration` or `StaleCalibration` if the calibration is not valid for it.
         """
         check_buffers(self._soccfg, self.settings)
-        device = self._ready(soc)
+        device = self._prepare(soc)
         readouts = self.compiled.acquire_decimated(device, progress=progress)
-        return Waveform(readouts, self._origin(device))
+        return Waveform(readouts, self._make_origin(device))
 
     def acquire(self, soc: Any, *, progress: bool = False) -> list[Floats]:
-        """Run the program on `soc` and return one mean (I, Q) per readout, over the whole window and all shots.
+        """Run the program on `soc` and return the mean (I, Q) of each readout, over the whole window and all shots.
 
-        The mean is a level only if the window lies inside the pulses. Raise the errors of `acquire_decimated` except
-        `ReadoutTooLong`: sums need no sample buffer.
+        The mean is a level only if the window lies inside the pulses. Raise the errors of `acquire_decimated`, but not
+        `ReadoutTooLong`: a mean needs no sample buffer.
         """
-        return self.compiled.acquire(self._ready(soc), progress=progress)
+        return self.compiled.acquire(self._prepare(soc), progress=progress)
 
-    def _ready(self, soc: Any) -> GuardedSoc:
+    def _prepare(self, soc: Any) -> GuardedSoc:
         require("qick", "to run programs")
         from lightning.kit.devices.guard import guard_soc
 
@@ -122,7 +122,7 @@ class LightningControl:
             note(self.settings.as_dict())
         return device
 
-    def _origin(self, device: GuardedSoc) -> Origin:
+    def _make_origin(self, device: GuardedSoc) -> Origin:
         readouts = [device["readouts"][each] for each in self.settings.readouts]
         generator = next(iter(self.settings.driven.values()))
         return Origin(
@@ -138,7 +138,7 @@ class LightningControl:
 
 
 def _configure(device: Any) -> Any:
-    """Return the device, guarded if it is a QICK proxy, which has no configuration of its own."""
+    """Return the device. Guard a QICK proxy, because it has no configuration of its own."""
     if hasattr(type(device), "__getitem__") or not _is_device(device):
         return device
     require("qick", "to run programs")
@@ -148,12 +148,12 @@ def _configure(device: Any) -> Any:
 
 
 def _is_device(device: Any) -> bool:
-    """Return whether it is a device rather than a configuration."""
+    """Return whether the argument is a device rather than a configuration."""
     return callable(getattr(device, "start_tproc", None))
 
 
 def drive(settings: Settings, calibration: Calibration | None) -> tuple[int, ...]:
-    """Return the gain word of each modulator: its word, its value through the calibration's encoder, or linear.
+    """Return the gain word of each modulator: the given word, or its value encoded by the calibration or linearly.
 
     >>> drive(Settings(values=(255, 51, 0, 0)), None)
     (20000, 4000, 0, 0)
@@ -179,10 +179,10 @@ def drive(settings: Settings, calibration: Calibration | None) -> tuple[int, ...
 
 
 def find_calibration(device: Any) -> Calibration | None:
-    """Return the calibration stored for this device, or the factory calibration of a twin; None if there is none.
+    """Return the stored calibration of this device, or a twin's factory calibration, or None.
 
-    For a recording the age is counted to its date. Raise `ForeignCalibration`, `StaleCalibration` or another
-    `CalibrationError`.
+    For a recording, the age counts up to its date. Raise `ForeignCalibration`, `StaleCalibration` or another
+    `CalibrationError` if the calibration is not valid.
     """
     from lightning.kit.calibration import store
 

@@ -1,9 +1,9 @@
-"""Measurement of the factory calibration that a twin delivers, on a nominal device.
+"""Measurement of a twin's factory calibration on a nominal device.
 
     python -m lightning.kit.factory_calibration "sim://kit?drift=off" sim/twins/rfsoc/kit/factory_calibration.json
 
-Run this if the twin's nominal kit, the readout's filter or the format of the document changes. No parameter of the
-twin is copied.
+Run this if the twin's nominal kit, the readout's filter or the document format changes. The calibration is measured;
+no parameter of the twin is copied.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lightning.kit.calibration.form import to_text
 from lightning.kit.calibration.guided import calibrate
 
 SHOTS = 16
-"""More than a user needs, so that the document's own noise is small."""
+"""More shots than a user needs, so that the document's own noise is small."""
 
 
 def make(address: str, file: Path, *, shots: int = SHOTS) -> None:

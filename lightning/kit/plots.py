@@ -7,7 +7,7 @@
 | `error_histogram` | errors of results against the true products |
 | `constellation` | every result against its true product |
 
-A notebook shows a figure that a cell returns; `save(figure, "x.png")` writes it. The state of pyplot is not used. The
+A notebook shows a figure that a cell returns. `save(figure, "x.png")` writes it. The state of pyplot is not used. The
 import raises `MissingLibrary` without matplotlib. Plots of a simulated device are marked SIMULATED.
 """
 
@@ -56,9 +56,9 @@ __all__ = [
 ]
 
 BINS = 61
-"""Of `error_histogram`."""
+"""Number of bins of `error_histogram`."""
 HEADROOM = 1.16
-"""Of the tallest trace, so that names have a place above it."""
+"""Height of the axes relative to the tallest trace, so that names fit above it."""
 
 
 def error_histogram(
@@ -66,9 +66,9 @@ def error_histogram(
 ) -> Plot:
     """Plot a histogram of the errors of results of a*b/255, in LSB, with a fitted normal distribution.
 
-    `results` may be rounded or analogue; `a`, `b` are values of 0..255 (or signed), shaped as the results.
+    `results` may be rounded or analogue. `a` and `b` are values of 0..255 (or signed) in the shape of the results.
     """
-    error = _errors(results, a, b)
+    error = _compute_errors(results, a, b)
     figure = new_figure()
     axes = figure.subplots()
     mean, sigma = float(error.mean()), float(error.std())
@@ -84,17 +84,19 @@ def error_histogram(
     axes.set_xlim(-reach, reach)
     style_axes(axes, x="error of the result (LSB)", y="results")
     add_legend(axes, loc="upper right")
-    add_heading(figure, _verdict(results, a, b), _describe(error, device), simulated=device.simulated)
+    add_heading(
+        figure, _format_accuracy(results, a, b), _format_subtitle(error, device), simulated=device.simulated
+    )
     return figure
 
 
 def constellation(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, device: DeviceIdentity) -> Plot:
     """Plot every result against a*b/255 (above), and its error (below).
 
-    Arguments as for `error_histogram`.
+    The arguments are those of `error_histogram`.
     """
     truth = true_product(a, b).ravel()
-    values, error = np.asarray(results, dtype=float).ravel(), _errors(results, a, b)
+    values, error = np.asarray(results, dtype=float).ravel(), _compute_errors(results, a, b)
     figure = new_figure(6.4, 6.4)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     ends = [min(0.0, float(truth.min())), max(255.0, float(truth.max()))]
@@ -116,25 +118,27 @@ def constellation(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, de
     # Legend symbols inherit the faint alpha of the points, which would make them invisible.
     for handle in top.get_legend().legend_handles:
         handle.set_alpha(1)
-    add_heading(figure, _verdict(results, a, b), _describe(error, device), simulated=device.simulated)
+    add_heading(
+        figure, _format_accuracy(results, a, b), _format_subtitle(error, device), simulated=device.simulated
+    )
     return figure
 
 
-def _errors(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
+def _compute_errors(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> Floats:
     error: Floats = np.asarray(results, dtype=float).ravel() - true_product(a, b).ravel()
     return error
 
 
-def _verdict(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> str:
+def _format_accuracy(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike) -> str:
     return f"Accuracy {accuracy(results, a, b):.3f} %, error {rms_error(results, a, b):.3f} of 255 rms"
 
 
-def _describe(error: Floats, device: DeviceIdentity) -> str:
+def _format_subtitle(error: Floats, device: DeviceIdentity) -> str:
     return f"{device.name} · {error.size:,} products · largest error {float(np.abs(error).max()):.2f}"
 
 
-class Swept(Protocol):
-    """The part of `transfer.Sweep` used here."""
+class SweepLike(Protocol):
+    """The attributes of `transfer.Sweep` that a plot needs."""
 
     @property
     def words(self) -> npt.NDArray[np.int64]:
@@ -152,10 +156,10 @@ class Swept(Protocol):
         ...
 
 
-def transfer_curves(sweeps: Mapping[int, Swept], device: DeviceIdentity) -> Plot:
+def transfer_curves(sweeps: Mapping[int, SweepLike], device: DeviceIdentity) -> Plot:
     """Plot the levels of every swept modulator with its sin² curve, and residuals in per cent of its swing.
 
-    `sweeps` is by number of the modulator, as `transfer.sweep_all` gives it, or `load_sweeps`.
+    `sweeps` maps modulators to sweeps, like the results of `transfer.sweep_all` and `load_sweeps`.
     """
     figure = new_figure(7.2, 5.2)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(2.6, 1))
@@ -180,7 +184,7 @@ def transfer_curves(sweeps: Mapping[int, Swept], device: DeviceIdentity) -> Plot
 
 
 def load_sweeps(calibration: Calibration, raw: Mapping[str, npt.NDArray[Any]]) -> dict[int, Sweep]:
-    """Return the sweeps of a calibration by modulator, from its raw data; empty if it has none."""
+    """Return the sweeps in the raw data of a calibration, by modulator. Empty without raw data."""
     return {
         index: Sweep(
             index=index,
@@ -194,7 +198,7 @@ def load_sweeps(calibration: Calibration, raw: Mapping[str, npt.NDArray[Any]]) -
     }
 
 
-def _draw_modulator(top: Any, bottom: Any, index: int, sweep: Swept) -> None:
+def _draw_modulator(top: Any, bottom: Any, index: int, sweep: SweepLike) -> None:
     colour, curve = SERIES[index % len(SERIES)], sweep.curve
     fine = np.linspace(sweep.words.min(), sweep.words.max(), 600)
     top.plot(sweep.words, sweep.levels, ".", color=colour, markersize=3.5, alpha=0.5)
@@ -209,35 +213,36 @@ def _draw_modulator(top: Any, bottom: Any, index: int, sweep: Swept) -> None:
     bottom.plot(sweep.words, residuals, ".", color=colour, markersize=3.5, alpha=0.7)
 
 
-def waveform(recorded: Waveform, *, decoded: int | None = None) -> Plot:
-    """Plot I of every readout in counts over the time since the start of the pulses: the mean, and faintly every shot.
+def waveform(acquired: Waveform, *, decoded: int | None = None) -> Plot:
+    """Plot I of every readout, in counts, over the time since the start of the pulses.
 
-    With a calibration, the time of the pulses at the detector is shaded. The title shows `decoded`.
+    Bold lines are means, faint lines shots. With a calibration, shading marks the time of the pulses at the detector.
+    The title shows `decoded`.
     """
     figure = new_figure()
     axes = figure.subplots()
-    for index, readout in enumerate(recorded.origin.settings.readouts):
-        colour, time_us = SERIES[index % len(SERIES)], recorded.time_us(index)
-        for shot in recorded[index] if len(recorded[index]) > 1 else ():
+    for index, readout in enumerate(acquired.origin.settings.readouts):
+        colour, time_us = SERIES[index % len(SERIES)], acquired.time_us(index)
+        for shot in acquired[index] if len(acquired[index]) > 1 else ():
             axes.plot(time_us, shot[0], color=colour, alpha=0.2, linewidth=0.8)
-        mean = recorded[index].mean(axis=0)[0]
+        mean = acquired[index].mean(axis=0)[0]
         axes.plot(time_us, mean, color=colour, linewidth=1.8, label=f"readout {readout}")
     axes.margins(x=0)
     bottom, top = axes.get_ylim()
     axes.set_ylim(bottom, max(bottom + HEADROOM * (top - bottom), bottom + 10))
     style_axes(axes, x="time after the start of the pulses (µs)", y="I (counts)")
-    if recorded.calibration is not None:
-        _shade(axes, recorded, recorded.calibration)
+    if acquired.calibration is not None:
+        _shade_pulses(axes, acquired, acquired.calibration)
     add_legend(axes, loc="upper right")
-    title = _operands(recorded.origin.settings, recorded.origin.words, decoded)
-    add_heading(figure, title, _below(recorded), simulated=recorded.device.simulated)
+    title = _format_operands(acquired.origin.settings, acquired.origin.words, decoded)
+    add_heading(figure, title, _format_acquisition(acquired), simulated=acquired.device.simulated)
     return figure
 
 
-def _shade(axes: Any, recorded: Waveform, calibration: Calibration) -> None:
-    """Shade from the arrival of the last modulator's light to the end of the first one's."""
+def _shade_pulses(axes: Any, acquired: Waveform, calibration: Calibration) -> None:
+    """Shade the time from the last modulator's arrival to the end of the first modulator's pulse."""
     arrival, tick_us = calibration.timing.arrival, calibration.timing.tick_ns * 1e-3
-    start, end = max(arrival) * tick_us, min(arrival) * tick_us + recorded.origin.pulse_ns * 1e-3
+    start, end = max(arrival) * tick_us, min(arrival) * tick_us + acquired.origin.pulse_ns * 1e-3
     axes.axvspan(start, end, color=SHADE, zorder=0)
     axes.annotate(
         "the pulses’ light",
@@ -252,8 +257,8 @@ def _shade(axes: Any, recorded: Waveform, calibration: Calibration) -> None:
     )
 
 
-def _operands(settings: Settings, words: tuple[int, ...], decoded: int | None) -> str:
-    """Return a title like `100 × 50 / 255 = 20`; the second pair is shown only if lit, bare gain words as they are."""
+def _format_operands(settings: Settings, words: tuple[int, ...], decoded: int | None) -> str:
+    """Return a title like `100 × 50 / 255 = 20`, with the second pair only if lit, or the gain words."""
     if any(settings.values[i] is None for i in settings.driven):
         return f"gain words {', '.join(map(str, words))}"
     one, two, three, four = (each or 0 for each in settings.values)
@@ -263,9 +268,9 @@ def _operands(settings: Settings, words: tuple[int, ...], decoded: int | None) -
     return f"({product}) / 255 = {decoded}" if three or four else f"{product} / 255 = {decoded}"
 
 
-def _below(recorded: Waveform) -> str:
-    settings = recorded.origin.settings
+def _format_acquisition(acquired: Waveform) -> str:
+    settings = acquired.origin.settings
     shots = f"{settings.reps} shots" if settings.reps > 1 else "1 shot"
     averaging = f"{shots}, each the mean of {settings.soft_avgs} runs" if settings.soft_avgs > 1 else shots
-    encoding = "calibrated" if recorded.calibration else "not calibrated: driven linearly"
-    return f"{recorded.device.name} · {averaging} · {encoding}"
+    encoding = "calibrated" if acquired.calibration else "not calibrated: driven linearly"
+    return f"{acquired.device.name} · {averaging} · {encoding}"

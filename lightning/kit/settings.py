@@ -19,7 +19,7 @@ TOP_VALUE = 255
 TOP_WORD = 32766
 """Largest gain word of a generator: full scale of the converter."""
 LINEAR_TOP_WORD = 20000
-"""Gain word of value 255 without a calibration, as in the published library: about the half-wave voltage."""
+"""Gain word of value 255 without a calibration, as in the published library. It is about the half-wave voltage."""
 
 
 def check_integer(name: str, value: Any, low: int, high: int) -> int:
@@ -27,9 +27,9 @@ def check_integer(name: str, value: Any, low: int, high: int) -> int:
     try:
         number = operator.index(value)
     except TypeError:
-        raise OutOfRange(f"{name} is {value!r}, not an integer", hint=_range_hint(low, high)) from None
+        raise OutOfRange(f"{name} is {value!r}, not an integer", hint=_make_range_hint(low, high)) from None
     if isinstance(value, bool) or not low <= number <= high:
-        raise OutOfRange(f"{name} is {value!r}, outside {low}..{high}", hint=_range_hint(low, high))
+        raise OutOfRange(f"{name} is {value!r}, outside {low}..{high}", hint=_make_range_hint(low, high))
     return number
 
 
@@ -38,13 +38,13 @@ def check_real(name: str, value: Any, low: float, high: float) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise OutOfRange(f"{name} is {value!r}, not a number", hint=_range_hint(low, high)) from None
+        raise OutOfRange(f"{name} is {value!r}, not a number", hint=_make_range_hint(low, high)) from None
     if isinstance(value, bool) or not (math.isfinite(number) and low <= number <= high):
-        raise OutOfRange(f"{name} is {value!r}, outside {low:g}..{high:g}", hint=_range_hint(low, high))
+        raise OutOfRange(f"{name} is {value!r}, outside {low:g}..{high:g}", hint=_make_range_hint(low, high))
     return number
 
 
-def _range_hint(low: float, high: float) -> str:
+def _make_range_hint(low: float, high: float) -> str:
     return f"Give a number from {low:g} to {high:g}"
 
 
@@ -52,27 +52,27 @@ def _range_hint(low: float, high: float) -> str:
 class Settings:
     """Settings of one acquisition.
 
-    Raise `OutOfRange` for a number outside its range, `ConfigError` for settings that contradict each other.
+    Raise `OutOfRange` for a number outside its range, `ConfigError` for contradictory settings.
     """
 
     values: tuple[int | None, ...] = (0, 0, 0, 0)
-    """Operand of each modulator, 0..255; None if it has a gain word instead."""
+    """Operand of each modulator, 0..255; None for a modulator with a gain word."""
     words: tuple[int | None, ...] = (None, None, None, None)
-    """Gain word of each modulator's generator, 0..32766, without an encoder; None if it has a value."""
+    """Gain word of each modulator's generator, 0..32766; None for a modulator with a value."""
     channels: tuple[int | None, ...] = (0, 1, 2, 3)
-    """Generator that drives each modulator; None for one that has none."""
+    """Generator that drives each modulator; None for a modulator without a generator."""
     readouts: tuple[int, ...] = (1,)
     """Readouts to record, in this order."""
     reps: int = 4
-    """Shots in one run of the program, each recorded apart."""
+    """Shots in one run of the program. Each is recorded separately."""
     soft_avgs: int = 100
-    """Runs of the program, averaged."""
+    """Runs of the program. The result is their mean."""
     length: int = 100
-    """Length of the pulses, ticks of the generator's clock."""
+    """Length of the pulses, in ticks of the generator's clock."""
     readout_length: int = 250
-    """Samples (decimated) of one shot."""
+    """Decimated samples of one shot."""
     adc_trig_offset: int = 100
-    """Start of the readout relative to that of the pulses, ticks of the processor's clock."""
+    """Time from the start of the pulses to the start of the readout, in ticks of the processor's clock."""
     relax_delay_us: float = 1.0
     """Pause after each shot."""
     pulse_freq_mhz: float = 0.0
@@ -96,7 +96,7 @@ class Settings:
 
     @property
     def driven(self) -> dict[int, int]:
-        """Generator of each modulator that has one."""
+        """Generator by modulator, without modulators that have none."""
         return {i: channel for i, channel in enumerate(self.channels) if channel is not None}
 
     def with_value(self, modulator: int, value: int) -> Settings:
@@ -110,7 +110,7 @@ class Settings:
         return replace(self, words=put(self.words, modulator, word), values=put(self.values, modulator, None))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the settings for a file: names of the fields and plain lists and numbers."""
+        """Return the settings for a file, as lists and numbers by field name."""
         pairs = ((each.name, getattr(self, each.name)) for each in fields(self))
         return {name: list(value) if isinstance(value, tuple) else value for name, value in pairs}
 
@@ -131,8 +131,8 @@ def put(before: tuple[Any, ...], index: int, value: Any) -> tuple[Any, ...]:
     return (*before[:index], value, *before[index + 1 :])
 
 
-def _per_modulator(name: str, value: Any, high: int) -> tuple[int | None, ...]:
-    entries = _entries(name, value)
+def _check_per_modulator(name: str, value: Any, high: int) -> tuple[int | None, ...]:
+    entries = _read_entries(name, value)
     if len(entries) != MODULATORS:
         raise OutOfRange(f"{name} has {len(entries)} entries", hint=f"Give {MODULATORS}, one per modulator")
     return tuple(
@@ -141,8 +141,8 @@ def _per_modulator(name: str, value: Any, high: int) -> tuple[int | None, ...]:
     )
 
 
-def _entries(name: str, value: Any, *, one: bool = False) -> tuple[Any, ...]:
-    """Return the entries of a list, an array or a tuple; with `one`, a single integer is also accepted."""
+def _read_entries(name: str, value: Any, *, one: bool = False) -> tuple[Any, ...]:
+    """Return the entries of a list, an array or a tuple. With `one`, accept a single integer too."""
     if one and hasattr(value, "__index__") and not hasattr(value, "__len__"):
         return (value,)
     try:
@@ -151,8 +151,8 @@ def _entries(name: str, value: Any, *, one: bool = False) -> tuple[Any, ...]:
         raise OutOfRange(f"{name} are {value!r}, not a list", hint="Give a list of numbers") from None
 
 
-def _channels(value: Any) -> tuple[int | None, ...]:
-    channels = _per_modulator("channels", value, 15)
+def _check_channels(value: Any) -> tuple[int | None, ...]:
+    channels = _check_per_modulator("channels", value, 15)
     used = [each for each in channels if each is not None]
     if not used or len(set(used)) != len(used):
         raise ConfigError(
@@ -165,18 +165,18 @@ def _channels(value: Any) -> tuple[int | None, ...]:
     return channels
 
 
-def _readouts(value: Any) -> tuple[int, ...]:
-    readouts = _entries("readouts", value, one=True)
+def _check_readouts(value: Any) -> tuple[int, ...]:
+    readouts = _read_entries("readouts", value, one=True)
     if not readouts or len(set(readouts)) != len(readouts):
         raise ConfigError(f"readouts are {list(readouts)}", hint="Name at least one, and each only once")
     return tuple(check_integer("readout", each, 0, 63) for each in readouts)
 
 
 CHECKS: dict[str, Any] = {
-    "values": lambda v: _per_modulator("values", v, TOP_VALUE),
-    "words": lambda v: _per_modulator("words", v, TOP_WORD),
-    "channels": _channels,
-    "readouts": _readouts,
+    "values": lambda v: _check_per_modulator("values", v, TOP_VALUE),
+    "words": lambda v: _check_per_modulator("words", v, TOP_WORD),
+    "channels": _check_channels,
+    "readouts": _check_readouts,
     "reps": lambda v: check_integer("reps", v, 1, 2**30),
     "soft_avgs": lambda v: check_integer("soft_avgs", v, 1, 10**9),
     "length": lambda v: check_integer("length", v, 3, 65535),
@@ -186,4 +186,4 @@ CHECKS: dict[str, Any] = {
     "pulse_freq_mhz": lambda v: check_real("pulse_freq_mhz", v, -12000, 12000),
     "phase_deg": lambda v: check_real("phase_deg", v, -360, 360),
 }
-"""Per field a function that returns the value in its plain form, or raises."""
+"""For each field, a function that checks a value and returns it as plain numbers."""

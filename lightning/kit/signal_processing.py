@@ -4,9 +4,9 @@
     sp.plot_waveform(waveform)
     print(sp.decode_adc_result)  # 0..255; 0..510 where both products are lit
 
-`plot_waveform` binds the waveform to this object; `decode_adc_result` is then an int that can also be called with
-another waveform. Decoding uses the readout that the calibration was measured with, wherever this readout is in the
-waveform. The helpers of the library published for the kit are here too, with its defects repaired.
+`plot_waveform` binds the waveform to this object. `decode_adc_result` is then an int, which can also be called with
+another waveform. Decoding uses the readout of the calibration, at any index in the waveform. The helpers of the library
+published for the kit are here too, with its defects repaired.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from lightning.kit.calibration.decoder import Decoded
 
 SETTLE_TICKS = 8
-"""Samples omitted at either edge of a pulse, for the edges themselves and for fibres of different lengths."""
+"""Samples omitted at each edge of a pulse, for rise times and different fibre lengths."""
 
 
 class DecodedResult(int):
-    """A product, 0..255, or the sum of two, 0..510, that decodes other waveforms when called: `result(waveform)`."""
+    """A product, 0..255, or a sum of two, 0..510. Calling it, `result(waveform)`, decodes another waveform."""
 
     _processing: LightningSignalProcessing
 
@@ -48,7 +48,7 @@ class DecodedResult(int):
         return result
 
     def __call__(self, waveform: Waveform) -> int:
-        """Return the product in another waveform; the bound waveform does not change."""
+        """Return the product in another waveform. The bound waveform does not change."""
         return self._processing.decode(waveform)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -63,9 +63,9 @@ class LightningSignalProcessing:
         self.waveform: Waveform | None = None
 
     def plot_waveform(self, waveform: Waveform, *, draw: bool = True) -> Any:
-        """Bind the waveform and return a matplotlib figure of it; None if matplotlib is missing or `draw` is False."""
+        """Bind the waveform and return its matplotlib figure, or None without matplotlib or with `draw` False."""
         self.waveform = _check_waveform(waveform)
-        return _draw(waveform) if draw else None
+        return _draw_or_none(waveform) if draw else None
 
     @property
     def decode_adc_result(self) -> DecodedResult:
@@ -82,10 +82,10 @@ class LightningSignalProcessing:
     def decode(self, waveform: Waveform) -> int:
         """Return the product in this waveform, 0..255, or the sum of two if both are lit, 0..510.
 
-        Warn with `SaturationWarning` if there was more light than can be measured, and with `DarkWarning` if light was
-        expected and none arrived. Raise `NotCalibrated` if the waveform has no calibration; `ForeignCalibration` if it
-        was driven with the calibration of another device; `WrongChannel` if the detector's readout was not recorded;
-        `OutOfRange` for pulses, windows or samples that the calibration does not cover.
+        Warn with `SaturationWarning` if there was too much light, and with `DarkWarning` if light was expected and none
+        arrived. Raise `NotCalibrated` if the waveform has no calibration, `ForeignCalibration` if its calibration is of
+        another device, `WrongChannel` if the calibration's readout was not recorded, and `OutOfRange` for pulses,
+        windows or samples that the calibration does not cover.
         """
         decoded = decode_answer(waveform)
         if decoded.saturated:
@@ -95,28 +95,28 @@ class LightningSignalProcessing:
         return decoded.value
 
     def get_signal_timeseries(self, waveform: Waveform, readout: int = 0) -> Floats:
-        """Return |I + jQ| in counts of one readout, (samples,); shots are averaged as complex numbers.
+        """Return |I + jQ| of one readout in counts, (samples,), after averaging the shots as complex numbers.
 
-        The published library averaged the magnitudes, which lifts a dark line by the mean magnitude of its noise.
+        The published library averaged magnitudes, which raises a dark line by the mean magnitude of its noise.
         """
         return compute_magnitudes(_check_waveform(waveform), readout)
 
     def find_plateaus(self, signal: npt.ArrayLike, window_size: int) -> Floats:
         """Return the moving mean over `window_size` samples, (samples - window_size + 1,).
 
-        The name is that of the published library.
+        The published library uses this name.
         """
         return compute_moving_mean(signal, window_size)
 
     def find_peak_floor(self, signal: npt.ArrayLike) -> tuple[float, float]:
-        """Return the levels of the pulse and of the idle line; see the function of this name."""
+        """Return (peak, floor) of a signal, by the function `find_peak_floor`."""
         return find_peak_floor(signal)
 
 
 def decode_answer(waveform: Waveform) -> Decoded:
     """Return the decoded result of this waveform with its flags, without warnings. Raise the errors of `decode`."""
-    calibration = _calibration_of(_check_waveform(waveform))
-    # A calibration is measured with pulses without a carrier; with a carrier, a modulator follows another curve.
+    calibration = _get_calibration(_check_waveform(waveform))
+    # A calibration uses pulses without a carrier. With a carrier, a modulator follows another curve.
     settings = waveform.origin.settings
     for name, value in (("pulse_freq_mhz", settings.pulse_freq_mhz), ("phase_deg", settings.phase_deg)):
         if value:
@@ -153,12 +153,11 @@ def compute_moving_mean(signal: npt.ArrayLike, window_size: int) -> Floats:
 
 
 def find_peak_floor(signal: npt.ArrayLike) -> tuple[float, float]:
-    """Return (peak, floor) of a signal that is a pulse on an idle line; the pulse may be positive or negative.
+    """Return (peak, floor) of a signal with one pulse, positive or negative, on an idle line.
 
-    Samples are split at the threshold that leaves the least variance within the two groups (N. Otsu, 1979), and
-    each level is the median of its group: neither the duration of the pulse nor a single spike moves it. The peak is
-    the upper group, unless the first and last samples both belong to it. Raise `OutOfRange` for fewer than four
-    samples.
+    The samples are split at the threshold that leaves the least variance within the two groups (N. Otsu, 1979). Each
+    level is the median of its group, so the pulse's duration and single spikes do not change it. The peak is the upper
+    group, unless the first and last samples both belong to it. Raise `OutOfRange` for fewer than four samples.
 
     >>> find_peak_floor([1, 1, 9, 9, 9, 9, 9, 1])
     (9.0, 1.0)
@@ -219,7 +218,7 @@ def measure_levels(waveform: Waveform, calibration: Calibration) -> tuple[float,
 
 
 def _find_readout_index(waveform: Waveform, calibration: Calibration) -> int:
-    """Return the index in the waveform of the readout that the calibration was measured with."""
+    """Return the index of the calibration's readout in the waveform."""
     readouts = waveform.origin.settings.readouts
     if calibration.readout not in readouts:
         raise WrongChannel(
@@ -236,7 +235,7 @@ def _find_readout_index(waveform: Waveform, calibration: Calibration) -> int:
 def _find_edges(
     waveform: Waveform, calibration: Calibration, index: int
 ) -> tuple[float, float, float, float]:
-    """Return the start and end of the plateau, then where the idle line ends before the pulse and begins after it."""
+    """Return (start of the plateau, its end, end of the idle line before the pulse, its start after the pulse)."""
     origin, timing = waveform.origin, calibration.timing
     offset = origin.trigger_ns / timing.tick_ns
     scale = timing.tick_ns / origin.tick_ns[index]
@@ -251,7 +250,7 @@ def _find_edges(
 
 
 def _read_values(waveform: Waveform) -> dict[int, int]:
-    """Return the value of each generator. Raise `OutOfRange` for one that was driven by a bare gain word."""
+    """Return the value of each generator. Raise `OutOfRange` for a generator with a bare gain word."""
     settings = waveform.origin.settings
     values = {}
     for modulator, channel in settings.driven.items():
@@ -278,7 +277,7 @@ def _check_waveform(waveform: Any) -> Waveform:
     return waveform
 
 
-def _calibration_of(waveform: Waveform) -> Calibration:
+def _get_calibration(waveform: Waveform) -> Calibration:
     if waveform.calibration is None:
         raise NotCalibrated(
             "the waveform was taken without a calibration, so its level has no meaning",
@@ -294,7 +293,7 @@ def _calibration_of(waveform: Waveform) -> Calibration:
     return waveform.calibration
 
 
-def _draw(waveform: Waveform) -> Any:
+def _draw_or_none(waveform: Waveform) -> Any:
     try:
         from lightning.kit import plots
     except ImportError:

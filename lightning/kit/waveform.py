@@ -28,7 +28,7 @@ class Origin:
     """Gain word that drove each modulator."""
     device: DeviceIdentity
     calibration: Calibration | None
-    """The calibration that chose the words; None when values were driven linearly."""
+    """The calibration that chose the words; None if the words were linear in the values."""
     tick_ns: tuple[float, ...]
     """Time between two samples, per readout."""
     trigger_ns: float
@@ -42,7 +42,7 @@ class Origin:
 class Waveform(list[Floats]):
     """One array (reps, 2, samples) per readout: I and Q in counts of the converter, averaged over the runs.
 
-    A list, as in the library published for the kit, with its `origin`.
+    It is a list, as in the library published for the kit, and has an `origin`.
     """
 
     def __init__(self, readouts: Sequence[Floats], origin: Origin) -> None:
@@ -51,21 +51,21 @@ class Waveform(list[Floats]):
 
     @property
     def config(self) -> Configuration:
-        """A copy of the configuration that it was acquired with."""
+        """A copy of the configuration of the acquisition."""
         return Configuration(self.origin.settings)
 
     @property
     def device(self) -> DeviceIdentity:
-        """The device that it was acquired on."""
+        """The device that measured it."""
         return self.origin.device
 
     @property
     def calibration(self) -> Calibration | None:
-        """The calibration that chose the gain words; it also decodes this waveform."""
+        """The calibration that chose the gain words. It also decodes this waveform."""
         return self.origin.calibration
 
     def time_us(self, readout: int = 0) -> Floats:
-        """Return the times, (samples,), of the readout with this index in the list, from the start of the pulses."""
+        """Return the sample times (samples,) of the readout with this list index, since the start of the pulses."""
         ticks = np.arange(self[readout].shape[-1])
         return np.asarray((self.origin.trigger_ns + ticks * self.origin.tick_ns[readout]) * 1e-3)
 

@@ -1,8 +1,8 @@
-"""Open-loop load: requests at times drawn in advance, whether answers come or not, and the resulting latency.
+"""Open-loop load: requests at times drawn in advance, independent of answers, and their latency.
 
-Latency counts from the scheduled time of sending, so a stall of the server counts for every request that it delays, not
-only for the current one (no coordinated omission). `drive_http` sends requests of the Open Inference Protocol (version
-2) to any server; `drive_datagrams` sends inference packets. Both return an `Outcome`.
+Latency counts from the scheduled time of sending. A stall of the server therefore counts for every request that it
+delays, not only for the current one (no coordinated omission). `drive_http` sends requests of the Open Inference
+Protocol (version 2) to any server. `drive_datagrams` sends inference packets. Both return an `Outcome`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Load of inference packets on a server. Each packet is sent when it is due, whether or not answers have come.
+"""Load of inference packets on a server. Each packet is sent when it is due, independent of answers.
 
-A system call sends up to 64 datagrams that are due, or receives up to 64 that are pending, so the cost per datagram
-falls as the rate rises.
+A system call sends up to 64 due datagrams, or receives up to 64 pending datagrams, so the cost per datagram falls as
+the rate rises.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from time import perf_counter_ns as clock
 
 import numpy as np
 
-from lightning.load.inputs import Rows, load_rows, random_rows
+from lightning.load.inputs import Rows, load_rows, make_random_rows
 from lightning.load.outcome import WAITING, Outcome, Traces, make_traces
 from lightning.load.schedule import Times, poisson_schedule
 from lightning.load.targets import LoadError, Target
@@ -26,9 +26,17 @@ from lightning.serving.packets.codec import (
     Datatype,
     Kind,
 )
-from lightning.serving.packets.mmsg import MEMORY, MESSAGE, SLOT, VECTOR, Inbox, address_of, system_library
+from lightning.serving.packets.mmsg import (
+    MESSAGE,
+    RECEIVE_BUFFER_BYTES,
+    SLOT_BYTES,
+    VECTOR,
+    Inbox,
+    find_memory_address,
+    load_system_library,
+)
 
-BLOCK = 64
+DATAGRAMS_PER_CALL = 64
 """Maximum number of datagrams per system call."""
 
 HEADER_FIELDS = np.dtype(
@@ -52,22 +60,22 @@ HEADER_FIELDS = np.dtype(
 GRACE_NS = 500_000_000
 """Time to wait for answers after the last request is due."""
 SPIN_NS = 200_000
-"""A wait shorter than this polls the socket instead of sleeping, because a sleep would end late."""
+"""A shorter wait polls the socket instead of sleeping, because a sleep would end late."""
 
 
 class Outbox:
-    """A sender of requests, numbered from `first`. Each holds the next row of the data, in `fragments` datagrams."""
+    """A sender of requests, numbered from `first`. Each request holds the next row of data in `fragments` datagrams."""
 
     def __init__(
         self, sender: socket.socket, model: int, rows: Rows, first: int, deadline_us: int = 0
     ) -> None:
         datatype = Datatype.UINT8 if rows.dtype == np.uint8 else Datatype.FLOAT32
-        self._library = system_library()
+        self._library = load_system_library()
         self._descriptor = sender.fileno()
         self._rows = np.ascontiguousarray(rows.reshape(len(rows), -1), dtype=DTYPES[datatype]).view(np.uint8)
         self._first = first
         self.fragments = max(-(-self._rows.shape[1] // MAX_PAYLOAD_BYTES), 1)
-        self._headers = np.zeros(BLOCK, HEADER_FIELDS)
+        self._headers = np.zeros(DATAGRAMS_PER_CALL, HEADER_FIELDS)
         fixed = {
             "magic": MAGIC,
             "version": VERSION,
@@ -79,20 +87,24 @@ class Outbox:
         }
         for name, value in fixed.items():
             self._headers[name] = value
-        self._vectors = np.zeros((BLOCK, 2), VECTOR)
-        self._vectors["base"][:, 0] = address_of(self._headers) + np.arange(BLOCK) * HEADER.size
+        self._vectors = np.zeros((DATAGRAMS_PER_CALL, 2), VECTOR)
+        self._vectors["base"][:, 0] = (
+            find_memory_address(self._headers) + np.arange(DATAGRAMS_PER_CALL) * HEADER.size
+        )
         self._vectors["length"][:, 0] = HEADER.size
-        self._messages = np.zeros(BLOCK, MESSAGE)
-        self._messages["vectors"] = address_of(self._vectors) + np.arange(BLOCK) * 2 * VECTOR.itemsize
+        self._messages = np.zeros(DATAGRAMS_PER_CALL, MESSAGE)
+        self._messages["vectors"] = (
+            find_memory_address(self._vectors) + np.arange(DATAGRAMS_PER_CALL) * 2 * VECTOR.itemsize
+        )
         self._messages["vector_count"] = 2
-        self._messages_address = address_of(self._messages)
+        self._messages_address = find_memory_address(self._messages)
 
     def send(self, datagram: int, count: int) -> int:
-        """Send up to `BLOCK` of the datagrams `datagram`..`datagram + count - 1`, counted from 0 over all requests.
+        """Send the next `count` datagrams from number `datagram` on, at most `DATAGRAMS_PER_CALL`.
 
-        Return how many the kernel accepted.
+        Numbers count from 0 over all requests. Return the number of datagrams that the kernel accepted.
         """
-        numbers = np.arange(datagram, datagram + min(count, BLOCK))
+        numbers = np.arange(datagram, datagram + min(count, DATAGRAMS_PER_CALL))
         requests, fragments = np.divmod(numbers, self.fragments)
         starts = fragments * MAX_PAYLOAD_BYTES
         lengths = np.minimum(self._rows.shape[1] - starts, MAX_PAYLOAD_BYTES)
@@ -101,7 +113,9 @@ class Outbox:
         self._headers["fragment"][:count_now] = fragments
         self._headers["length"][:count_now] = lengths
         rows = requests % len(self._rows)
-        self._vectors["base"][:count_now, 1] = address_of(self._rows) + rows * self._rows.shape[1] + starts
+        self._vectors["base"][:count_now, 1] = (
+            find_memory_address(self._rows) + rows * self._rows.shape[1] + starts
+        )
         self._vectors["length"][:count_now, 1] = lengths
         sent: int = self._library.sendmmsg(
             self._descriptor, self._messages_address, count_now, socket.MSG_DONTWAIT
@@ -120,12 +134,12 @@ def drive_datagrams(
     seed: int = 0,
     deadline_us: int = 0,
 ) -> Outcome:
-    """Send `rate` requests per second on average to a model; a request of random data has `size` values.
+    """Send `rate` requests per second on average to a model. A request of random data has `size` values.
 
     Raise `LoadError` if the data cannot be read, the schedule is empty or invalid, or no server receives packets.
     """
     due = poisson_schedule(rate, seconds, seed)
-    rows = random_rows((size,), seed) if data == "random" else load_rows(data)
+    rows = make_random_rows((size,), seed) if data == "random" else load_rows(data)
     traces = exchange(target, model, rows, due, first=compute_first_number(seed), deadline_us=deadline_us)
     return Outcome(
         target.url, rate, seed, traces, deadline_us, {code.value: code.name.lower() for code in Code}
@@ -133,26 +147,26 @@ def drive_datagrams(
 
 
 def compute_first_number(seed: int) -> int:
-    """Return the number of the first request; the ranges of two seeds below 2^31 do not overlap."""
+    """Return the number of the first request. The ranges of different seeds below 2^31 do not overlap."""
     return seed % (1 << 31) << 32
 
 
 def exchange(
     target: Target, model: int, rows: Rows, due: Times, *, first: int = 0, deadline_us: int = 0
 ) -> Traces:
-    """Send the rows in turn when they are due, and receive the answers. Raise `LoadError` if no server receives."""
+    """Send the rows in turn when due, and receive the answers. Raise `LoadError` if no server receives packets."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MEMORY)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         try:
             client.connect(target.address())
-            return _Exchange(client, Outbox(client, model, rows, first, deadline_us), due, first).run()
+            return _LoadRun(client, Outbox(client, model, rows, first, deadline_us), due, first).run()
         except OSError as error:
             raise LoadError(
                 f"{target.url} cannot be reached ({error})", hint="Give the address of a running server"
             ) from error
 
 
-class _Exchange:
+class _LoadRun:
     """A load in progress."""
 
     def __init__(self, through: socket.socket, out: Outbox, due: Times, first: int) -> None:
@@ -160,8 +174,10 @@ class _Exchange:
         self.out = out
         self.due = due
         self.first = first
-        self.inbox = Inbox(through, BLOCK)
-        self.headers = np.ndarray((BLOCK,), HEADER_FIELDS, self.inbox.bytes, strides=(SLOT,))
+        self.inbox = Inbox(through, DATAGRAMS_PER_CALL)
+        self.headers = np.ndarray(
+            (DATAGRAMS_PER_CALL,), HEADER_FIELDS, self.inbox.bytes, strides=(SLOT_BYTES,)
+        )
         self.latency = np.full(len(due), WAITING, dtype=np.int64)
         self.lag = self.latency.copy()
         self.refusal = np.zeros(len(due), dtype=np.int32)
@@ -169,7 +185,7 @@ class _Exchange:
         self.answered = 0
 
     def run(self) -> Traces:
-        """Send and receive until every request has an answer or the grace period is over; return the traces."""
+        """Send and receive until all requests are answered or the grace period is over; return the traces."""
         each = self.out.fragments
         count, sent = len(self.due) * each, 0
         due = np.repeat(self.due, each).tolist()
@@ -178,7 +194,7 @@ class _Exchange:
         while True:
             now = clock() - start
             ready = sent
-            while ready < count and ready - sent < BLOCK and due[ready] <= now:
+            while ready < count and ready - sent < DATAGRAMS_PER_CALL and due[ready] <= now:
                 ready += 1
             if ready > sent:
                 sent += self._send(sent, ready - sent, now)
@@ -204,8 +220,8 @@ class _Exchange:
             now = clock() - start
             headers = self.headers[:count]
             numbers = headers["request"].astype(np.int64) - self.first
-            is_ours = (headers["magic"] == MAGIC) & (numbers >= 0) & (numbers < len(self.due))
-            self._record_answers(headers[is_ours], numbers[is_ours], now)
+            belongs_here = (headers["magic"] == MAGIC) & (numbers >= 0) & (numbers < len(self.due))
+            self._record_answers(headers[belongs_here], numbers[belongs_here], now)
         return count
 
     def _record_answers(self, headers: Rows, numbers: Times, now: int) -> None:

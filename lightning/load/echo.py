@@ -14,17 +14,23 @@ import sys
 from collections.abc import Iterator
 
 from lightbed.children import child_environment, module_command
-from lightning.load.http_messages import message_length
+from lightning.load.http_messages import find_message_length
 from lightning.load.targets import Target
-from lightning.serving.packets.mmsg import ADDRESS, MEMORY, SLOT, Inbox, address_of
+from lightning.serving.packets.mmsg import (
+    ADDRESS_BYTES,
+    RECEIVE_BUFFER_BYTES,
+    SLOT_BYTES,
+    Inbox,
+    find_memory_address,
+)
 
 ANSWER = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 15\r\n\r\n{"outputs": []}'
 HOST = "127.0.0.1"
 
 
 @contextlib.contextmanager
-def running_echo(scheme: str) -> Iterator[Target]:
-    """Run an echo server in a process of its own, on the last core, and yield its target."""
+def run_echo(scheme: str) -> Iterator[Target]:
+    """Run an echo server in its own process, on the last core, and yield its target."""
     command = module_command("lightning.load.echo", scheme)
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=child_environment()
@@ -41,17 +47,22 @@ def running_echo(scheme: str) -> Iterator[Target]:
 def echo_datagrams(server: socket.socket, stop: int) -> None:
     """Send every datagram back until the descriptor `stop` is readable.
 
-    Datagrams are received many at a time, because the echo must be faster than the generator.
+    It receives many datagrams at a time, because the echo must be faster than the generator.
     """
     inbox = Inbox(server, 64)
-    where, senders = address_of(inbox.bytes), address_of(inbox.senders)
-    ends: list[int] = [server.fileno(), stop]
-    while stop not in select.select(ends, [], [])[0]:
+    buffer_address, senders = find_memory_address(inbox.bytes), find_memory_address(inbox.senders)
+    descriptors: list[int] = [server.fileno(), stop]
+    while stop not in select.select(descriptors, [], [])[0]:
         while count := inbox.receive():
             for slot, length in enumerate(inbox.lengths(count)):
-                to = senders + slot * ADDRESS
+                to = senders + slot * ADDRESS_BYTES
                 inbox.library.sendto(
-                    inbox.descriptor, where + slot * SLOT, length, socket.MSG_DONTWAIT, to, ADDRESS
+                    inbox.descriptor,
+                    buffer_address + slot * SLOT_BYTES,
+                    length,
+                    socket.MSG_DONTWAIT,
+                    to,
+                    ADDRESS_BYTES,
                 )
 
 
@@ -81,8 +92,8 @@ def echo_http(server: socket.socket, stop: int) -> None:
 
 
 def _answer(client: socket.socket, received: bytes) -> bytes:
-    """Answer the complete requests in a buffer; return the rest."""
-    while length := message_length(received):
+    """Answer the complete requests in a buffer, and return the rest."""
+    while length := find_message_length(received):
         received = received[length:]
         client.sendall(ANSWER)
     return received
@@ -99,7 +110,7 @@ def main(scheme: str) -> None:
         if scheme == "http":
             server.listen(64)
         else:
-            server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MEMORY)
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         sys.stdout.write(f"{server.getsockname()[1]}\n")
         sys.stdout.flush()
         (echo_datagrams if scheme == "udp" else echo_http)(server, sys.stdin.fileno())

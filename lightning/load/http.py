@@ -1,7 +1,7 @@
 """Load on a server of the Open Inference Protocol: keep-alive connections with one request at a time.
 
-A request that is due while all connections are busy waits for the next free one; its latency counts from the time when
-it was due. Requests are encoded in advance and sent through plain sockets, so that the generator does not limit the
+If all connections are busy when a request is due, it waits for the next free connection. Its latency still counts from
+the due time. Requests are encoded in advance and sent through plain sockets, so that the generator does not limit the
 measurement.
 """
 
@@ -30,10 +30,10 @@ GRACE_S = 2.0
 """Time to wait for answers after the last request is due."""
 SPIN_NS = 1_500_000
 """Shorter waits poll the sockets instead of sleeping, because `epoll` waits in steps of a millisecond."""
-RECEIVE = 1 << 16
-BROKEN = 599
-"""Used in place of an HTTP status if the connection broke."""
-ECHOED = ModelInput("input", "UINT8", (784,))
+RECEIVE_BYTES = 1 << 16
+BROKEN_STATUS = 599
+"""Pseudo HTTP status of a request whose connection broke."""
+ECHO_INPUT = ModelInput("input", "UINT8", (784,))
 """Input for an echo server, which has no model metadata."""
 
 
@@ -50,7 +50,7 @@ def drive_http(
     deadline_us: int = 0,
     into: ModelInput | None = None,
 ) -> Outcome:
-    """Send a model `rate` requests per second on average; without `into` the server describes the model's input.
+    """Send a model `rate` requests per second on average. `into` defaults to the input in the server's metadata.
 
     Raise `LoadError` if the server or the model is missing, or the data does not fit the input.
     """
@@ -59,11 +59,11 @@ def drive_http(
     rows = make_rows(data, into.shape, seed)
     requests = encode_requests(target, model, into, rows, binary=binary)
     traces = send_on_time(target.address(), requests, due, connections=connections)
-    return Outcome(target.url, rate, seed, traces, deadline_us, {BROKEN: "broken"})
+    return Outcome(target.url, rate, seed, traces, deadline_us, {BROKEN_STATUS: "broken"})
 
 
 def read_metadata(target: Target, model: str) -> Any:
-    """Return the metadata of a model from the server. Raise `LoadError`."""
+    """Return the metadata of a model from the server. Raise `LoadError` if the server lacks the model."""
     status, content = _request(target, "GET", f"/v2/models/{model}")
     if status != http.client.OK:
         raise LoadError(
@@ -92,7 +92,7 @@ def find_only_model(target: Target) -> str:
 
 
 def _request(target: Target, method: str, path: str, body: bytes = b"") -> tuple[int, Any]:
-    """Return the status, and the document if the status is 200, else None. Raise `LoadError`."""
+    """Return the status, and the document if the status is 200, else None. Raise `LoadError` without an answer."""
     connection = http.client.HTTPConnection(target.host, target.port, timeout=10)
     try:
         connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
@@ -110,7 +110,7 @@ def _request(target: Target, method: str, path: str, body: bytes = b"") -> tuple
 
 @dataclass
 class _Connection:
-    """A connection; `request` is the number of the pending request, -1 for none."""
+    """A connection. `request` is the number of the pending request, or -1."""
 
     socket: socket.socket
     request: int = -1
@@ -155,10 +155,10 @@ class _Load:
             self.replace(connection)
 
     def receive(self, descriptor: int) -> None:
-        """Read from a connection; if its answer is complete, record the answer and make the connection idle."""
+        """Read from a connection. If its answer is complete, record the answer and make the connection idle."""
         connection = self.all[descriptor]
         try:
-            data = connection.socket.recv(RECEIVE)
+            data = connection.socket.recv(RECEIVE_BYTES)
         except BlockingIOError:
             return
         except OSError:
@@ -186,8 +186,8 @@ class _Load:
             self.status[number] = 0 if 200 <= status < 300 else status
 
     def replace(self, connection: _Connection) -> None:
-        """Close a connection and open another one if the server accepts it; a pending request counts as broken."""
-        self.finish(connection, BROKEN)
+        """Close a connection, and open another if the server accepts it. A pending request counts as broken."""
+        self.finish(connection, BROKEN_STATUS)
         descriptor = connection.socket.fileno()
         self.poll.unregister(descriptor)
         del self.all[descriptor]
@@ -227,7 +227,7 @@ def send_on_time(
         for _ in range(connections):
             load.connect()
         load.start = clock()
-        _run(load, int(grace_s * 1e9))
+        _run_load(load, int(grace_s * 1e9))
     except OSError as error:
         raise LoadError(
             f"{address[0]}:{address[1]} does not accept connections ({error})",
@@ -238,7 +238,7 @@ def send_on_time(
     return make_traces(due, load.latency, load.lag, load.status)
 
 
-def _run(load: _Load, grace: int) -> None:
+def _run_load(load: _Load, grace: int) -> None:
     due = load.due.tolist()
     count, number = len(due), 0
     end = (due[-1] if due else 0) + grace
@@ -251,11 +251,11 @@ def _run(load: _Load, grace: int) -> None:
         if now > end or (number == count and len(idle) == len(load.all)):
             return
         following = due[number] if number < count and idle else end
-        for descriptor, _ in poll(_sleep_s(following - now)):
+        for descriptor, _ in poll(_compute_sleep_s(following - now)):
             if descriptor in load.all:
                 load.receive(descriptor)
 
 
-def _sleep_s(wait_ns: int) -> float:
-    """Return the seconds to sleep before a deadline in `wait_ns`: whole milliseconds, one less than there are."""
+def _compute_sleep_s(wait_ns: int) -> float:
+    """Return the seconds to sleep before a deadline in `wait_ns`: one whole millisecond less than the wait."""
     return 0 if wait_ns < SPIN_NS else (wait_ns // 1_000_000 - 1) / 1000

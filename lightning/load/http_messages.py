@@ -1,7 +1,7 @@
 """Encoded requests of the Open Inference Protocol, and detection of the end of an answer.
 
-The protocol is https://github.com/kserve/open-inference-protocol. Binary tensors are Triton's extension: the bytes of
-the tensors, little-endian, follow a JSON document whose length is in `Inference-Header-Content-Length`.
+The protocol is https://github.com/kserve/open-inference-protocol. Binary tensors are Triton's extension: little-endian
+bytes of the tensors follow a JSON document, whose length is in `Inference-Header-Content-Length`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DATATYPES = {
 
 @dataclass(frozen=True)
 class ModelInput:
-    """The input tensor of a model, from its metadata; `shape` is that of a row, without the batch axis."""
+    """The input tensor of a model, from its metadata. `shape` is the shape of a row, without the batch axis."""
 
     name: str
     datatype: str
@@ -42,7 +42,7 @@ class ModelInput:
 
 
 def parse_input(metadata: Any) -> ModelInput:
-    """Return the input in a model's metadata; the first axis is the batch.
+    """Return the input in a model's metadata, whose first axis is the batch.
 
     Raise `LoadError` unless the model has one input, with numbers and a fixed shape.
     """
@@ -64,7 +64,7 @@ def parse_input(metadata: Any) -> ModelInput:
 
 def encode_requests(target: Target, model: str, into: ModelInput, rows: Rows, *, binary: bool) -> list[bytes]:
     """Return an encoded HTTP request with batch size 1 for each row."""
-    body = _binary_body if binary else _json_body
+    body = _make_binary_body if binary else _make_json_body
     start = f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: {target.host}:{target.port}\r\n"
     requests = []
     for row in rows:
@@ -74,7 +74,7 @@ def encode_requests(target: Target, model: str, into: ModelInput, rows: Rows, *,
     return requests
 
 
-def _json_body(into: ModelInput, tensor: Rows) -> tuple[str, bytes]:
+def _make_json_body(into: ModelInput, tensor: Rows) -> tuple[str, bytes]:
     tensor_entry = {
         "name": into.name,
         "shape": tensor.shape,
@@ -85,7 +85,7 @@ def _json_body(into: ModelInput, tensor: Rows) -> tuple[str, bytes]:
     return "Content-Type: application/json\r\n", content
 
 
-def _binary_body(into: ModelInput, tensor: Rows) -> tuple[str, bytes]:
+def _make_binary_body(into: ModelInput, tensor: Rows) -> tuple[str, bytes]:
     tensor_entry = {
         "name": into.name,
         "shape": tensor.shape,
@@ -106,7 +106,7 @@ class Reply:
     length: int
     """Length of the answer in bytes."""
     closes: bool
-    """Whether the server closes the connection after the answer."""
+    """True if the server closes the connection after the answer."""
 
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
@@ -115,7 +115,7 @@ _CLOSES = re.compile(rb"\r\nconnection: *close", re.IGNORECASE)
 
 
 def parse_reply(buffer: bytes) -> Reply | None:
-    r"""Parse the answer at the start of a buffer; return None while it is incomplete.
+    r"""Return the answer at the start of a buffer, or None while it is incomplete.
 
     Raise `LoadError` if it is not HTTP/1.
 
@@ -125,15 +125,15 @@ def parse_reply(buffer: bytes) -> Reply | None:
     """
     if not (buffer.startswith(b"HTTP/1.") and buffer[9:12].isdigit()) and len(buffer) >= 12:
         raise LoadError("the server does not speak HTTP/1.1", hint="Give the address of an HTTP server")
-    length = message_length(buffer)
+    length = find_message_length(buffer)
     if length is None:
         return None
     closes = _CLOSES.search(buffer, 0, buffer.index(b"\r\n\r\n")) is not None
     return Reply(int(buffer[9:12]), length, closes)
 
 
-def message_length(buffer: bytes) -> int | None:
-    """Return the length of the HTTP message at the start of a buffer; None while it is incomplete."""
+def find_message_length(buffer: bytes) -> int | None:
+    """Return the length of the HTTP message at the start of a buffer, or None while it is incomplete."""
     start = buffer.find(b"\r\n\r\n") + 4
     if start < 4:
         return None

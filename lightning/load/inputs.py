@@ -1,4 +1,4 @@
-"""Data of requests: rows of a file or of a data set of `lightning evaluate`, or random numbers."""
+"""Data of requests: rows of a file, rows of a data set of `lightning evaluate`, or random numbers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Rows = npt.NDArray[Any]
 RANDOM_ROWS = 64
 
 
-def random_rows(shape: Sequence[int], seed: int) -> Rows:
+def make_random_rows(shape: Sequence[int], seed: int) -> Rows:
     """Return random integers from 0 to 255, (64, *shape)."""
     draw = np.random.default_rng(seed)
     return draw.integers(0, 256, size=(RANDOM_ROWS, *shape), dtype=np.uint8)
 
 
 def load_rows(data: str) -> Rows:
-    """Read the inputs, (rows, ...), of `digits`, `mnist:DIR` or `nsl-kdd:DIR`, or of an `.npy` file.
+    """Return the inputs, (rows, ...), of `digits`, `mnist:DIR` or `nsl-kdd:DIR`, or of an `.npy` file.
 
     Raise `LoadError` for a file, `DatasetError` for a data set that cannot be read.
     """
@@ -33,7 +33,7 @@ def load_rows(data: str) -> Rows:
 
         rows = np.asarray(load_dataset(data).x)
     else:
-        rows = _from_file(file)
+        rows = _read_file(file)
     if not rows.size or rows.dtype.kind not in "uifb":
         raise LoadError(f"{data} holds no numbers", hint="Give an .npy file of numbers, shape (rows, ...)")
     return rows
@@ -42,7 +42,7 @@ def load_rows(data: str) -> Rows:
 def make_rows(data: str, shape: Sequence[int], seed: int) -> Rows:
     """Return inputs (rows, *shape), random or from `load_rows`. Raise `LoadError` if a row has another size."""
     if data == "random":
-        return random_rows(shape, seed)
+        return make_random_rows(shape, seed)
     rows = load_rows(data)
     size = int(np.prod(shape))
     if rows.size != len(rows) * size:
@@ -53,7 +53,7 @@ def make_rows(data: str, shape: Sequence[int], seed: int) -> Rows:
     return rows.reshape(len(rows), *shape)
 
 
-def _from_file(path: Path) -> Rows:
+def _read_file(path: Path) -> Rows:
     if not path.is_file():
         raise LoadError(
             f"there is no file {str(path)!r}",

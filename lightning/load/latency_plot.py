@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from lightning.canvas import INK, SERIES, Plot, add_heading, add_legend, new_figure, style_axes
-from lightning.load.outcome import Outcome, log_histogram
+from lightning.load.outcome import Outcome, make_log_histogram
 
 PERCENTILES = ((50, "p50"), (99, "p99"), (99.9, "p99.9"))
 
@@ -17,8 +17,8 @@ PERCENTILES = ((50, "p50"), (99, "p99"), (99.9, "p99.9"))
 def plot_latencies(outcomes: Sequence[Outcome], about: str) -> Plot:
     """Plot the histogram of latencies and, below, the share of answers that took longer.
 
-    With several rates, plots of the losses and of percentiles over the rate are added on the right. Without any answer
-    the axes are empty, with a remark.
+    With several rates, add plots of losses and percentiles over the rate on the right. Without any answer, the axes are
+    empty and say so.
     """
     has_answers = any(outcome.answered for outcome in outcomes)
     has_rates = has_answers and len(outcomes) > 1
@@ -26,13 +26,13 @@ def plot_latencies(outcomes: Sequence[Outcome], about: str) -> Plot:
     grid = figure.add_gridspec(2, 2 if has_rates else 1, height_ratios=(1, 1.4))
     top, bottom = figure.add_subplot(grid[0, 0]), figure.add_subplot(grid[1, 0])
     for number, outcome in enumerate(outcomes):
-        _distribution(top, bottom, outcome, SERIES[number % len(SERIES)])
+        _draw_distribution(top, bottom, outcome, SERIES[number % len(SERIES)])
     style_axes(top, y="share of answers (%)")
     style_axes(bottom, x="latency from scheduled sending (µs)", y="share that took longer")
     bottom.set_yscale("log")
     for axes in (top, bottom):
         axes.set_xscale("log")
-        _plain_numbers(axes.xaxis)
+        _use_plain_numbers(axes.xaxis)
     bottom.sharex(top)
     top.tick_params(labelbottom=False)
     if has_answers:
@@ -40,13 +40,13 @@ def plot_latencies(outcomes: Sequence[Outcome], about: str) -> Plot:
     else:
         _mark_unanswered(top, bottom)
     if has_rates:
-        _over_rates(figure.add_subplot(grid[0, 1]), figure.add_subplot(grid[1, 1]), outcomes)
+        _draw_over_rates(figure.add_subplot(grid[0, 1]), figure.add_subplot(grid[1, 1]), outcomes)
     add_heading(figure, "Latency under open-loop load", about, simulated=False)
     return figure
 
 
-def _plain_numbers(axis: Any) -> None:
-    """Label a logarithmic axis with plain numbers, at 1, 2 and 5 of a decade at most."""
+def _use_plain_numbers(axis: Any) -> None:
+    """Label a logarithmic axis with plain numbers, at most at 1, 2 and 5 of each decade."""
     axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=7))
     axis.set_major_formatter("{x:,.0f}")
     axis.set_minor_formatter(NullFormatter())
@@ -59,18 +59,18 @@ def _mark_unanswered(top: Any, bottom: Any) -> None:
     top.annotate("no request was answered", (0.5, 0.5), xycoords="axes fraction", ha="center", color=INK)
 
 
-def _distribution(top: Any, bottom: Any, outcome: Outcome, colour: str) -> None:
+def _draw_distribution(top: Any, bottom: Any, outcome: Outcome, colour: str) -> None:
     values = outcome.latencies_us
     if not len(values):
         return
-    histogram = log_histogram(values)
+    histogram = make_log_histogram(values)
     top.stairs(100 * histogram.counts / len(values), histogram.edges, color=colour, linewidth=1.4)
     name = f"{outcome.rate:,.0f}/s: p99 {outcome.percentile_us(99):,.0f} µs"
-    longer = 1 - np.arange(len(values)) / len(values)
-    bottom.step(values, longer, where="post", color=colour, linewidth=1.4, label=name)
+    slower_shares = 1 - np.arange(len(values)) / len(values)
+    bottom.step(values, slower_shares, where="post", color=colour, linewidth=1.4, label=name)
 
 
-def _over_rates(top: Any, bottom: Any, outcomes: Sequence[Outcome]) -> None:
+def _draw_over_rates(top: Any, bottom: Any, outcomes: Sequence[Outcome]) -> None:
     ordered = sorted(outcomes, key=lambda each: each.rate)
     rates = [each.rate for each in ordered]
     lost = [100 * each.loss for each in ordered]
@@ -81,7 +81,7 @@ def _over_rates(top: Any, bottom: Any, outcomes: Sequence[Outcome]) -> None:
         values = [each.percentile_us(percent) for each in ordered]
         bottom.plot(rates, values, "o-", color=colour, markersize=4, linewidth=1.4, label=name)
     bottom.set_yscale("log")
-    _plain_numbers(bottom.yaxis)
+    _use_plain_numbers(bottom.yaxis)
     bottom.xaxis.set_major_formatter("{x:,.0f}")
     style_axes(bottom, x="requests/s", y="latency (µs)")
     top.sharex(bottom)

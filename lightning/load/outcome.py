@@ -15,10 +15,10 @@ from lightning.load.targets import LoadError
 Nanoseconds = npt.NDArray[np.int64]
 
 WAITING = -1
-"""Value in an array of times: the event has not happened."""
+"""Marks an event that has not happened, in an array of times."""
 
-PER_DECADE = 40
-"""Buckets of a histogram per decade; the bounds of a bucket differ by a factor of 10^(1/40), 5.9 %."""
+BUCKETS_PER_DECADE = 40
+"""Buckets of a histogram per decade. The bounds of a bucket differ by a factor of 10^(1/40), or 5.9 %."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +26,13 @@ class Traces:
     """Measurements of a load, (requests,) each, in nanoseconds."""
 
     latency: Nanoseconds
-    """From the scheduled time to the answer or refusal; `WAITING` if neither came."""
+    """Time from the scheduled time to the answer or refusal; `WAITING` without either."""
     lag: Nanoseconds
-    """From the scheduled time to the time of sending; `WAITING` if the request was never sent."""
+    """Time from the scheduled time to sending; `WAITING` if the request was never sent."""
     refusal: npt.NDArray[np.int32]
     """Code or HTTP status of a refusal; 0 for an answer."""
     elapsed_s: float
-    """From the start of the schedule to its last request, or to the last answer."""
+    """Time from the start of the schedule to its last request or the last answer, whichever is later."""
 
 
 def make_traces(
@@ -65,7 +65,7 @@ class Outcome:
 
     @property
     def sent(self) -> int:
-        """Number of requests that were sent."""
+        """Number of sent requests."""
         return int(np.count_nonzero(self.traces.lag != WAITING))
 
     @property
@@ -76,7 +76,7 @@ class Outcome:
 
     @property
     def answered(self) -> int:
-        """Number of answered requests; refusals do not count."""
+        """Number of answered requests, without refusals."""
         return len(self.latencies_us)
 
     @property
@@ -109,12 +109,12 @@ class Outcome:
         return int(np.count_nonzero(self.latencies_us > self.deadline_us)) if self.deadline_us else 0
 
     def percentile_us(self, percent: float) -> float:
-        """Return the latency that `percent` of the answers do not exceed; NaN without answers."""
+        """Return the latency that `percent` of the answers do not exceed, or NaN without answers."""
         latencies = self.latencies_us
         return float(np.percentile(latencies, percent, method="higher")) if len(latencies) else float("nan")
 
     def lag_us(self, percent: float) -> float:
-        """Return a percentile of the delay of sending, NaN if nothing was sent.
+        """Return a percentile of the delay of sending in microseconds, or NaN if nothing was sent.
 
         Sending is late if the generator is too slow or no connection is free.
         """
@@ -122,7 +122,7 @@ class Outcome:
         return float(np.percentile(sent, percent, method="higher")) / 1e3 if len(sent) else float("nan")
 
     def figures(self) -> dict[str, Any]:
-        """Return the results for a JSON document; times are in microseconds, None without answers."""
+        """Return the results for a JSON document, with times in microseconds, or None without answers."""
         return {
             "rate": self.rate,
             "scheduled": self.scheduled,
@@ -133,10 +133,10 @@ class Outcome:
             "lost": self.lost,
             "loss": round(self.loss, 6),
             "late": self.late,
-            "p50_us": _number(self.percentile_us(50)),
-            "p99_us": _number(self.percentile_us(99)),
-            "p999_us": _number(self.percentile_us(99.9)),
-            "generator_lag_p99_us": _number(self.lag_us(99)),
+            "p50_us": _round_number(self.percentile_us(50)),
+            "p99_us": _round_number(self.percentile_us(99)),
+            "p999_us": _round_number(self.percentile_us(99.9)),
+            "generator_lag_p99_us": _round_number(self.lag_us(99)),
         }
 
 
@@ -149,7 +149,7 @@ HINTS = {
 
 
 def describe_failure(outcomes: Sequence[Outcome]) -> LoadError | None:
-    """Return an error if no request of several loads was answered, else None."""
+    """Return an error if no request of any load was answered, else None."""
     if any(each.answered for each in outcomes):
         return None
     refused = Counter[str]()
@@ -168,7 +168,7 @@ def describe_failure(outcomes: Sequence[Outcome]) -> LoadError | None:
     )
 
 
-def _number(value: float) -> float | None:
+def _round_number(value: float) -> float | None:
     return None if np.isnan(value) else round(value, 1)
 
 
@@ -182,12 +182,12 @@ class Histogram:
     """(buckets,)"""
 
 
-def log_histogram(values: npt.NDArray[np.float64]) -> Histogram:
-    """Return a histogram with logarithmic buckets from the smallest value to the largest, without buckets if empty.
+def make_log_histogram(values: npt.NDArray[np.float64]) -> Histogram:
+    """Return a histogram with logarithmic buckets from the smallest to the largest value, without buckets if empty.
 
     Values below 0.1 count as 0.1.
 
-    >>> histogram = log_histogram(np.array([10.0, 10.1, 1000.0]))
+    >>> histogram = make_log_histogram(np.array([10.0, 10.1, 1000.0]))
     >>> len(histogram.counts)  # two decades, and the bucket of 1000
     81
     >>> histogram.counts[[0, -1]].tolist()
@@ -195,9 +195,9 @@ def log_histogram(values: npt.NDArray[np.float64]) -> Histogram:
     """
     if not len(values):
         return Histogram(np.array([1.0]), np.zeros(0, dtype=np.int64))
-    # The small excess puts a power of ten into the bucket that begins with it, in spite of rounding errors.
-    buckets = np.floor(np.log10(np.maximum(values, 0.1)) * PER_DECADE + 1e-9).astype(np.int64)
+    # Despite rounding errors, 1e-9 puts a power of ten into the bucket that begins with it.
+    buckets = np.floor(np.log10(np.maximum(values, 0.1)) * BUCKETS_PER_DECADE + 1e-9).astype(np.int64)
     first = int(buckets.min())
     counts = np.bincount(buckets - first)
-    edges = 10.0 ** (np.arange(first, first + len(counts) + 1) / PER_DECADE)
+    edges = 10.0 ** (np.arange(first, first + len(counts) + 1) / BUCKETS_PER_DECADE)
     return Histogram(edges, counts.astype(np.int64))

@@ -59,4 +59,4 @@ def parse_target(url: str) -> Target:
 
 
 class LoadError(LightningError, code="load"):
-    """A load that cannot run: a wrong address, a server that does not answer, data that does not fit its model."""
+    """A load cannot run: the address is wrong, the server does not answer, or the data does not fit the model."""

@@ -1,4 +1,4 @@
-"""Trained networks as floats: imported, not yet quantised.
+"""Trained networks in float32, imported but not yet quantised.
 
     from lightning.networks import load_network
     network = load_network("model.onnx")     # or an .npz of weights w1, w2, ...
@@ -7,9 +7,9 @@
 |---|---|
 | `network` | `Network`, `Node`, `Preprocessing` |
 | `imports` | ONNX files, `torch.nn` modules, `.npz` of weights |
-| `onnx_writer` | back to ONNX, for other runtimes, with the preprocessing next to the graph |
+| `onnx_writer` | export to ONNX for other runtimes, with the preprocessing as metadata |
 | `work` | multiply-accumulates per node |
-| `preprocess` | from raw data to a network's inputs |
+| `preprocess` | conversion of raw data to a network's inputs |
 | `operations` | every operation: its translation and its float32 computation; `run_float`, the reference |
 | `patches`, `electronic` | patches of a convolution; operations that ONNX Runtime computes |
 """

@@ -1,4 +1,4 @@
-"""ONNX operations that stay electronic: computed by ONNX Runtime, one sample at a time.
+"""ONNX operations that stay electronic. ONNX Runtime computes them, one sample at a time.
 
 An `Electronic` node holds one ONNX operation as plain values, so a `.lng` file stores it like any other node:
 
@@ -12,7 +12,7 @@ An `Electronic` node holds one ONNX operation as plain values, so a `.lng` file 
 | `shape` | the shape of that output in the network, without the axis of samples |
 | `macs` | its multiply-accumulates for one sample |
 
-Between operations every number is a float32, also integers and booleans; integers are exact up to 2**24.
+Between operations every number is a float32, also integers and booleans. Integers are exact up to 2**24.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Operation:
             if array is not None and kind
         }
         try:
-            return [np.asarray(results) for results in _session(self)(feeds)]
+            return [np.asarray(results) for results in _open_session(self)(feeds)]
         except Exception as error:  # the runtimes raise errors of their own, of many classes
             first = _shorten(str(error))
             raise NetworkError(
@@ -72,7 +72,7 @@ def _shorten(message: str) -> str:
     return text[:200]
 
 
-def operation_of(attributes: Mapping[str, Any]) -> Operation:
+def read_operation(attributes: Mapping[str, Any]) -> Operation:
     """Return the operation in the attributes of an `Electronic` node."""
     return Operation(
         attributes["operation"],
@@ -89,7 +89,7 @@ def electronic(inputs: Sequence[Array], attributes: Mapping[str, Any]) -> Array:
     shapes = [shape for kind, shape in zip(attributes["kinds"], attributes["shapes"], strict=True) if kind]
     samples = next(len(array) for array, shape in zip(inputs, shapes, strict=True) if shape is not None)
     results = np.zeros((samples, *attributes["shape"]), np.float32)
-    operation = operation_of(attributes)
+    operation = read_operation(attributes)
     for sample in range(samples):
         arrays = iter(
             array if shape is None else array[sample].reshape(shape)
@@ -101,8 +101,8 @@ def electronic(inputs: Sequence[Array], attributes: Mapping[str, Any]) -> Array:
 
 
 @lru_cache(maxsize=MAX_SESSIONS)
-def _session(operation: Operation) -> Callable[[Mapping[str, Array]], Sequence[Any]]:
-    model = _model(operation)
+def _open_session(operation: Operation) -> Callable[[Mapping[str, Array]], Sequence[Any]]:
+    model = _build_model(operation)
     if not find_spec("onnxruntime"):
         reference = require("onnx.reference", "to compute electronic operations").ReferenceEvaluator(model)
         return lambda feeds: reference.run(None, dict(feeds))
@@ -114,13 +114,13 @@ def _session(operation: Operation) -> Callable[[Mapping[str, Array]], Sequence[A
     return lambda feeds: session.run(None, dict(feeds))
 
 
-def _model(operation: Operation) -> Any:
+def _build_model(operation: Operation) -> Any:
     helper = require("onnx", "to compute electronic operations").helper
     names = [f"i{place}" if kind else "" for place, kind in enumerate(operation.kinds)]
     outputs = [f"o{place}" for place in range(operation.outputs)]
     node = helper.make_node(operation.name, names, outputs, domain=operation.domain)
     for name, value in operation.given:
-        node.attribute.append(helper.make_attribute(name, _attribute(name, value)))
+        node.attribute.append(helper.make_attribute(name, _convert_attribute(name, value)))
     entries = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(kind)), None)
         for name, kind in zip(names, operation.kinds, strict=True)
@@ -134,7 +134,7 @@ def _model(operation: Operation) -> Any:
     return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
 
 
-def _attribute(name: str, value: Any) -> Any:
+def _convert_attribute(name: str, value: Any) -> Any:
     if isinstance(value, tuple) and value and value[0] == TENSOR:
         _, kind, shape, values = value
         array = np.array(values, dtype=kind).reshape(shape)

@@ -1,14 +1,14 @@
 """A trained network: nodes in the order of execution, constants, one input and one output.
 
-Tensors carry a batch axis in front, which `shapes` leave out. Operations have the names that ONNX gives them
-(https://onnx.ai/onnx/operators), in a canonical form that importers produce:
+Tensors have a leading batch axis, which `shapes` omit. Operations have ONNX's names (https://onnx.ai/onnx/operators),
+in a canonical form:
 
 - `Gemm`: activations (..., k), weights (rows, k), bias (rows,) or none.
 - `Conv`: activations (channels, height, width), weights (rows, channels / groups, kh, kw), bias (rows,) or none;
   attributes `strides` (2), `pads` (top, left, bottom, right), `dilations` (2), `groups`.
 - `MaxPool`, `AveragePool`: attributes `kernel` (2), `strides`, `pads`, `dilations`, `count_include_pad`, and `excess`
-  (bottom, right): the extra padding of `ceil_mode`, which never counts in a mean.
-- `Add`, `Mul`, `MatMul`: two tensors, either of them a constant or not.
+  (bottom, right), the extra padding of `ceil_mode`. A mean never includes `excess`.
+- `Add`, `Mul`, `MatMul`: two tensors. Each may be a constant.
 - `Reshape`: attribute `shape`, without the batch axis. `Slice`: `axis`, `start`, `stop` (or None), `step`. `Pad`:
   `value`, and `pads`: a pair (before, after) for each axis. `Clip`: `min`, `max`. `Gather`: the indices are constant.
   `Concat`: constants have a batch axis of length 1.
@@ -30,17 +30,17 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float32]
 
 MAX_ACTIVATION_SIZE = 1 << 28
-"""Maximum number of entries in one activation of one image. A file with more is taken to be damaged."""
+"""Maximum number of entries in one activation of one image. A file with more counts as damaged."""
 PHOTONIC = frozenset({"Gemm", "Conv"})
-"""Operations with constant weights, which are computed photonically. All others are digital."""
+"""Operations with constant weights. They are photonic; all others are digital."""
 
 
 @dataclass(frozen=True)
 class Preprocessing:
     """Conversion of raw data to network inputs: (raw * scale - mean) / deviation.
 
-    Raw data of every type is converted in this way. `mean` and `deviation` have one entry, or one per channel (or
-    feature). `layout` is that of the raw data: "as-is", or "HWC", which is transposed to channels first.
+    This applies to raw data of every type. `mean` and `deviation` have one entry, or one per channel (or feature).
+    `layout` describes the raw data: "as-is", or "HWC", which is transposed to channels first.
     """
 
     scale: float = 1.0
@@ -104,7 +104,7 @@ class Network:
         return self.shapes[self.output]
 
     def last_uses(self, retained: Collection[str] = ()) -> Iterator[tuple[Node, frozenset[str]]]:
-        """Yield every node with the tensors that no later node reads, which can be freed to bound the memory.
+        """Yield every node with the tensors that no later node reads. Callers free these to limit memory.
 
         The output and the `retained` tensors are never among them.
         """

@@ -1,4 +1,4 @@
-"""Export of a network to ONNX, for other runtimes. Opset 20 has every operation of a network."""
+"""Export of a network to ONNX for other runtimes. Opset 20 has every operation of a network."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from lightning.networks.network import Network, Node, Preprocessing
 from lightning.optional import require
 
 OPSET, IR_VERSION = 20, 9
-THROUGH = -(1 << 63)
+BEFORE_FIRST = -(1 << 63)
 """End of a backward slice that includes the first entry."""
 
 PREPROCESSING = "lightbed.preprocessing"
-"""The key in `metadata_props`; the value is a JSON object with the fields of `Preprocessing`."""
+"""Key in `metadata_props`. Its value is a JSON object with the fields of `Preprocessing`."""
 
 
 def to_onnx(network: Network) -> Any:
     """Return an `onnx.ModelProto` with the same tensor names and a symbolic batch axis.
 
-    Preprocessing is not part of the graph but of the metadata, from which `load_network` reads it.
+    The preprocessing is in the metadata, not in the graph. `load_network` reads it from there.
     """
     onnx = require("onnx", "to write ONNX")
     helper, float32 = onnx.helper, onnx.TensorProto.FLOAT
     graph = _Graph(network, onnx)
     for node in network.nodes:
-        _WRITERS.get(node.operation, _as_it_is)(graph, node)
+        _WRITERS.get(node.operation, _write_unchanged)(graph, node)
     read = {tensor for node in graph.nodes for tensor in node.input}
     for name in sorted(read & set(network.constants)):
-        graph.hold(network.constants[name], name)
+        graph.add_constant(network.constants[name], name)
     entry = helper.make_tensor_value_info(network.input, float32, ["batch", *network.input_shape])
     result = helper.make_tensor_value_info(network.output, float32, ["batch", *network.output_shape])
-    proto = helper.make_graph(graph.nodes, network.name, [entry], [result], graph.held)
+    proto = helper.make_graph(graph.nodes, network.name, [entry], [result], graph.initialisers)
     model = helper.make_model(proto, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
     helper.set_model_props(model, as_metadata(network.preprocessing))
     return model
@@ -47,10 +47,10 @@ class _Graph:
     network: Network
     onnx: Any
     nodes: list[Any] = field(default_factory=list)
-    held: list[Any] = field(default_factory=list)
+    initialisers: list[Any] = field(default_factory=list)
 
-    def hold(self, value: Any, name: str) -> str:
-        self.held.append(self.onnx.numpy_helper.from_array(np.asarray(value, order="C"), name))
+    def add_constant(self, value: Any, name: str) -> str:
+        self.initialisers.append(self.onnx.numpy_helper.from_array(np.asarray(value, order="C"), name))
         return name
 
     def add(self, operation: str, inputs: list[str], output: str, **attributes: Any) -> str:
@@ -62,22 +62,22 @@ class _Graph:
         return len(self.network.shapes[tensor]) + 1
 
 
-def _as_it_is(graph: _Graph, node: Node) -> None:
+def _write_unchanged(graph: _Graph, node: Node) -> None:
     graph.add(node.operation, list(node.inputs), node.output, **node.attributes)
 
 
-def _gemm(graph: _Graph, node: Node) -> None:
+def _write_gemm(graph: _Graph, node: Node) -> None:
     x, weights, *bias = node.inputs
     if graph.rank(x) == 2:
         graph.add("Gemm", [x, weights, *bias], node.output, transB=1)
         return
-    transposed = graph.hold(graph.network.constants[weights].T, f"{node.output}//turned")
+    transposed = graph.add_constant(graph.network.constants[weights].T, f"{node.output}//turned")
     product = graph.add("MatMul", [x, transposed], f"{node.output}//product" if bias else node.output)
     if bias:
         graph.add("Add", [product, *bias], node.output)
 
 
-def _conv(graph: _Graph, node: Node) -> None:
+def _write_conv(graph: _Graph, node: Node) -> None:
     attributes = dict(node.attributes)
     kernel = graph.network.constants[node.inputs[1]].shape[2:]
     graph.add(
@@ -90,37 +90,40 @@ def _conv(graph: _Graph, node: Node) -> None:
     )
 
 
-def _pool(graph: _Graph, node: Node) -> None:
+def _write_pool(graph: _Graph, node: Node) -> None:
     attributes = dict(node.attributes)
     if "count_include_pad" in attributes:
         attributes["count_include_pad"] = int(attributes["count_include_pad"])
     attributes["ceil_mode"] = int(any(attributes.pop("excess", ())))
     if set(attributes.get("dilations", ())) == {1}:
-        del attributes["dilations"]  # the default; ONNX Runtime's quantised pools do not know the attribute
+        del attributes["dilations"]  # the default, which ONNX Runtime's quantised pools do not accept
     graph.add(
         node.operation, list(node.inputs), node.output, kernel_shape=attributes.pop("kernel"), **attributes
     )
 
 
-def _reshape(graph: _Graph, node: Node) -> None:
+def _write_reshape(graph: _Graph, node: Node) -> None:
     shape = np.array([0, *node.attributes["shape"]], np.int64)
-    graph.add("Reshape", [node.inputs[0], graph.hold(shape, f"{node.output}//shape")], node.output)
+    graph.add("Reshape", [node.inputs[0], graph.add_constant(shape, f"{node.output}//shape")], node.output)
 
 
-def _clip(graph: _Graph, node: Node) -> None:
-    bounds = [graph.hold(np.float32(node.attributes[end]), f"{node.output}//{end}") for end in ("min", "max")]
+def _write_clip(graph: _Graph, node: Node) -> None:
+    bounds = [
+        graph.add_constant(np.float32(node.attributes[end]), f"{node.output}//{end}")
+        for end in ("min", "max")
+    ]
     graph.add("Clip", [node.inputs[0], *bounds], node.output)
 
 
-def _reduce(graph: _Graph, node: Node) -> None:
-    axes = graph.hold(np.array(node.attributes["axes"], np.int64), f"{node.output}//axes")
+def _write_reduction(graph: _Graph, node: Node) -> None:
+    axes = graph.add_constant(np.array(node.attributes["axes"], np.int64), f"{node.output}//axes")
     keepdims = int(node.attributes["keepdims"])
     graph.add(node.operation, [node.inputs[0], axes], node.output, keepdims=keepdims)
 
 
-def _slice(graph: _Graph, node: Node) -> None:
+def _write_slice(graph: _Graph, node: Node) -> None:
     attributes = node.attributes
-    stop = THROUGH if attributes["stop"] is None else attributes["stop"]
+    stop = BEFORE_FIRST if attributes["stop"] is None else attributes["stop"]
     parts = {
         "start": attributes["start"],
         "stop": stop,
@@ -128,19 +131,20 @@ def _slice(graph: _Graph, node: Node) -> None:
         "step": attributes["step"],
     }
     names = [
-        graph.hold(np.array([value], np.int64), f"{node.output}//{name}") for name, value in parts.items()
+        graph.add_constant(np.array([value], np.int64), f"{node.output}//{name}")
+        for name, value in parts.items()
     ]
     graph.add("Slice", [node.inputs[0], *names], node.output)
 
 
-def _pad(graph: _Graph, node: Node) -> None:
+def _write_pad(graph: _Graph, node: Node) -> None:
     amounts = np.array(node.attributes["pads"], np.int64).T.reshape(-1)
-    names = graph.hold(amounts, f"{node.output}//pads")
-    value = graph.hold(np.float32(node.attributes["value"]), f"{node.output}//value")
+    names = graph.add_constant(amounts, f"{node.output}//pads")
+    value = graph.add_constant(np.float32(node.attributes["value"]), f"{node.output}//value")
     graph.add("Pad", [node.inputs[0], names, value], node.output)
 
 
-def _concat(graph: _Graph, node: Node) -> None:
+def _write_concat(graph: _Graph, node: Node) -> None:
     """Write a concatenation with constants expanded to the batch."""
     shapes, constants = graph.network.shapes, graph.network.constants
     activation = next(tensor for tensor in node.inputs if tensor in shapes)
@@ -151,25 +155,25 @@ def _concat(graph: _Graph, node: Node) -> None:
             continue
         name = f"{node.output}//{place}"
         images = graph.add("Shape", [activation], f"{name}//images", start=0, end=1)
-        rest = graph.hold(np.array(constants[tensor].shape[1:], np.int64), f"{name}//rest")
+        rest = graph.add_constant(np.array(constants[tensor].shape[1:], np.int64), f"{name}//rest")
         target = graph.add("Concat", [images, rest], f"{name}//shape", axis=0)
         inputs.append(graph.add("Expand", [tensor, target], name))
     graph.add("Concat", inputs, node.output, axis=node.attributes["axis"])
 
 
 _WRITERS: Mapping[str, Callable[[_Graph, Node], None]] = {
-    "Gemm": _gemm,
-    "Conv": _conv,
-    "MaxPool": _pool,
-    "AveragePool": _pool,
-    "Reshape": _reshape,
-    "Clip": _clip,
-    "ReduceMean": _reduce,
-    "ReduceSum": _reduce,
-    "ReduceMax": _reduce,
-    "Slice": _slice,
-    "Pad": _pad,
-    "Concat": _concat,
+    "Gemm": _write_gemm,
+    "Conv": _write_conv,
+    "MaxPool": _write_pool,
+    "AveragePool": _write_pool,
+    "Reshape": _write_reshape,
+    "Clip": _write_clip,
+    "ReduceMean": _write_reduction,
+    "ReduceSum": _write_reduction,
+    "ReduceMax": _write_reduction,
+    "Slice": _write_slice,
+    "Pad": _write_pad,
+    "Concat": _write_concat,
 }
 
 
@@ -183,7 +187,7 @@ def as_metadata(preprocessing: Preprocessing) -> dict[str, str]:
 
 
 def from_metadata(text: str, name: str) -> Preprocessing:
-    """Return the preprocessing in the metadata of the file `name`. Raise `NetworkError` if they are damaged."""
+    """Return the preprocessing in the metadata of the file `name`. Raise `NetworkError` if the metadata are damaged."""
     try:
         document = json.loads(text)
         mean, deviation = (tuple(map(float, document[field])) for field in ("mean", "deviation"))

@@ -1,4 +1,4 @@
-"""Patches under a convolution's window as rows, so that a convolution is a matrix product."""
+"""Patches of an image, which turn a convolution into a matrix product."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Pads = tuple[int, int, int, int]
 
 
 def output_size(size: Pair, kernel: Pair, strides: Pair, pads: Pads, dilations: Pair = (1, 1)) -> Pair:
-    """Return height and width of the output of a window that moves over an image of `size`.
+    """Return the output's height and width for a window that moves over an image of `size`.
 
     >>> output_size((28, 28), kernel=(5, 5), strides=(2, 2), pads=(2, 2, 2, 2))
     (14, 14)
@@ -42,8 +42,8 @@ def patches(
 ) -> Array:
     """Return the patches, (n, positions, groups, terms), of `x` (n, channels, height, width), padded with 0.
 
-    `positions` run over the output row by row; `terms` over channels of the group, then rows and columns of the
-    kernel: the order of weights (rows, channels / groups, kh, kw). C-contiguous.
+    `positions` run over the output row by row. `terms` run over channels of the group, then rows and columns of the
+    kernel, like weights (rows, channels / groups, kh, kw). The result is C-contiguous.
 
     >>> patches(np.arange(9).reshape(1, 1, 3, 3), kernel=(2, 2))[0, :, 0]
     array([[0, 1, 3, 4],
@@ -69,14 +69,15 @@ def patches(
         writeable=False,
     )
     terms = channels // groups * kernel[0] * kernel[1]
-    copied = np.array(windows, order="C")  # never the view itself, which compiled kernels refuse as read-only
+    copied = np.array(windows, order="C")  # a copy, because compiled kernels refuse the read-only view
     return copied.reshape(n, tall * wide, groups, terms)
 
 
 def slide(x: Array, kernel: Pair, strides: Pair, dilations: Pair = (1, 1)) -> Iterator[Array]:
-    """Yield, for every position in the window in row order, the view (n, channels, tall, wide) of the values under it.
+    """Yield a view (n, channels, tall, wide) for every position in the window, in row order.
 
-    Cheaper than patches for reductions of windows, as in pooling. `x` must already be padded.
+    The view holds the value at this position of every window. For pooling this is cheaper than patches. `x` must
+    already be padded.
     """
     tall, wide = output_size((x.shape[2], x.shape[3]), kernel, strides, (0, 0, 0, 0), dilations)
     for row in range(kernel[0]):

@@ -1,4 +1,4 @@
-"""Conversion of raw data of a file or request to network inputs, and of outputs to names."""
+"""Conversion of raw data to a network's inputs, and of its scores to named outputs."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from lightning.networks.network import Floats, Network, Port, Preprocessing
 LAYOUTS = ("as-is", "HWC")
 
 Array = npt.NDArray[Any]
-LARGEST_WHOLE = 1 << 24
+LARGEST_EXACT_INTEGER = 1 << 24
 """Larger integers are not exact in float32."""
 
 
 def preprocess(network: Network, raw: npt.ArrayLike) -> Floats:
-    """Return the network's inputs, (n, *input_shape), of raw data: numbers or booleans (n, ...).
+    """Convert raw numbers or booleans (n, ...) to the network's inputs, (n, *input_shape).
 
-    Axes of length 1 may be missing or extra, and rows may have the shape of images: (n, 28, 28) for 784 inputs. Raise
+    Axes of length 1 may be missing or extra. Images may replace rows, such as (n, 28, 28) for 784 inputs. Raise
     `InputError` for another shape, values that are not numbers, NaN and infinity.
     """
-    numbers = _numbers(raw)
+    numbers = _read_numbers(raw)
     if network.preprocessing.layout == "HWC" and numbers.ndim == 4:
         numbers = numbers.transpose(0, 3, 1, 2)
     expected_shape = network.input_shape
@@ -41,12 +41,12 @@ def preprocess(network: Network, raw: npt.ArrayLike) -> Floats:
         raise InputError(f"{network.name} takes (n, {expected}), but the data have shape {numbers.shape}")
     images = numbers.reshape(len(numbers), *expected_shape)
     preprocessing = network.preprocessing
-    with np.errstate(over="ignore"):  # what is beyond float32 becomes infinity, which is refused
+    with np.errstate(over="ignore"):  # values beyond float32 become infinity, which is refused below
         ready = images.astype(np.float32) * np.float32(preprocessing.scale)
         if any(preprocessing.mean):
-            ready -= _along_channels(preprocessing.mean, images.ndim)
+            ready -= _reshape_for_channels(preprocessing.mean, images.ndim)
         if any(deviation != 1 for deviation in preprocessing.deviation):
-            ready /= _along_channels(preprocessing.deviation, images.ndim)
+            ready /= _reshape_for_channels(preprocessing.deviation, images.ndim)
     if not np.isfinite(ready).all():
         raise InputError(
             f"{network.name}: the data contain NaN or infinity", hint="Clean them, or check their scale"
@@ -75,7 +75,7 @@ def check_preprocessing(preprocessing: Preprocessing, input_shape: tuple[int, ..
         raise OutOfRange(f"layout HWC is for images, but the network takes {input_shape}")
 
 
-def _numbers(raw: npt.ArrayLike) -> npt.NDArray[np.generic]:
+def _read_numbers(raw: npt.ArrayLike) -> npt.NDArray[np.generic]:
     try:
         numbers = np.asarray(raw)
     except ValueError as error:
@@ -87,14 +87,14 @@ def _numbers(raw: npt.ArrayLike) -> npt.NDArray[np.generic]:
     return numbers
 
 
-def _along_channels(values: tuple[float, ...], dimensions: int) -> Floats:
+def _reshape_for_channels(values: tuple[float, ...], dimensions: int) -> Floats:
     return np.asarray(values, np.float32).reshape(-1, *(1,) * (dimensions - 2))
 
 
 def pack_named(network: Network, arrays: Mapping[str, npt.ArrayLike]) -> Array:
-    """Return raw inputs of named arrays: one for each input, or `x` alone for a network with one input.
+    """Return raw inputs from named arrays: one for each input, or `x` for a network with one input.
 
-    Raises `InputError` where there are none that fit.
+    Raise `InputError` if they are missing or do not fit.
     """
     ports = network.inputs or (Port(network.input, (1, *network.input_shape)),)
     if all(port.name in arrays for port in ports) and (len(ports) > 1 or "x" not in arrays):
@@ -112,7 +112,7 @@ def pack_named(network: Network, arrays: Mapping[str, npt.ArrayLike]) -> Array:
 
 
 def pack(network: Network, arrays: Mapping[str, npt.ArrayLike]) -> Array:
-    """Return the raw inputs (n, ...) of arrays by input name, each (n, *shape) or of one sample.
+    """Return raw inputs (n, ...) from arrays by input name, each (n, *shape) or one sample.
 
     Raise `InputError` for names, shapes or integers that the network does not accept.
     """
@@ -121,7 +121,7 @@ def pack(network: Network, arrays: Mapping[str, npt.ArrayLike]) -> Array:
     if differing:
         names = ", ".join(port.name for port in ports)
         raise InputError(f"{network.name} takes {names}; these differ: {', '.join(differing)}")
-    parts = [_samples(network, port, np.asarray(arrays[port.name])) for port in ports]
+    parts = [_check_samples(network, port, np.asarray(arrays[port.name])) for port in ports]
     if len({len(part) for part in parts}) > 1:
         lengths = ", ".join(f"{port.name} {len(part)}" for port, part in zip(ports, parts, strict=True))
         raise InputError(f"inputs of {network.name} have different numbers of samples: {lengths}")
@@ -130,9 +130,9 @@ def pack(network: Network, arrays: Mapping[str, npt.ArrayLike]) -> Array:
     return np.concatenate([part.reshape(len(part), -1).astype(np.float32) for part in parts], axis=1)
 
 
-def _samples(network: Network, port: Port, array: Array) -> Array:
-    if np.dtype(port.kind).kind in "iu" and array.size and np.abs(array).max() > LARGEST_WHOLE:
-        raise InputError(f"{port.name} of {network.name} takes integers up to {LARGEST_WHOLE:,}")
+def _check_samples(network: Network, port: Port, array: Array) -> Array:
+    if np.dtype(port.kind).kind in "iu" and array.size and np.abs(array).max() > LARGEST_EXACT_INTEGER:
+        raise InputError(f"{port.name} of {network.name} takes integers up to {LARGEST_EXACT_INTEGER:,}")
     if array.shape == port.shape:
         return array[None]
     batched = port.shape[:1] == (1,) and array.shape[1:] == port.shape[1:]

@@ -1,4 +1,4 @@
-"""Multiply-accumulates of a network per node, photonic or digital."""
+"""Multiply-accumulates of a network, photonic and digital, per node."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from lightning.networks.network import PHOTONIC, Network, Node
 def macs_of(network: Network) -> Mapping[str, int]:
     """Return the multiply-accumulates of one image by node name, without nodes that have none.
 
-    `MatMul` of two activations counts and is digital. Products with padding count, too.
+    A `MatMul` of two activations counts as digital. Products with padding count too.
     """
-    counted = {node.name: _macs(network, node) for node in network.nodes}
+    counted = {node.name: _count_node_macs(network, node) for node in network.nodes}
     return {name: macs for name, macs in counted.items() if macs}
 
 
 def photonic_macs(network: Network) -> int:
-    """Return the multiply-accumulates of one image that are photonic: of `Gemm` and `Conv`."""
+    """Return the photonic multiply-accumulates of one image, in `Gemm` and `Conv`."""
     macs = macs_of(network)
     return sum(macs[node.name] for node in network.nodes if node.operation in PHOTONIC)
 
 
 def photonic_share(network: Network) -> float:
-    """Return the photonic share of all multiply-accumulates, 0 .. 1; 1 for a network without any."""
+    """Return the photonic share of all multiply-accumulates, 0 .. 1, or 1 for a network without any."""
     every = sum(macs_of(network).values())
     return photonic_macs(network) / every if every else 1.0
 
 
-def _macs(network: Network, node: Node) -> int:
+def _count_node_macs(network: Network, node: Node) -> int:
     if node.operation == ELECTRONIC:
         return int(node.attributes["macs"])
     if node.operation not in PHOTONIC | {"MatMul"}:

@@ -1,8 +1,8 @@
 """Event simulator of inference requests on a processor of many cores, as published with Lightning (SIGCOMM 2023).
 
-A core computes one product a cycle. A layer is cut into pieces of at least `PIECE` products. The pieces go to the cores
-in turn, and each core works through its pieces in the order of arrival. A layer begins when those before it are done. A
-request waits for a fixed latency before its first layers.
+A core computes one product per cycle. A layer is cut into pieces of at least `PIECE_PRODUCTS` products. The cores take
+pieces in turn, and each core computes its pieces in the order of arrival. A layer begins when its predecessors are
+done. A request waits for a fixed latency before its first layers.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from lightbed.compiled import compile_function
 from lightning.reproductions.published_models import MODELS, PublishedModel
 
-PIECE = 2048
+PIECE_PRODUCTS = 2048
 """Products of the smallest piece of a layer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Processor:
-    """A processor: its cores, their clock, and the fixed latency of a request in ns, by network."""
+    """A processor: its cores, their clock, and the fixed latency of a request in ns for each network."""
 
     name: str
     cores: int
@@ -35,7 +35,7 @@ class Processor:
 _LAYERS = {
     "AlexNet": 8, "ResNet-18": 21, "VGG-16": 16, "VGG-19": 19, "BERT": 1 + 7 * 24, "GPT-2": 2 + 7 * 48, "DLRM": 8
 }  # fmt: skip
-"""Layers that follow each other, as published: heads of attention and embeddings count once."""
+"""Number of successive layers, as published. Parallel heads of attention and embeddings count once."""
 _DATAPATH_NS = 115
 """Latency of Lightning's datapath for one layer."""
 LIGHTNING = Processor("Lightning", 576, 97, {name: _DATAPATH_NS * count for name, count in _LAYERS.items()})
@@ -67,16 +67,16 @@ PROCESSORS = (
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A request for a network, by its place in `MODELS`, and when it arrives."""
+    """A request for a network, given by its index in `MODELS`, and its arrival time in ns."""
 
     model: int
     ns: float
 
 
 def draw_arrivals(requests: int, gbps: float, seed: int) -> tuple[Arrival, ...]:
-    """Return a Poisson schedule of requests for random networks, as fast as a link of `gbps` brings them.
+    """Return a Poisson schedule of requests for random networks, at the rate of a link of `gbps`.
 
-    The mean gap before a request is the time that its bits take on the link.
+    The mean gap before a request is the transmission time of its bits.
     """
     generator = np.random.default_rng(seed)
     now, arrivals = 0.0, []
@@ -90,7 +90,7 @@ def simulate(processor: Processor, arrivals: Sequence[Arrival]) -> dict[str, flo
     """Return the mean time in ns from arrival to answer, by network."""
     tables = _Tables.of(MODELS)
     latency = [math.ceil(processor.latency_ns.get(each.name, 0.0) * processor.ghz) for each in MODELS]
-    ends = _run(
+    ends = _simulate_compiled(
         np.array([each.model for each in arrivals], np.int64),
         np.array([math.ceil(each.ns * processor.ghz) for each in arrivals], np.int64),
         np.array(latency, np.int64),
@@ -110,10 +110,10 @@ def simulate(processor: Processor, arrivals: Sequence[Arrival]) -> dict[str, flo
 
 @dataclass(frozen=True)
 class _Tables:
-    """The layers of all networks one after the other; `first[m]` is the first layer of network m.
+    """The layers of all networks in sequence. `first[m]` is the first layer of network m.
 
-    Layer l is `count[l]` pieces of `length[l]` products and waits for `waits[l]` layers. The layers
-    `next[next_from[l]:next_from[l + 1]]`, by their place in the network, wait for it.
+    Layer l has `count[l]` pieces of `length[l]` products and waits for `waits[l]` layers. The layers
+    `next[next_from[l]:next_from[l + 1]]` wait for it; they are indices in the network.
     """
 
     first: NDArray[np.int64]
@@ -133,8 +133,8 @@ class _Tables:
                     children[before].append(place)
                 pieces.append(
                     (layer.length, layer.count)
-                    if layer.length >= PIECE
-                    else (PIECE, -(-layer.products // PIECE))
+                    if layer.length >= PIECE_PRODUCTS
+                    else (PIECE_PRODUCTS, -(-layer.products // PIECE_PRODUCTS))
                 )
                 waits.append(len(layer.after))
             following += children
@@ -146,7 +146,7 @@ class _Tables:
 
 
 def _cut_range(begins: NDArray[np.int64], free: NDArray[np.int64], ranges: int, core: int) -> int:
-    """Make a range begin at a core, and return the number of ranges."""
+    """Split a range so that one begins at `core`, and return the number of ranges."""
     place = np.searchsorted(begins[:ranges], core)
     if place < ranges and begins[place] == core:
         return ranges
@@ -168,11 +168,11 @@ def _add_load(
 ) -> tuple[int, int]:
     """Add cycles of work to the cores `first` to `end` - 1.
 
-    Return the number of ranges, and the cycle in which the last of these cores ends, or `last` if that is later.
+    Return (number of ranges, cycle in which the last of these cores ends, or `last` if later).
     """
-    ranges = _cut(begins, free, ranges, first)
+    ranges = _cut_range_compiled(begins, free, ranges, first)
     if end < len(free):
-        ranges = _cut(begins, free, ranges, end)
+        ranges = _cut_range_compiled(begins, free, ranges, end)
     kept = 0
     for each in range(ranges):
         value = free[each]
@@ -186,7 +186,7 @@ def _add_load(
     return kept, last
 
 
-_cut = compile_function(_cut_range)
+_cut_range_compiled = compile_function(_cut_range)
 add_load = compile_function(_add_load)
 
 
@@ -204,8 +204,9 @@ def _simulate(
 ) -> NDArray[np.int64]:
     """Return the cycle in which each request ends.
 
-    Events are (cycle, request, kind, layer): 0 a layer begins, 1 it ends. Cores that are next to each other are mostly
-    free from the same cycle on, so `free` has a value for each range of cores, which begins at `begins`.
+    Events are (cycle, request, kind, layer), where kind 0 begins a layer and kind 1 ends it. Neighbouring cores are
+    mostly free from the same cycle on. `free` therefore has one value for each range of cores; `begins` has the first
+    core of each range.
     """
     begins, free = np.zeros(cores, np.int64), np.zeros(cores, np.int64)
     ranges, turn = 1, 0
@@ -251,4 +252,4 @@ def _simulate(
     return ends
 
 
-_run = compile_function(_simulate)
+_simulate_compiled = compile_function(_simulate)

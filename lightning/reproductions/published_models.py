@@ -1,7 +1,7 @@
-"""Layers of the seven networks that the published event simulator serves, as counts of products.
+"""Layers of the seven networks of the published event simulator, as numbers of products.
 
-A layer is a number of dot products of one length. A convolution counts one dot product of kernel size for each pair of
-input channel and output pixel, as the published simulator does. Embeddings count as dense layers over the vocabulary.
+A layer is a number of dot products of equal length. As in the published simulator, a convolution counts one dot product
+of kernel size for each pair of input channel and output pixel. Embeddings count as dense layers over the vocabulary.
 Sources: the published artifact of Lightning (SIGCOMM 2023), and the papers of the networks.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """`count` dot products of `length` products each, which begin when the layers `after` are done."""
+    """`count` dot products of `length` products each. They begin when the layers `after` are done."""
 
     length: int
     count: int
@@ -41,28 +41,28 @@ class PublishedModel:
 
 _IMAGE = 224 * 224 * 3
 _TOKEN_BYTES = 10
-"""Bytes of a token in a request, as published."""
+"""Bytes per token in a request, as published."""
 
 
-def _chain(layers: Sequence[tuple[int, int]]) -> tuple[Layer, ...]:
-    """Return layers of (length, count), each after the one before it."""
+def _make_chain(layers: Sequence[tuple[int, int]]) -> tuple[Layer, ...]:
+    """Return a chain of layers of (length, count). Each layer waits for its predecessor."""
     return tuple(
         Layer(length, count, (place - 1,) if place else ()) for place, (length, count) in enumerate(layers)
     )
 
 
-def _convolution(inputs: int, kernel: int, outputs: int, size: int) -> tuple[int, int]:
+def _make_convolution(inputs: int, kernel: int, outputs: int, size: int) -> tuple[int, int]:
     return kernel * kernel, inputs * outputs * size * size
 
 
-def _alexnet() -> tuple[Layer, ...]:
-    return _chain(
+def _make_alexnet() -> tuple[Layer, ...]:
+    return _make_chain(
         [
-            _convolution(3, 11, 64, 55),
-            _convolution(64, 5, 192, 27),
-            _convolution(192, 3, 384, 13),
-            _convolution(384, 3, 256, 13),
-            _convolution(256, 3, 256, 13),
+            _make_convolution(3, 11, 64, 55),
+            _make_convolution(64, 5, 192, 27),
+            _make_convolution(192, 3, 384, 13),
+            _make_convolution(384, 3, 256, 13),
+            _make_convolution(256, 3, 256, 13),
             (9216, 4096),
             (4096, 4096),
             (4096, 1000),
@@ -70,29 +70,29 @@ def _alexnet() -> tuple[Layer, ...]:
     )
 
 
-def _vgg(repeats: Sequence[int]) -> tuple[Layer, ...]:
+def _make_vgg(repeats: Sequence[int]) -> tuple[Layer, ...]:
     layers, inputs, size = [], 3, 224
     for outputs, repeat in zip((64, 128, 256, 512, 512), repeats, strict=True):
         for _ in range(repeat):
-            layers.append(_convolution(inputs, 3, outputs, size))
+            layers.append(_make_convolution(inputs, 3, outputs, size))
             inputs = outputs
         size //= 2
-    return _chain([*layers, (25088, 4096), (4096, 4096), (4096, 1000)])
+    return _make_chain([*layers, (25088, 4096), (4096, 4096), (4096, 1000)])
 
 
-def _resnet18() -> tuple[Layer, ...]:
-    """Return ResNet-18; the published simulator runs a projection after the block that it is parallel to."""
-    layers, inputs = [_convolution(3, 7, 64, 112)], 64
+def _make_resnet18() -> tuple[Layer, ...]:
+    """Return ResNet-18. As in the published simulator, a projection follows the block that it is parallel to."""
+    layers, inputs = [_make_convolution(3, 7, 64, 112)], 64
     for outputs, size in ((64, 56), (128, 28), (256, 14), (512, 7)):
-        layers += [_convolution(inputs, 3, outputs, size), _convolution(outputs, 3, outputs, size)]
+        layers += [_make_convolution(inputs, 3, outputs, size), _make_convolution(outputs, 3, outputs, size)]
         if inputs != outputs:
-            layers.append(_convolution(inputs, 1, outputs, size))
-        layers += [_convolution(outputs, 3, outputs, size)] * 2
+            layers.append(_make_convolution(inputs, 1, outputs, size))
+        layers += [_make_convolution(outputs, 3, outputs, size)] * 2
         inputs = outputs
-    return _chain([*layers, (512, 1000)])
+    return _make_chain([*layers, (512, 1000)])
 
 
-def _transformer(
+def _make_transformer(
     *, blocks: int, heads: int, width: int, tokens: int, embeddings: Sequence[int], vocabulary: int = 0
 ) -> tuple[Layer, ...]:
     """Return a transformer: embeddings, then blocks of heads, projection and two dense layers.
@@ -127,7 +127,7 @@ _TABLES = (
 """Rows of the embedding tables of DLRM, as published."""
 
 
-def _dlrm() -> tuple[Layer, ...]:
+def _make_dlrm() -> tuple[Layer, ...]:
     tables = [Layer(rows, 64) for rows in _TABLES]
     first = len(tables)
     bottom = [Layer(13, 512), Layer(512, 256, (first,)), Layer(256, 64, (first + 1,))]
@@ -139,22 +139,22 @@ def _dlrm() -> tuple[Layer, ...]:
 
 
 MODELS: tuple[PublishedModel, ...] = (
-    PublishedModel("AlexNet", _alexnet(), _IMAGE),
-    PublishedModel("ResNet-18", _resnet18(), _IMAGE),
-    PublishedModel("VGG-16", _vgg((2, 2, 3, 3, 3)), _IMAGE),
-    PublishedModel("VGG-19", _vgg((2, 2, 4, 4, 4)), _IMAGE),
+    PublishedModel("AlexNet", _make_alexnet(), _IMAGE),
+    PublishedModel("ResNet-18", _make_resnet18(), _IMAGE),
+    PublishedModel("VGG-16", _make_vgg((2, 2, 3, 3, 3)), _IMAGE),
+    PublishedModel("VGG-19", _make_vgg((2, 2, 4, 4, 4)), _IMAGE),
     PublishedModel(
         "BERT",
-        _transformer(blocks=24, heads=16, width=1024, tokens=512, embeddings=(29056,)),
+        _make_transformer(blocks=24, heads=16, width=1024, tokens=512, embeddings=(29056,)),
         512 * _TOKEN_BYTES,
     ),
     PublishedModel(
         "GPT-2",
-        _transformer(
+        _make_transformer(
             blocks=48, heads=25, width=1600, tokens=1024, embeddings=(50257, 1024), vocabulary=50257
         ),
         1024 * _TOKEN_BYTES,
     ),
-    PublishedModel("DLRM", _dlrm(), 512 * _TOKEN_BYTES),
+    PublishedModel("DLRM", _make_dlrm(), 512 * _TOKEN_BYTES),
 )
 """The networks, in the published order."""

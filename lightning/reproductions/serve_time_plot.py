@@ -1,4 +1,4 @@
-"""A plot of serve times over Lightning's, by the speed of the network, with the published ratios."""
+"""Plot of serve times relative to Lightning's, over the speed of the network, with the published ratios."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _QUANTITY = re.compile(r"serve time of (\S+) over Lightning's at (\S+) Gbit/s, (
 
 
 def plot_serve_times(rows: Sequence[Row]) -> Plot:
-    """Plot the rows of figure 4, a line for each processor; dashed lines are the published ratios."""
+    """Plot the rows of figure 4, with a line for each processor. Dashed lines are the published ratios."""
     lines: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for row in rows:
         if match := _QUANTITY.fullmatch(row.quantity):

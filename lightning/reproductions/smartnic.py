@@ -1,7 +1,7 @@
 """The figures of Lightning (SIGCOMM 2023) as rows: a published number, ours, and the difference.
 
-Published ratios are those of the abstract. The processors and the event simulator are those of the released artifact.
-Clock, cores and powers that we recall, but have not found in a source, are marked so.
+Published ratios are from the abstract. The processors and the event simulator are from the released artifact. Numbers
+from memory, without a source, are marked "recalled".
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from lightning.reproductions.published_models import MODELS
 from lightning.serving.nic import make_request
 
 LENET_ROW_BEATS = (49, 19, 7)
-"""Beats of an output of LeNet-300-100 by layer, in the released RTL."""
+"""Beats of one output in each layer of LeNet-300-100, in the released RTL."""
 SPEED_GBPS = 0.06
 """Speed of the network in the published runs."""
 SWEEP_GBPS = (0.001, 0.01, 0.02, 0.04, 0.06, 0.3)
-"""Speeds of the network over which the ratios are computed."""
+"""Speeds of the network at which ratios are computed."""
 SERVE_TIME = {"A100": 337.0, "A100X": 329.0, "Brainwave": 42.0}
 """Published ratios of the mean serve time to Lightning's."""
 ENERGY = {"A100": 352.0, "A100X": 419.0, "Brainwave": 54.0}
 """Published ratios of the energy of an inference to Lightning's."""
 WATTS = {"Lightning": 91.875, "A100": 250.0, "A100X": 300.0, "Brainwave": 125.0}
-"""Powers in the released artifact; those of A100X and Brainwave are recalled from the paper, too."""
+"""Powers from the released artifact. The powers of A100X and Brainwave are recalled from the paper."""
 ENERGY_CORES = 1024
-"""Cores of Lightning in the published energies; the published schedules use 576."""
+"""Cores of Lightning in the published energies. The published schedules use 576 cores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A quantity of a figure: published, ours, and the difference in per cent; None where there is none."""
+    """A quantity of a figure: the published number, or None, and ours."""
 
     figure: int
     quantity: str
@@ -45,13 +45,13 @@ class Row:
 
     @property
     def difference(self) -> float | None:
-        """Ours above the published number, in per cent."""
+        """Relative difference of ours from the published number, in per cent; None without one."""
         return None if not self.published else 100 * (self.ours / self.published - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The size of the event simulation: traces of `requests` requests at each speed; and whether the RTL runs, too."""
+    """The size of a reproduction: traces of `requests` requests at each speed, and whether the RTL runs too."""
 
     traces: int
     requests: int
@@ -72,30 +72,30 @@ Times = Mapping[str, Mapping[str, float]]
 
 
 def reproduce(scale: Scale, report: Callable[[str], None]) -> tuple[Row, ...]:
-    """Return the rows of all figures; `report` is called with the name of each part of the work."""
+    """Return the rows of all figures. Call `report` with the name of each part of the work."""
     report(TITLES[1])
-    rows = [*_cycles()]
+    rows = [*_count_cycles()]
     if scale.with_rtl:
         if reason := why_missing("verilator", "make", "g++"):
             report(f"without the RTL: {reason}")
         else:
             report("cycles of LeNet-300-100 in the RTL of the smartNIC")
-            rows += _cycles_of_rtl()
+            rows += _measure_rtl_cycles()
     report(TITLES[2])
-    traces = _serve(scale, SPEED_GBPS)
-    rows += [*_serve_times(traces), *_energies(traces)]
+    traces = _simulate_traces(scale, SPEED_GBPS)
+    rows += [*_compare_serve_times(traces), *_compare_energies(traces)]
     for speed in scale.sweep:
         report(f"{TITLES[4]}: {speed:g} Gbit/s")
-        rows += _ratios_at(speed, traces if speed == SPEED_GBPS else _serve(scale, speed))
+        rows += _compare_ratios_at(speed, traces if speed == SPEED_GBPS else _simulate_traces(scale, speed))
     return tuple(rows)
 
 
-def _cycles() -> Iterator[Row]:
-    """Yield the cycles of LeNet: of products, of the datapath around them, and of the memory in it."""
+def _count_cycles() -> Iterator[Row]:
+    """Yield the cycles of LeNet: for products, for the datapath around them, and for its memory."""
     layers = cycles_of(LENET_SHAPES)
     beats = sum(each.beats for each in layers)
     total = sum(each.total for each in layers)
-    published = _published_cycles()
+    published = _compute_published_cycles()
     rows = ", ".join(map(str, LENET_ROW_BEATS))
     yield Row(
         1, "cycles of products", sum(published), beats, f"published: {rows} cycles a row, in the released RTL"
@@ -118,7 +118,7 @@ def _cycles() -> Iterator[Row]:
     )
 
 
-def _cycles_of_rtl() -> Iterator[Row]:
+def _measure_rtl_cycles() -> Iterator[Row]:
     """Yield the cycles of a request for LeNet on the simulated smartNIC, with an ideal memory and with DRAM."""
     import numpy as np
 
@@ -141,30 +141,32 @@ def _cycles_of_rtl() -> Iterator[Row]:
         products = int(np.count_nonzero(np.diff(trace.counts["sequencer.send"])))
         waiting = int(np.count_nonzero(trace.signals["sending"])) - products
         total = int(trace.counts["latency.cycles"][-1])
-        yield Row(1, f"RTL, {memory}: cycles of products", sum(_published_cycles()), products, "measured")
+        yield Row(
+            1, f"RTL, {memory}: cycles of products", sum(_compute_published_cycles()), products, "measured"
+        )
         yield Row(1, f"RTL, {memory}: cycles that wait for memory", None, waiting, "measured")
         yield Row(1, f"RTL, {memory}: cycles in all", None, total, "measured, without packets")
     nic.close()
 
 
-def _published_cycles() -> list[int]:
+def _compute_published_cycles() -> list[int]:
     """Return the published cycles of products of LeNet, by layer."""
     return [row * outputs for row, (outputs, _) in zip(LENET_ROW_BEATS, LENET_SHAPES, strict=True)]
 
 
-def _serve(scale: Scale, speed: float) -> list[Times]:
+def _simulate_traces(scale: Scale, speed: float) -> list[Times]:
     """Return the serve times of each trace."""
     traces = (draw_arrivals(scale.requests, speed, seed) for seed in range(scale.traces))
     return [{each.name: simulate(each, trace) for each in PROCESSORS} for trace in traces]
 
 
-def _ratios(traces: Sequence[Times], processor: str) -> list[list[float]]:
+def _compute_ratios(traces: Sequence[Times], processor: str) -> list[list[float]]:
     """Return the serve times of a processor over Lightning's, by network, for each trace."""
     return [[ns / times[LIGHTNING.name][name] for name, ns in times[processor].items()] for times in traces]
 
 
-def _serve_times(traces: Sequence[Times]) -> Iterator[Row]:
-    """Yield the mean serve times, and their ratios to Lightning's: the mean of networks, and the largest."""
+def _compare_serve_times(traces: Sequence[Times]) -> Iterator[Row]:
+    """Yield the mean serve times, and their ratios to Lightning's: mean and largest over networks."""
     for processor in PROCESSORS:
         for model in MODELS:
             times = [
@@ -173,7 +175,7 @@ def _serve_times(traces: Sequence[Times]) -> Iterator[Row]:
             if times:
                 yield Row(2, f"serve time of {model.name} on {processor.name}, ms", None, fmean(times) / 1e6)
     for name, published in SERVE_TIME.items():
-        ratios = _ratios(traces, name)
+        ratios = _compute_ratios(traces, name)
         what = f"serve time of {name} over Lightning's"
         yield Row(
             2,
@@ -191,15 +193,18 @@ def _serve_times(traces: Sequence[Times]) -> Iterator[Row]:
         )
 
 
-def _ratios_at(speed: float, traces: Sequence[Times]) -> Iterator[Row]:
+def _compare_ratios_at(speed: float, traces: Sequence[Times]) -> Iterator[Row]:
     for processor in PROCESSORS[1:]:
-        ratios, what = _ratios(traces, processor.name), f"serve time of {processor.name} over Lightning's"
+        ratios, what = (
+            _compute_ratios(traces, processor.name),
+            f"serve time of {processor.name} over Lightning's",
+        )
         yield Row(4, f"{what} at {speed:g} Gbit/s, mean of networks", None, fmean(map(fmean, ratios)))
         yield Row(4, f"{what} at {speed:g} Gbit/s, largest of a network", None, fmean(map(max, ratios)))
 
 
-def _energies(traces: Sequence[Times]) -> Iterator[Row]:
-    """Yield the ratios of the energy: by the released formula for products alone, and by power and serve time."""
+def _compare_energies(traces: Sequence[Times]) -> Iterator[Row]:
+    """Yield ratios of energy: by the released formula for products alone, and from power and serve time."""
     cores = {each.name: each.cores for each in PROCESSORS} | {LIGHTNING.name: ENERGY_CORES}
     joules = {
         each.name: WATTS[each.name] / (cores[each.name] * each.ghz)
@@ -219,6 +224,6 @@ def _energies(traces: Sequence[Times]) -> Iterator[Row]:
             3,
             f"energy of {name} over Lightning's, power times serve time",
             published,
-            WATTS[name] / WATTS[LIGHTNING.name] * fmean(map(fmean, _ratios(traces, name))),
+            WATTS[name] / WATTS[LIGHTNING.name] * fmean(map(fmean, _compute_ratios(traces, name))),
             f"{powers}; serve times of figure 2, with {LIGHTNING.cores} cores",
         )

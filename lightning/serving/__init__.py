@@ -1,4 +1,4 @@
-"""Inference over the network: models by name, over HTTP (Open Inference Protocol) and in UDP packets.
+"""Inference over the network, by HTTP (Open Inference Protocol) and UDP packets.
 
     from lightning.serving import Repository
     repository = Repository(lambda model: open_executor(model, "noisy", seed=1))

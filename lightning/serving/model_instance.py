@@ -1,4 +1,4 @@
-"""A model in service: a version with its warm executor and the number of its users."""
+"""A model in service: one version with its warm executor and the number of its users."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ import numpy.typing as npt
 from lightning.compiler.model import CompiledModel
 from lightning.execution.interface import Answers, Executor, raw_shape
 
-WIRE = (np.uint8, np.float32, np.int64)
-"""Types of warm-up arrays: those of packets and images, of clients, of JSON."""
-LIT = 127
-"""Value of all numbers in a warm-up image; zeros could be skipped, which would make the timing too short."""
-BATCH = 4
+WARM_UP_TYPES = (np.uint8, np.float32, np.int64)
+"""Types of warm-up arrays: bytes of packets and images, floats of clients, integers of JSON."""
+WARM_UP_VALUE = 127
+"""Value of all numbers in a warm-up image. A kernel may skip zeros, which would make the measured time too short."""
+WARM_UP_BATCH = 4
 """Number of images in the warm-up batch."""
-TIMED = 5
-"""Number of timed runs; the shortest counts, because other processes disturb the others."""
-SLOW = frozenset({"device", "datapath"})
-"""Fidelities with slow images, which are warmed only by their executor. Their models may share a device."""
-AT_ONCE_S = 0.002
-"""Longest work in the thread that receives requests. Longer work runs in another thread, so that receiving goes on."""
+TIMED_RUNS = 5
+"""Number of timed runs. The shortest time counts, because other processes delay some runs."""
+SLOW_FIDELITIES = frozenset({"device", "datapath"})
+"""Fidelities with slow images. Only their executor warms them. Their models may share a device."""
+MAX_INLINE_S = 0.002
+"""Longest work in the thread that receives requests. Another thread runs longer work, so that receiving continues."""
 PIECE_S = 0.05
-"""Approximate time for which a batch may keep a model before waiting requests get their turn."""
-MARKS = ("seed", "calibration")
-"""Entries of `ModelInstance.origin` that every answer repeats; the metadata have all of them."""
+"""Approximate time for which a batch may hold a model before waiting requests get their turn."""
+ANSWER_KEYS = ("seed", "calibration")
+"""Entries of `ModelInstance.origin` that every answer repeats. The metadata contain all entries."""
 
 
 class FairLock:
-    """A fair lock: with `threading.Lock`, a thread that acquires it again and again can keep it from others."""
+    """A lock that serves waiting threads in turn. With `threading.Lock`, one thread can keep the lock from others."""
 
-    __slots__ = ("_door", "_inside")
+    __slots__ = ("_owner_lock", "_queue_lock")
 
     def __init__(self) -> None:
-        self._door = threading.Lock()  # the next in line holds it, so that no thread can overtake
-        self._inside = threading.Lock()
+        self._queue_lock = threading.Lock()  # the next in line holds it, so that no thread can overtake
+        self._owner_lock = threading.Lock()
 
     def __enter__(self) -> None:
         self.acquire()
@@ -59,18 +59,20 @@ class FairLock:
     def acquire(self, timeout: float = -1) -> bool:
         """Wait for the lock for up to `timeout` seconds (negative: for ever); return whether it was acquired."""
         end = monotonic() + timeout
-        if not (self._door.acquire(timeout=timeout) if timeout else self._door.acquire(blocking=False)):
+        if not (
+            self._queue_lock.acquire(timeout=timeout) if timeout else self._queue_lock.acquire(blocking=False)
+        ):
             return False
         try:
             if timeout < 0:
-                return self._inside.acquire()
-            return self._inside.acquire(timeout=max(end - monotonic(), 0))
+                return self._owner_lock.acquire()
+            return self._owner_lock.acquire(timeout=max(end - monotonic(), 0))
         finally:
-            self._door.release()
+            self._queue_lock.release()
 
     def release(self) -> None:
         """Pass the lock to the next waiting thread."""
-        self._inside.release()
+        self._owner_lock.release()
 
 
 @dataclass(eq=False)
@@ -79,18 +81,18 @@ class ModelInstance:
 
     name: str
     version: str
-    """Counts the loads under this name: "1", "2", ..."""
+    """Number of the load under this name: "1", "2", ..."""
     number: int
-    """Number of the name in packets; the same for all versions."""
+    """Number of the name in packets. It is the same for all versions."""
     model: CompiledModel
     executor: Executor
     source: Path | None = None
     lock: FairLock = field(default_factory=FairLock, repr=False)
-    """Held while the executor runs. Models on the same device share a lock."""
+    """Lock that is held while the executor runs. Models on the same device share it."""
     origin: Mapping[str, Any] = field(default_factory=dict)
-    """Other inputs of the computation besides model and keys: seed, noise, calibration, device, version."""
+    """Inputs of the computation besides model and keys: seed, noise, calibration, device, version."""
     seconds_per_image: float = 0.0
-    """Time for a single image, measured during warm-up; infinite for slow fidelities."""
+    """Time of a single image, measured during warm-up; infinite for slow fidelities."""
     users: int = 0
     retired: bool = False
 
@@ -101,33 +103,33 @@ class ModelInstance:
 
     @cached_property
     def hash(self) -> str:
-        """Hash of everything that the model computes with."""
+        """Hash of the compiled model."""
         from lightning.compiler import model_hash
 
         return model_hash(self.model)
 
     @cached_property
     def marks(self) -> dict[str, Any]:
-        """Entries of every answer with which the answer can be reproduced."""
-        return {"hash": self.hash, **{key: self.origin[key] for key in MARKS if key in self.origin}}
+        """Entries of every answer that allow a client to reproduce it."""
+        return {"hash": self.hash, **{key: self.origin[key] for key in ANSWER_KEYS if key in self.origin}}
 
     @cached_property
     def prefers_bytes(self) -> bool:
-        """True if the executor has a compiled function for bytes; other data takes longer."""
+        """True if the executor has a compiled function for bytes, so that other data takes longer."""
         return getattr(self.executor, "chain", None) is not None
 
     @property
     def quick(self) -> bool:
         """True if an image is computed in the thread that receives requests."""
-        return self.seconds_per_image <= AT_ONCE_S
+        return self.seconds_per_image <= MAX_INLINE_S
 
     @cached_property
     def worker(self) -> ThreadPoolExecutor:
-        """Thread for long work, in the order of requests."""
+        """Executor with one thread, for long work in the order of requests."""
         return ThreadPoolExecutor(1, thread_name_prefix=f"model-{self.name}-{self.version}")
 
     def run(self, inputs: npt.NDArray[np.generic], keys: npt.ArrayLike) -> Answers:
-        """Run the executor, one caller at a time; other callers get their turn between the pieces of a long batch."""
+        """Run the executor, one caller at a time. Other callers get their turn between the pieces of a long batch."""
         images = len(inputs)
         piece_size = max(int(PIECE_S / self.seconds_per_image), 1) if self.seconds_per_image else images
         if images <= piece_size:
@@ -138,25 +140,25 @@ class ModelInstance:
             with self.lock:
                 part = slice(first, first + piece_size)
                 pieces.append(self.executor.run(inputs[part], numbers[part]))
-        return join(pieces)
+        return join_answers(pieces)
 
     def warm(self) -> None:
-        """Compile all kernels for arrays as the network delivers them (contiguous, read-only), and time an image."""
+        """Compile all kernels for contiguous read-only arrays, as requests have them, and time an image."""
         _ = self.marks  # cached here, because the hash takes milliseconds
         with self.lock:
             self.executor.warm()
-        if self.executor.fidelity in SLOW:
+        if self.executor.fidelity in SLOW_FIDELITIES:
             self.seconds_per_image = math.inf
             return
-        for images in (BATCH, 1):
-            for datatype in WIRE:
-                self._seconds(images, datatype)
-        self.seconds_per_image = min(self._seconds(1, WIRE[0]) for _ in range(TIMED))
+        for images in (WARM_UP_BATCH, 1):
+            for datatype in WARM_UP_TYPES:
+                self._measure_seconds(images, datatype)
+        self.seconds_per_image = min(self._measure_seconds(1, WARM_UP_TYPES[0]) for _ in range(TIMED_RUNS))
 
-    def _seconds(self, images: int, datatype: type[np.generic]) -> float:
+    def _measure_seconds(self, images: int, datatype: type[np.generic]) -> float:
         """Return the time for a batch of images without zeros, which a kernel could skip."""
         shape = (images, *self.raw_shape)
-        pixels = np.full(shape, LIT, datatype).tobytes()
+        pixels = np.full(shape, WARM_UP_VALUE, datatype).tobytes()
         inputs, keys = np.frombuffer(pixels, datatype).reshape(shape), np.zeros(images, np.uint64)
         started = time.perf_counter()
         self.run(inputs, keys)
@@ -165,21 +167,21 @@ class ModelInstance:
     def close(self) -> None:
         """Close the executor and its thread, which must be idle.
 
-        Slow executors are closed in their own thread, because their device may be busy with another model for long.
+        A slow executor is closed in its own thread, because another model may occupy its device for long.
         """
-        if self.executor.fidelity in SLOW:
-            self.worker.submit(self._let_go)
+        if self.executor.fidelity in SLOW_FIDELITIES:
+            self.worker.submit(self._close_executor)
         else:
-            self._let_go()
+            self._close_executor()
         if "worker" in self.__dict__:
             self.worker.shutdown(wait=False)
 
-    def _let_go(self) -> None:
+    def _close_executor(self) -> None:
         with self.lock:
             self.executor.close()
 
 
-def join(pieces: list[Answers]) -> Answers:
+def join_answers(pieces: list[Answers]) -> Answers:
     """Join the answers to the pieces of a batch."""
     counters = Counter[str]()
     for each in pieces:

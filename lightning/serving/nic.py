@@ -1,7 +1,7 @@
-"""Models on a simulated smartNIC behind a TAP device: its RTL answers the packets, and no software of this process.
+"""Models on a simulated smartNIC behind a TAP device. The NIC's RTL answers the packets, not software.
 
 The address `verilator://TAP?address=10.77.0.2/24&mac=02:00:00:00:00:02&port=8500` names the device and the NIC. Models
-have the numbers 0, 1, ... in their order. docs/reference/serving.md has the keys.
+have the numbers 0, 1, ... in their order. docs/reference/serving.md lists the keys.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ EXAMPLE = "verilator://nic0?address=10.77.0.2/24"
 DEFAULT_PORT = 8500
 _KEYS = ("address", "mac", "port", "delay", "shift", "noise", "seed", "latency_ns", "preamble")
 _CYCLE_NS = 4
-"""Of the NIC's clock of 250 MHz."""
+"""Cycle of the NIC's clock of 250 MHz."""
 _LIMITS = {
     "port": (1, 65535),
     "delay": (0, 15),
@@ -48,7 +48,7 @@ _LIMITS = {
 
 @dataclass(frozen=True)
 class NicAddress:
-    """A smartNIC: its TAP device, its addresses, and settings of its optics and memory. None is the default."""
+    """A smartNIC: its TAP device, its addresses, and settings of its optics and memory. None selects the default."""
 
     interface: str
     address: IPv4Interface
@@ -66,9 +66,9 @@ class NicAddress:
 
 
 def parse_address(text: str, seed: int = 0) -> NicAddress:
-    """Return the NIC at an address; `seed` is that of the optics unless the address has one.
+    """Return the NIC at an address. `seed` is the seed of the optics unless the address has one.
 
-    Raise `AddressError` (`UnknownScheme`), `UnknownKey`, or `OutOfRange`.
+    Raise `AddressError` (`UnknownScheme`), `UnknownKey` or `OutOfRange` for an invalid address.
 
     >>> parse_address("verilator://nic0?address=10.77.0.2/24").mac
     '02:00:0a:4d:00:02'
@@ -152,7 +152,7 @@ def _check_range(key: str, value: int) -> int:
 
 @dataclass(frozen=True)
 class NicModelFile:
-    """A model that the NIC serves, and the file that it comes from."""
+    """A model that the NIC serves, and its file."""
 
     name: str
     number: int
@@ -160,14 +160,14 @@ class NicModelFile:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The model in the ready line."""
+        """The model's entry in the ready line."""
         return {"name": self.name, "number": self.number, "file": str(self.file)}
 
 
 def load_program(files: Mapping[str, Path]) -> tuple[NicProgram, list[NicModelFile]]:
-    """Return the program of the models in these files by name, and the models with their numbers.
+    """Return the program of the models in `files` (by name), and the models with their numbers.
 
-    Raise the errors of files and of the compiler, and `ServingError` for more than the NIC holds.
+    Raise the errors of files and of the compiler, and `ServingError` if the models do not fit in the NIC.
     """
     from fpga.smartnic.program import NicProgram
     from lightning.compiler.smartnic import nic_model
@@ -176,20 +176,20 @@ def load_program(files: Mapping[str, Path]) -> tuple[NicProgram, list[NicModelFi
     for name, path in files.items():
         check_name(name)
         models.append(nic_model(read_model(path)[0], name))
-    with _as_serving_errors():
+    with _translate_errors():
         program = NicProgram(tuple(models))
     return program, [NicModelFile(name, number, path) for number, (name, path) in enumerate(files.items())]
 
 
 def make_nic(program: NicProgram, where: NicAddress, *, noise: bool = False) -> SmartNic:
-    """Return a simulated NIC that holds a program; close it. Raise `ServingError` if a tool is missing or fails.
+    """Return a simulated NIC with a program. The caller must close it.
 
-    The first call builds the simulator, which takes a minute.
+    The first call builds the simulator, which takes a minute. Raise `ServingError` if a tool is missing or fails.
     """
     from fpga.smartnic.simulator import SmartNic
 
-    with _as_serving_errors():
-        nic = SmartNic(_settings_of(where, noise=noise))
+    with _translate_errors():
+        nic = SmartNic(_make_settings(where, noise=noise))
         nic.load(program)
         return nic
 
@@ -199,11 +199,11 @@ def serve_nic(
 ) -> dict[str, int]:
     """Serve on a simulated NIC until `stop` is readable, and return its counters.
 
-    `ready` is called when the NIC can be reached. Raise `ServingError` if the TAP device cannot be opened.
+    Call `ready` when the NIC can be reached. Raise `ServingError` if the TAP device cannot be opened.
     """
     from fpga.smartnic.tap import open_tap, serve_tap
 
-    with _as_serving_errors():
+    with _translate_errors():
         with open_tap(where.interface, where.address, namespace) as tap:
             ready()
             serve_tap(nic, tap, stop)
@@ -211,14 +211,14 @@ def serve_nic(
 
 
 def trace_model(compiled: CompiledModel, name: str, image: bytes) -> RequestTrace:
-    """Return what one request for a model does on a simulated NIC. Raise as `nic_model`, and `ServingError`."""
+    """Return the trace of one request on a simulated NIC. Raise the errors of `nic_model`, and `ServingError`."""
     from fpga.smartnic.program import NicProgram
     from fpga.smartnic.request_trace import trace_request
     from fpga.smartnic.simulator import SmartNic
     from lightning.compiler.smartnic import nic_model
 
     program = NicProgram((nic_model(compiled, name),))
-    with _as_serving_errors(), closing(SmartNic()) as nic:
+    with _translate_errors(), closing(SmartNic()) as nic:
         nic.load(program)
         return trace_request(nic, make_request(nic.settings, image))
 
@@ -232,14 +232,14 @@ def make_request(settings: Settings, image: bytes) -> bytes:
     return make_datagram(packet, client, Endpoint(settings.mac, settings.address, settings.port))
 
 
-def answer_of(request: RequestTrace) -> Scores:
-    """Return the answer to a request. Raise `PacketError` if it is a refusal."""
+def decode_request_answer(request: RequestTrace) -> Scores:
+    """Return the answer to a request. Raise `PacketError` for a refusal."""
     from fpga.smartnic.frames import payload_of
 
     return decode_answer(parse(payload_of(request.answer)).payload)
 
 
-def _settings_of(where: NicAddress, *, noise: bool) -> Settings:
+def _make_settings(where: NicAddress, *, noise: bool) -> Settings:
     from fpga.photonic_mac.network import Optics
     from fpga.smartnic.simulator import Settings
 
@@ -260,8 +260,8 @@ def _drop_none(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _as_serving_errors() -> Iterator[None]:
-    """Raise errors of the hardware flow and of the NIC as `ServingError`, with the same text."""
+def _translate_errors() -> Iterator[None]:
+    """Convert errors of the hardware flow and of the NIC to `ServingError`, with the same text."""
     try:
         yield
     except FpgaError as error:
@@ -271,7 +271,7 @@ def _as_serving_errors() -> Iterator[None]:
 
 @contextmanager
 def interrupt_on_sigterm() -> Iterator[None]:
-    """Raise KeyboardInterrupt for SIGTERM, so that a build which it ends removes its files. For the main thread."""
+    """Raise KeyboardInterrupt for SIGTERM, so that an interrupted build removes its files. Main thread only."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -281,16 +281,16 @@ def interrupt_on_sigterm() -> Iterator[None]:
 
 @contextmanager
 def stop_on_signals(signals: Sequence[int] = (signal.SIGINT, signal.SIGTERM)) -> Iterator[socket.socket]:
-    """Yield a socket that is readable once one of the signals has arrived. For the main thread alone."""
+    """Yield a socket that becomes readable when one of the signals arrives. Main thread only."""
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("signals arrive in the main thread")
-    ear, mouth = socket.socketpair()
-    with ear, mouth:
-        mouth.setblocking(False)
-        file_before = signal.set_wakeup_fd(mouth.fileno(), warn_on_full_buffer=False)
+    receiver, sender = socket.socketpair()
+    with receiver, sender:
+        sender.setblocking(False)
+        file_before = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
         before = {each: signal.signal(each, lambda *_: None) for each in signals}
         try:
-            yield ear
+            yield receiver
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)

@@ -1,4 +1,4 @@
-"""Loaded models by name: requests keep their model alive, and a new version takes over when it is warm."""
+"""Loaded models by name. Requests keep their model alive, and a new version takes over when it is warm."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any
 from lightning.compiler.model import CompiledModel
 from lightning.errors import ModelFileError, ServingError, UnknownModel
 from lightning.execution.interface import Executor
-from lightning.serving.model_instance import SLOW, FairLock, ModelInstance
+from lightning.serving.model_instance import SLOW_FIDELITIES, FairLock, ModelInstance
 
 Source = str | Path | CompiledModel
 """A file (`.lng`, or a network that compiles without samples), or a compiled model."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-"""Valid names of models, which are parts of URLs and file names."""
+"""Valid names of models. Names are parts of URLs and file names."""
 
 
 class Lease:
@@ -40,7 +40,7 @@ class Lease:
         self.release()
 
     def release(self) -> None:
-        """End the lease. Call this exactly once, but not if `with` is used, which does so."""
+        """End the lease. Call this exactly once, or use `with`."""
         self._repository.release(self.instance)
 
 
@@ -56,7 +56,7 @@ class IndexEntry:
 class Repository:
     """Models in service, for any number of threads.
 
-    `open_model` creates the executor of a compiled model, with fidelity, noise and seed; `origin_of` describes these to
+    `open_model` creates the executor of a compiled model, with fidelity, noise and seed. `origin_of` describes these to
     clients. The `.lng` files in `directory` can be loaded by their names without suffix. Clients never supply paths.
     """
 
@@ -66,12 +66,12 @@ class Repository:
         directory: str | Path | None = None,
         origin_of: Callable[[CompiledModel], Mapping[str, Any]] = lambda _: {},
     ) -> None:
-        self._open = open_model
+        self._open_executor = open_model
         self._origin_of = origin_of
         self._directory = None if directory is None else Path(directory)
-        self._guard = threading.Lock()  # protects all fields below; never held while a model is loaded
-        self._loading = threading.Lock()  # one load at a time
-        self._hardware = FairLock()  # the lock of all models on the hardware, in service or being loaded
+        self._fields_lock = threading.Lock()  # protects all fields below; never held while a model is loaded
+        self._load_lock = threading.Lock()  # one load at a time
+        self._hardware_lock = FairLock()  # the lock of all models on the hardware, in service or being loaded
         self._serving: dict[str, ModelInstance] = {}
         self._numbered: dict[int, ModelInstance] = {}
         self._numbers: dict[str, int] = {}
@@ -81,33 +81,34 @@ class Repository:
     # ------------------------------------------------------------------------------ loading
 
     def load(self, name: str, source: Source | None = None) -> ModelInstance:
-        """Load a model, warm it, and replace the current model of this name, which is closed when it is idle.
+        """Load a model, warm it, and replace the current model of this name. Close the replaced model when it is idle.
 
-        The default `source` is the last one of this name, then the file in the directory. Raise `UnknownModel` if there
-        is neither, and the errors of file, compiler and device; the current model then stays in service.
+        The default `source` is the last source of this name, or else the file in the directory. Raise `UnknownModel` if
+        there is neither, and the errors of file, compiler and device. After an error, the current model stays in
+        service.
         """
-        with self._loading:
-            model_source = self._source(name, source)
+        with self._load_lock:
+            model_source = self._find_source(name, source)
             model, path = read_model(model_source)
             instance = self._open_model(name, model, path)
-            with self._guard:
+            with self._fields_lock:
                 self._sources[name] = model_source
                 self._numbers[name] = instance.number
                 self._loads[name] = int(instance.version)
-                # From here on requests use the new version; the previous one is closed after its last lease.
+                # From here on, requests use the new version. The previous version is closed after its last lease.
                 previous = self._serving.get(name)
                 self._serving[name] = self._numbered[instance.number] = instance
             self._retire(previous)
         return instance
 
     def unload(self, name: str) -> None:
-        """Take a model out of service. Its pending requests are still answered. Raise `UnknownModel`."""
-        with self._guard:
+        """Take a model out of service. Its pending requests are still answered. Raise `UnknownModel` if not loaded."""
+        with self._fields_lock:
             instance = self._serving.pop(name, None)
             if instance is not None:
                 del self._numbered[instance.number]
         if instance is None:
-            raise self._unknown_model(name)
+            raise self._make_unknown_model(name)
         self._retire(instance)
 
     def close(self) -> None:
@@ -118,38 +119,38 @@ class Repository:
     # ------------------------------------------------------------------------------- asking
 
     def acquire(self, name: str | int, version: str | None = None) -> Lease:
-        """Return a lease of the model with this name or number. Raise `UnknownModel`."""
-        with self._guard:
+        """Return a lease of the model with this name or number. Raise `UnknownModel` if there is none."""
+        with self._fields_lock:
             instance = self._numbered.get(name) if isinstance(name, int) else self._serving.get(name)
             if instance is not None and version in {None, instance.version}:
                 instance.users += 1
                 return Lease(self, instance)
-        raise self._unknown_model(name, version)
+        raise self._make_unknown_model(name, version)
 
     def release(self, instance: ModelInstance) -> None:
         """End a lease."""
-        with self._guard:
+        with self._fields_lock:
             instance.users -= 1
             is_idle = instance.retired and instance.users == 0
         if is_idle:
             instance.close()
 
     def serving(self) -> tuple[ModelInstance, ...]:
-        """Return the models in service; acquire a lease to run one."""
-        with self._guard:
+        """Return the models in service. To run a model, acquire a lease."""
+        with self._fields_lock:
             return tuple(self._serving.values())
 
     def numbers(self) -> Mapping[str, int]:
-        """Return the number of every name that has ever been loaded."""
-        with self._guard:
+        """Return the number of every name that was ever loaded."""
+        with self._fields_lock:
             return dict(self._numbers)
 
     def index(self) -> list[IndexEntry]:
-        """Return the models in service and those that can be loaded, sorted by name."""
-        with self._guard:
+        """Return the models in service and the models that can be loaded, sorted by name."""
+        with self._fields_lock:
             ready = {name: instance.version for name, instance in self._serving.items()}
             known = set(self._sources)
-        names = known | set(self._files())
+        names = known | set(self._find_files())
         return [IndexEntry(name, ready.get(name, ""), name in ready) for name in sorted(names)]
 
     # ------------------------------------------------------------------------------- inside
@@ -160,9 +161,9 @@ class Repository:
         named_model = replace(
             model, network=replace(model.network, name=name)
         )  # so that errors contain the name that clients use
-        with self._hardware:
-            executor = self._open(named_model)
-        turn = self._hardware if executor.fidelity in SLOW else FairLock()
+        with self._hardware_lock:
+            executor = self._open_executor(named_model)
+        turn = self._hardware_lock if executor.fidelity in SLOW_FIDELITIES else FairLock()
         instance = ModelInstance(
             name, str(version), number, model, executor, path, turn, self._origin_of(model)
         )
@@ -176,24 +177,24 @@ class Repository:
     def _retire(self, instance: ModelInstance | None) -> None:
         if instance is None:
             return
-        with self._guard:
+        with self._fields_lock:
             instance.retired = True
             is_idle = instance.users == 0
         if is_idle:
             instance.close()
 
-    def _source(self, name: str, source: Source | None) -> Source:
+    def _find_source(self, name: str, source: Source | None) -> Source:
         check_name(name)
-        model_source = source or self._sources.get(name) or self._files().get(name)
+        model_source = source or self._sources.get(name) or self._find_files().get(name)
         if model_source is None:
-            raise self._unknown_model(name)
+            raise self._make_unknown_model(name)
         return model_source
 
-    def _files(self) -> dict[str, Path]:
+    def _find_files(self) -> dict[str, Path]:
         paths: Iterable[Path] = () if self._directory is None else self._directory.glob("*.lng")
         return {path.stem: path for path in paths if NAME.fullmatch(path.stem)}
 
-    def _unknown_model(self, name: str | int, version: str | None = None) -> UnknownModel:
+    def _make_unknown_model(self, name: str | int, version: str | None = None) -> UnknownModel:
         wanted_model = f"model {name!r}" if version is None else f"version {version!r} of model {name!r}"
         loaded = ", ".join(f"{each.name} (version {each.version})" for each in self.serving())
         return UnknownModel(
@@ -203,7 +204,7 @@ class Repository:
 
 
 def check_name(name: str) -> None:
-    """Raise `ServingError` for a name that no model can have."""
+    """Raise `ServingError` for an invalid name of a model."""
     if NAME.fullmatch(name) is None:
         raise ServingError(
             f"{name!r} is not a valid name for a model",
@@ -212,7 +213,7 @@ def check_name(name: str) -> None:
 
 
 def read_model(source: Source) -> tuple[CompiledModel, Path | None]:
-    """Return the compiled model of a source, and its file if it has one. Raise `ModelFileError` without the file."""
+    """Return the compiled model of a source, and its file or None. Raise `ModelFileError` if the file is missing."""
     if isinstance(source, CompiledModel):
         return source, None
     from lightning.compiler.compilation import load_or_compile

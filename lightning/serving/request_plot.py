@@ -1,4 +1,4 @@
-"""A picture of a request on the smartNIC: its signals, and the counts of its modules against their targets."""
+"""Plot of a request on the smartNIC: its signals, and the counts of its modules with their targets."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy.typing as npt
 from fpga.smartnic.request_trace import RequestTrace
 from lightning.canvas import FAINT, INK, LIGHT, SERIES, Plot, add_heading, mark_simulated, new_figure
 
-_CLOSE = 160
-"""Cycles of the close-ups of the beginning and the end, if the request is longer than three of them."""
+_CLOSE_UP_CYCLES = 160
+"""Cycles of the close-ups of beginning and end. Requests of up to three times as many cycles have no close-ups."""
 _LANES = (
     ("frame in", "rx_valid", INK),
     ("layer starts", "start", INK),
@@ -28,8 +28,8 @@ Bits = npt.NDArray[np.bool_]
 
 
 def plot_request(request: RequestTrace, title: str, device: str) -> Plot:
-    """Plot every cycle of a request. A long one has close-ups of its first and last cycles at its sides."""
-    spans = _spans(request.cycles)
+    """Plot every cycle of a request. A long request has close-ups of its first and last cycles at the sides."""
+    spans = _choose_spans(request.cycles)
     targets = request.targets()
     counts = {name: values for name, values in request.trace.counts.items() if targets[name].any()}
     figure = new_figure(4.0 + 3.2 * len(spans), 6.8)
@@ -54,16 +54,16 @@ def plot_request(request: RequestTrace, title: str, device: str) -> Plot:
     return figure
 
 
-def _spans(cycles: int) -> list[range]:
-    if cycles <= 3 * _CLOSE:
+def _choose_spans(cycles: int) -> list[range]:
+    if cycles <= 3 * _CLOSE_UP_CYCLES:
         return [range(cycles)]
-    return [range(_CLOSE), range(cycles), range(cycles - _CLOSE, cycles)]
+    return [range(_CLOSE_UP_CYCLES), range(cycles), range(cycles - _CLOSE_UP_CYCLES, cycles)]
 
 
 def _draw_lanes(axes: Any, request: RequestTrace, span: range, *, named: bool) -> None:
     for place, (_, name, colour) in enumerate(_LANES):
-        bars = _runs(request.trace.signals[name], span)
-        # A single cycle of many thousands would have no width.
+        bars = _find_runs(request.trace.signals[name], span)
+        # A single cycle among many thousands would be invisible.
         thinnest = len(span) / 400
         axes.broken_barh(
             [(start, max(length, thinnest)) for start, length in bars], (-place, 0.7), color=colour
@@ -74,7 +74,7 @@ def _draw_lanes(axes: Any, request: RequestTrace, span: range, *, named: bool) -
     axes.set_yticks(
         [0.35 - place for place in range(len(_LANES))], [label for label, *_ in _LANES] if named else []
     )
-    _style(axes)
+    _style_axes(axes)
 
 
 def _draw_count(
@@ -87,23 +87,34 @@ def _draw_count(
     named: bool,
 ) -> None:
     cycles = np.arange(span.start, span.stop)
-    shown, aims = count[span.start : span.stop], np.where(target == 0, np.nan, target)[span.start : span.stop]
-    axes.fill_between(cycles, shown, step="post", color=SERIES[0], alpha=0.35, linewidth=0)
-    axes.step(cycles, shown, where="post", color=SERIES[0], linewidth=0.7)
-    axes.step(cycles, aims, where="post", color=LIGHT, linewidth=0.9, linestyle="--")
-    highest, aim = int(count.max()), int(target.max())
-    # A target that is far away, as a limit is, would flatten the count.
-    top = aim if aim < 4 * max(highest, 1) else max(highest, 1)
+    visible_counts, visible_targets = (
+        count[span.start : span.stop],
+        np.where(target == 0, np.nan, target)[span.start : span.stop],
+    )
+    axes.fill_between(cycles, visible_counts, step="post", color=SERIES[0], alpha=0.35, linewidth=0)
+    axes.step(cycles, visible_counts, where="post", color=SERIES[0], linewidth=0.7)
+    axes.step(cycles, visible_targets, where="post", color=LIGHT, linewidth=0.9, linestyle="--")
+    highest, highest_target = int(count.max()), int(target.max())
+    # A distant target, such as a limit, would flatten the count.
+    top = highest_target if highest_target < 4 * max(highest, 1) else max(highest, 1)
     axes.set_ylim(0, 1.15 * top)
     axes.set_yticks([0, top], ["0", f"{top:,}"] if named else ["", ""])
-    if named and top != aim:
-        axes.text(0.01, 0.9, f"target {aim:,}", transform=axes.transAxes, fontsize=7, color=LIGHT, va="top")
+    if named and top != highest_target:
+        axes.text(
+            0.01,
+            0.9,
+            f"target {highest_target:,}",
+            transform=axes.transAxes,
+            fontsize=7,
+            color=LIGHT,
+            va="top",
+        )
     if named:
         axes.set_ylabel(name, rotation=0, ha="right", va="center", fontsize=8, color=INK, labelpad=6)
-    _style(axes)
+    _style_axes(axes)
 
 
-def _style(axes: Any) -> None:
+def _style_axes(axes: Any) -> None:
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
@@ -111,8 +122,8 @@ def _style(axes: Any) -> None:
     axes.tick_params(colors=INK, labelsize=8, length=2, color=FAINT)
 
 
-def _runs(signal: Bits, span: range) -> list[tuple[int, int]]:
-    """Return the start and length of each run of ones of a signal inside a span."""
+def _find_runs(signal: Bits, span: range) -> list[tuple[int, int]]:
+    """Return the start and length of each run of ones in a signal, inside a span."""
     part = np.concatenate([[False], signal[span.start : span.stop], [False]]).astype(np.int8)
     edges = np.flatnonzero(np.diff(part))
     return [

@@ -27,12 +27,12 @@ BACKLOG = 2048
 """Maximum number of connections that wait for acceptance."""
 
 KEEP_ALIVE_S = 75
-"""Time to keep an idle connection; longer than usual for clients, so that they are the ones to close it."""
+"""Time to keep an idle connection. It is longer than clients usually keep it, so that they close it."""
 
-SWITCH_S = 0.0005
-"""Switch interval of the interpreter with `realtime` packets; the default of 5 ms would make packets wait longer."""
+SWITCH_INTERVAL_S = 0.0005
+"""Switch interval of the interpreter with `realtime` packets. With the default of 5 ms, packets would wait longer."""
 
-LAST_ANSWERS_S = 30
+SHUTDOWN_S = 30
 """Time after which a closing server abandons pending requests."""
 
 
@@ -48,7 +48,7 @@ class Address:
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
-    """Bind a socket that does not accept connections yet; port 0 selects a free port. Raise `ServingError`."""
+    """Bind a socket that does not accept connections yet. Port 0 selects a free port. Raise `ServingError`."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)
@@ -59,28 +59,28 @@ def bind_socket(host: str, port: int) -> socket.socket:
             listener.close()
             raise
     except OSError as error:
-        raise _cannot_listen(f"{host} port {port}", error) from error
+        raise _make_listen_error(f"{host} port {port}", error) from error
     return listener
 
 
 def listen(listener: socket.socket) -> None:
-    """Listen for clients. Raise `ServingError` if another process listens on the address since `bind_socket`."""
+    """Listen for clients. Raise `ServingError` if another process has taken the address since `bind_socket`."""
     try:
         listener.listen(BACKLOG)
     except OSError as error:
-        where = str(address_of(listener))
+        where = str(read_address(listener))
         listener.close()
-        raise _cannot_listen(where, error) from error
+        raise _make_listen_error(where, error) from error
 
 
-def _cannot_listen(where: str, error: OSError) -> ServingError:
+def _make_listen_error(where: str, error: OSError) -> ServingError:
     return ServingError(
         f"cannot listen on {where} ({error.strerror or error})",
         hint="Choose an address of this machine and a free port, or --port 0",
     )
 
 
-def address_of(listener: socket.socket) -> Address:
+def read_address(listener: socket.socket) -> Address:
     """Return the address of a listening socket."""
     host, port = listener.getsockname()[:2]
     return Address(host, port)
@@ -96,27 +96,27 @@ def serve(
 ) -> None:
     """Serve over HTTP and, with a `packets_port`, in packets, until SIGINT or SIGTERM.
 
-    Call this in the main thread, because only there signals arrive. `ready` is called with the addresses and models
-    when requests can be sent. `realtime` gives priority to packets. Raise `ServingError` if a port is in use, or
-    real-time priority is not permitted.
+    Call this in the main thread, because signals arrive only there. Call `ready` with the addresses and models when
+    requests can be sent. `realtime` gives priority to packets. Raise `ServingError` if a port is in use, or real-time
+    priority is not permitted.
     """
-    address = address_of(listener)
+    address = read_address(listener)
     listen(listener)
     gc.collect()
-    gc.freeze()  # models stay loaded; a garbage collection of them would stop the server for tens of milliseconds
-    description: Document = {"http": f"http://{address}", "udp": None, "models": _models(infer)}
+    gc.freeze()  # models stay loaded, and collecting them would stop the server for tens of milliseconds
+    description: Document = {"http": f"http://{address}", "udp": None, "models": _describe_models(infer)}
     if packets_port is None:
         Server(infer, lambda: ready(description)).run(sockets=[listener])
         return
     if realtime:
-        sys.setswitchinterval(SWITCH_S)
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
     with DatagramServer(infer.repository, address.host, packets_port, realtime=realtime) as packets:
         description["udp"] = str(Address(*packets.address))
         Server(infer, lambda: ready(description), packets.counts).run(sockets=[listener])
 
 
 class HttpServer:
-    """An HTTP server in a thread of its own, for programs that do other things as well.
+    """An HTTP server in its own thread, for programs that do other things as well.
 
         with HttpServer(Infer(repository)) as server:
             print(server.address)
@@ -128,7 +128,7 @@ class HttpServer:
         self, infer: Infer, host: str = "127.0.0.1", port: int = 0, packets: ReadPackets | None = None
     ) -> None:
         self._socket = bind_socket(host, port)
-        self.address = address_of(self._socket)
+        self.address = read_address(self._socket)
         self._ready = threading.Event()
         self._server = Server(infer, self._ready.set, packets)
         self._thread = threading.Thread(
@@ -167,14 +167,14 @@ class Server(http_server.Server):
                 server_header=False,
                 date_header=False,
                 timeout_keep_alive=KEEP_ALIVE_S,
-                timeout_graceful_shutdown=LAST_ANSWERS_S,
+                timeout_graceful_shutdown=SHUTDOWN_S,
             ),
             ready,
         )
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Shut down on signals without raising them again afterwards, as uvicorn would."""
+        """Shut down on signals. Do not raise them again afterwards, as uvicorn would."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -186,7 +186,7 @@ class Server(http_server.Server):
                 signal.signal(each, handler)
 
 
-def _models(infer: Infer) -> list[Document]:
+def _describe_models(infer: Infer) -> list[Document]:
     return [
         {
             "name": each.name,

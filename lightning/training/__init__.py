@@ -1,4 +1,4 @@
-"""Noise-aware training with torch, always compared with equal training without noise.
+"""Noise-aware training with torch, and its comparison with equal training without noise.
 
     from lightning.training import Emulation, emulate, fine_tune
     comparison = fine_tune(module, load_dataset("digits"), shape=(64,), noise=Noise("per-product-dense", sigma=5))
@@ -10,8 +10,8 @@
 
 | module | contents |
 |---|---|
-| `emulation` | `Emulation`: the noise and the scheme to train for |
-| `modules` | `emulate`: any module with rounding and noise, and with gradients |
+| `emulation` | `Emulation`: noise and scheme of the emulated hardware |
+| `modules` | `emulate`: makes any module compute with rounding and noise, with gradients |
 | `fitting` | `fit`, `Schedule`: the training loop |
 | `fine_tuning` | `fine_tune`, `Comparison`: training with and without noise, evaluated by the executors |
 | `curve` | accuracy against sigma, down to one half |
@@ -55,7 +55,7 @@ _LAZY_NAMES = {
     "fine_tune": "fine_tuning",
     "fit": "fitting",
 }
-"""Modules of the names that are imported at first use, because nearly all need torch."""
+"""Names imported at first use, with their modules, because nearly all need torch."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The accuracy of a model as the noise grows, until the accuracy falls below one half."""
+"""The accuracy of a model over growing noise, until it falls below one half."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lightning.execution.noise import Noise
 FIRST_SIGMA = 0.5
 LAST_SIGMA = 512.0
 STEPS_PER_DOUBLING = 2
-"""Number of successive sigmas in which sigma doubles."""
+"""Number of steps in which sigma doubles."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class Curve:
 
 
 def accuracy_curve(model: CompiledModel, dataset: Dataset, noise: Noise, *, seeds: int = 3) -> Curve:
-    """Measure the accuracy without noise, then at sigma 0.5, 0.71, 1, ... (in steps of 255) until it is below one half.
+    """Measure the accuracy without noise, then at sigma 0.5, 0.71, 1, ... (in LSB) until it is below one half.
 
-    The curve ends at `LAST_SIGMA` at the latest. The sigma of `noise` itself is ignored. Raises `OutOfRange` for fewer
-    than one seed.
+    The curve ends at `LAST_SIGMA` at the latest. The sigma of `noise` is ignored. Raise `OutOfRange` for fewer than one
+    seed.
     """
     if seeds < 1:
         raise OutOfRange(f"the mean needs at least one seed of noise, not {seeds}", hint="Give at least one")
@@ -57,12 +57,12 @@ def accuracy_curve(model: CompiledModel, dataset: Dataset, noise: Noise, *, seed
         sigmas.append(sigma)
         accuracies.append(mean_accuracy(model, dataset, replace(noise, sigma=sigma), seeds))
         step += 1
-        sigma = FIRST_SIGMA * 2 ** (step / STEPS_PER_DOUBLING)  # exact at every doubling, as a product is not
+        sigma = FIRST_SIGMA * 2 ** (step / STEPS_PER_DOUBLING)  # a power is exact at every doubling
     return Curve(tuple(sigmas), tuple(accuracies))
 
 
 def mean_accuracy(model: CompiledModel, dataset: Dataset, noise: Noise, seeds: int) -> float:
-    """Return the accuracy with noise on the test images, 0 .. 1: the mean over the seeds 0, 1, ..., `seeds` - 1."""
+    """Return the accuracy with noise on the test images, 0 .. 1, as mean over the seeds 0, 1, ..., `seeds` - 1."""
     accuracies = [
         evaluate(open_executor(model, "noisy", noise=noise, seed=seed), dataset).accuracy
         for seed in range(seeds)

@@ -16,7 +16,7 @@ PER_CENT = 100
 
 
 class Accuracies(Protocol):
-    """Curve of accuracy over noise, as `lightning.training.curve` returns it."""
+    """Curve of accuracy over noise, such as `lightning.training.curve.Curve`."""
 
     @property
     def sigmas(self) -> Sequence[float]:
@@ -25,19 +25,19 @@ class Accuracies(Protocol):
 
     @property
     def accuracies(self) -> Sequence[float]:
-        """Share of images classified correctly, 0 .. 1."""
+        """Share of correctly classified images, 0 .. 1."""
         ...
 
     @property
     def half_point(self) -> float:
-        """The sigma at which half of the images are classified correctly."""
+        """The sigma at which the accuracy is one half."""
         ...
 
 
 def plot_noise_curves(
     curves: Mapping[str, Accuracies], title: str, *, trained_at: float | None = None
 ) -> Plot:
-    """Plot a curve for each name, and mark the sigma of Lightning's prototype and that of the training, if given."""
+    """Plot a curve for each name. Mark the sigma of Lightning's prototype, and the sigma `trained_at` if given."""
     figure = new_figure(7.2, 4.4)
     axes = figure.subplots()
     for index, (name, curve) in enumerate(curves.items()):

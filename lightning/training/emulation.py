@@ -8,26 +8,26 @@ from lightning.compiler.options import Options
 from lightning.execution.noise import Noise
 
 QUIET = Noise(sigma=0.0)
-"""No noise: training sees only the rounding to integers."""
+"""No noise: training emulates only the rounding to integers."""
 NOISY_RANGE_PERCENTILE = 97.0
-"""Percentile close to the ranges that the compiler chooses for noise, measured on LeNet-300-100 at sigma 5."""
+"""Percentile that approximates the compiler's ranges for noise, measured on LeNet-300-100 at sigma 5."""
 
 
 @dataclass(frozen=True, slots=True)
 class Emulation:
-    """The hardware that a module is trained for.
+    """The hardware that training emulates.
 
     Activations and weights are rounded to the steps of `options.scheme`, and every sum gets the noise of its detector
-    readouts. Truncation is emulated neither for products (`>> 8`) nor for shifted activations: the compiler corrects
-    the mean error of truncated products, and their variance, 1/12, is small compared with any noise worth training for.
-    Activation ranges end at the percentile that `options` requests; at the 97th if noise is emulated and the compiler
-    chooses ranges by `error` for noise; otherwise at the largest magnitude.
+    readouts. The truncation of products (`>> 8`) and of shifted activations is not emulated. The compiler corrects the
+    mean error of truncated products, and their variance, 1/12, is small compared with any noise worth training for.
+    Activation ranges end at the percentile that `options` requests. If noise is emulated and the compiler chooses
+    ranges by `error` for noise, they end at the 97th percentile. Otherwise they end at the largest magnitude.
     """
 
     noise: Noise = QUIET
     options: Options = field(default_factory=Options)
     raw_level: float = 1 / 255
-    """Value of one raw level after preprocessing. Only the `published` scheme, which sends raw levels, uses it."""
+    """Value of one raw level after preprocessing. Only the `published` scheme uses it, because it sends raw levels."""
 
     @property
     def percentile(self) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 from lightning.compiler import CompiledModel, compile_network
 from lightning.compiler.options import Options
 from lightning.evaluation import Dataset, evaluate
-from lightning.evaluation.accuracy import count_right
+from lightning.evaluation.accuracy import count_correct
 from lightning.execution import open_executor
 from lightning.execution.noise import Noise
 from lightning.networks import Network, Preprocessing, from_torch, preprocess, run_float
@@ -18,9 +18,9 @@ from lightning.training.emulation import Emulation
 from lightning.training.fitting import Schedule, fit
 
 SAMPLES = 512
-"""Number of training images on which the compiler measures ranges."""
+"""Number of training images that determine the compiler's ranges."""
 DRAWS = 3
-"""Seeds of the noise over which an accuracy is averaged."""
+"""Number of noise seeds whose accuracies are averaged."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Outcome:
     module: Any
     model: CompiledModel
     float32: float
-    """Accuracy in float32, not quantised."""
+    """Accuracy in float32, without quantisation."""
     exact: float
     """Accuracy of the quantised model without noise."""
     noisy: float
@@ -44,7 +44,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A module before fine-tuning, after fine-tuning without noise, and after as many epochs with noise."""
+    """A module before fine-tuning, after fine-tuning without noise, and after equal fine-tuning with noise."""
 
     before: Outcome
     plain: Outcome
@@ -55,7 +55,7 @@ class Comparison:
 
     @property
     def gain(self) -> float:
-        """Accuracy on noisy light gained by training with noise instead of without, -1 .. 1."""
+        """Accuracy with noise that training with noise gains over training without noise, -1 .. 1."""
         return self.aware.noisy - self.plain.noisy
 
     def __str__(self) -> str:
@@ -89,9 +89,9 @@ def fine_tune(
 ) -> Comparison:
     """Fine-tune two copies of a trained module on the training part, one with the noise and one without.
 
-    The module and both copies are compiled and evaluated on the test part with the executors `exact` and `noisy`, not
-    with the emulation used for training. `shape` is that of one input, as for `from_torch`. Use `.aware.module` only if
-    `.gain` is positive. Raises `DatasetError` without a training part, and the errors of import and compilation.
+    The module and both copies are compiled and evaluated on the test part, with the executors `exact` and `noisy`
+    instead of the emulation for training. `shape` is the shape of one input, as in `from_torch`. Use `.aware.module`
+    only if `.gain` is positive. Raise `DatasetError` without a training part, and the errors of import and compilation.
     """
     schedule, options = schedule or Schedule(frozen_statistics=True), options or Options()
     train = dataset.of_training()
@@ -123,9 +123,9 @@ def measure(
     options: Options | None = None,
     draws: int = DRAWS,
 ) -> Outcome:
-    """Compile a network and measure its accuracies on the test part, with noise as the mean over `draws` seeds."""
+    """Compile a network and measure its accuracies on the test part. With noise, average over `draws` seeds."""
     model = compile_network(network, dataset.train_x[:SAMPLES], options)
     scores = run_float(network, preprocess(network, dataset.x))
-    float32 = count_right(scores, dataset.y) / len(dataset.y)
+    float32 = count_correct(scores, dataset.y) / len(dataset.y)
     exact = evaluate(open_executor(model, "exact"), dataset).accuracy
     return Outcome(module, model, float32, exact, mean_accuracy(model, dataset, noise, draws))

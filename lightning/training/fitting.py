@@ -1,4 +1,4 @@
-"""The training loop: Adam, cosine annealing of the learning rate to 0, batches in an order given by the seed."""
+"""The training loop, with Adam, cosine annealing of the learning rate to 0, and batches in an order set by the seed."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ Loss = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Hyperparameters of a training run. Raises `OutOfRange` if epochs, batch or rate are not positive."""
+    """Hyperparameters of a training run. Raise `OutOfRange` if epochs, batch or rate are not positive."""
 
     epochs: int = 8
     batch: int = 100
     rate: float = 3e-3
-    """Initial learning rate of Adam; it falls along half a cosine."""
+    """Initial learning rate of Adam. It falls along half a cosine."""
     loss: Loss = torch.nn.functional.cross_entropy
     """Loss as a function of scores and labels."""
     frozen_statistics: bool = False
-    """Whether batch normalisation keeps its running means and variances fixed, as the compiled network does."""
+    """True to keep the running means and variances of batch normalisation fixed, like the compiled network."""
 
     def __post_init__(self) -> None:
         if self.epochs < 1 or self.batch < 1 or self.rate <= 0:
@@ -64,15 +64,15 @@ def fit(
     trained = copy.deepcopy(module).train()
     x = torch.from_numpy(np.array(inputs, np.float32))
     y = torch.from_numpy(np.array(labels))
-    with torch.random.fork_rng(devices=[]), _emulation_of(trained, emulation, seed):
+    with torch.random.fork_rng(devices=[]), _make_emulation(trained, emulation, seed):
         torch.manual_seed(seed)
         if schedule.frozen_statistics:
             _freeze_statistics(trained)
-        _descend(trained, x, y, schedule, seed)
+        _train(trained, x, y, schedule, seed)
     return trained.eval()
 
 
-def _emulation_of(module: Any, emulation: Emulation | None, seed: int) -> Any:
+def _make_emulation(module: Any, emulation: Emulation | None, seed: int) -> Any:
     return nullcontext() if emulation is None else emulate(module, emulation, seed=seed)
 
 
@@ -83,11 +83,11 @@ def _freeze_statistics(module: Any) -> None:
             each.eval()
 
 
-def _descend(module: Any, x: Any, y: Any, schedule: Schedule, seed: int) -> None:
+def _train(module: Any, x: Any, y: Any, schedule: Schedule, seed: int) -> None:
     optimiser = torch.optim.Adam(module.parameters(), schedule.rate)
     steps = schedule.epochs * -(-len(x) // schedule.batch)
     annealing = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
-    for indices in _batches(len(x), schedule, seed):
+    for indices in _shuffle_batches(len(x), schedule, seed):
         loss = schedule.loss(module(x[indices]), y[indices])
         optimiser.zero_grad()
         loss.backward()
@@ -95,7 +95,7 @@ def _descend(module: Any, x: Any, y: Any, schedule: Schedule, seed: int) -> None
         annealing.step()
 
 
-def _batches(images: int, schedule: Schedule, seed: int) -> Iterator[Any]:
+def _shuffle_batches(images: int, schedule: Schedule, seed: int) -> Iterator[Any]:
     for epoch in range(schedule.epochs):
         order = np.random.default_rng([seed, epoch]).permutation(images)
         yield from torch.from_numpy(order).split(schedule.batch)

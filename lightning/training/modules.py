@@ -1,8 +1,8 @@
 """Emulation of photonic layers in any torch module, inside a `with` block.
 
-Rounding uses the straight-through estimator: values are rounded forward, and gradients pass unchanged
+Rounding uses the straight-through estimator: the forward pass rounds values, and gradients pass unchanged
 (Bengio, Leonard, Courville 2013, https://arxiv.org/abs/1308.3432). The units are those of
-`lightning.compiler.model`: activations and weights are integers up to 255, and a sum is that of their products / 256.
+`lightning.compiler.model`: activations and weights are integers up to 255, and sums add their products / 256.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from lightning.errors import CompileError
 from lightning.optional import require
 from lightning.training.emulation import Emulation
 
-FORGETTING = 0.98
+RANGE_DECAY = 0.98
 """Factor by which a range shrinks with each batch that does not reach it."""
-TINY = 1e-12
+MIN_SCALE = 1e-12
 """Lower limit of a scale, against division by zero in a layer of zeros."""
 
 overrides = require("torch.overrides", "to train networks")
@@ -33,30 +33,30 @@ PRODUCTS = frozenset(
 """Names of torch functions that compute sums of products."""
 torch = require("torch", "to train networks")
 Tensor = Any
-KINDS = (torch.nn.Linear, torch.nn.Conv2d)
-OTHERS = (
+SUPPORTED_LAYERS = (torch.nn.Linear, torch.nn.Conv2d)
+UNSUPPORTED_LAYERS = (
     *(torch.nn.Conv1d, torch.nn.Conv3d, torch.nn.ConvTranspose1d, torch.nn.ConvTranspose2d),
     *(torch.nn.ConvTranspose3d, torch.nn.Bilinear, torch.nn.RNNBase, torch.nn.MultiheadAttention),
 )
-"""Layers with weights that cannot be emulated. They are refused, as they would otherwise be trained without noise."""
+"""Layers with weights that cannot be emulated. They are refused, because they would be trained without noise."""
 
 
 class Range(Protocol):
     """Range of the activations of a layer."""
 
     signed: bool
-    """Whether activations may be negative, which requires two passes."""
+    """True if activations may be negative, which takes two passes."""
 
     def scale(self, activations: Tensor, *, learning: bool) -> Tensor:
-        """Return the value of one step of the activations, in a shape that broadcasts against them."""
+        """Return the value of one step of the activations, in a shape that broadcasts with them."""
         ...
 
 
 class FixedRange:
-    """Range of the `scaled` scheme: the largest magnitude of all batches, decaying while batches do not reach it.
+    """Range of the `scaled` scheme: the largest magnitude of all batches. It decays while batches do not reach it.
 
-    With a `percentile` below 100, that percentile of the nonzero magnitudes of a batch takes the place of the largest;
-    larger activations are clipped.
+    With a `percentile` below 100, this percentile of a batch's nonzero magnitudes replaces the largest, and larger
+    activations are clipped.
     """
 
     def __init__(self, percentile: float = 100.0) -> None:
@@ -65,17 +65,17 @@ class FixedRange:
         self.signed = False
 
     def scale(self, activations: Tensor, *, learning: bool) -> Tensor:
-        """Return a scalar. The range is updated from the activations if `learning`, and at the first call."""
+        """Return the value of one step, a scalar. Update the range first if `learning`, or at the first call."""
         if learning or self.largest is None:
             self._update(activations.detach())
         return self.largest / FULL
 
     def _update(self, activations: Tensor) -> None:
-        largest = self._batch_range(activations.abs()).clamp_min(TINY)
+        largest = self._find_batch_range(activations.abs()).clamp_min(MIN_SCALE)
         self.signed = self.signed or bool((activations < 0).any())
-        self.largest = largest if self.largest is None else torch.maximum(largest, FORGETTING * self.largest)
+        self.largest = largest if self.largest is None else torch.maximum(largest, RANGE_DECAY * self.largest)
 
-    def _batch_range(self, magnitudes: Tensor) -> Tensor:
+    def _find_batch_range(self, magnitudes: Tensor) -> Tensor:
         nonzero = magnitudes[magnitudes > 0]
         if self.percentile >= 100 or not len(nonzero):
             return magnitudes.amax()
@@ -83,7 +83,7 @@ class FixedRange:
 
 
 class ShiftedRange:
-    """Range of the `published` scheme: a power of two for each image, with which its largest activation has 8 bits.
+    """Range of the `published` scheme: each image is shifted so that its largest activation has 8 bits.
 
     `base` returns the value of a step without a shift. The pixels before the first layer are not shifted.
     """
@@ -98,7 +98,7 @@ class ShiftedRange:
         base = self.base()
         if not self.shifts:
             return base
-        largest = activations.detach().flatten(1).amax(1).clamp_min(TINY) / base
+        largest = activations.detach().flatten(1).amax(1).clamp_min(MIN_SCALE) / base
         # The highest set bit of the largest activation becomes bit 7.
         steps = base * torch.exp2(torch.floor(torch.log2(largest)) - 7)
         return steps.reshape(-1, *[1] * (activations.ndim - 1))
@@ -108,7 +108,7 @@ functional = torch.nn.functional
 
 
 def straight_through(values: Tensor, rounded: Tensor) -> Tensor:
-    """Return `rounded`, but with the gradient of `values`."""
+    """Return `rounded` with the gradient of `values`."""
     return values + (rounded - values).detach()
 
 
@@ -121,17 +121,16 @@ def round_to_steps(values: Tensor, scale: Tensor) -> Tensor:
     return straight_through(steps, steps.round().clamp(-FULL, FULL))
 
 
-def weight_scale(weights: Tensor, *, per_channel: bool) -> Tensor:
+def compute_weight_scale(weights: Tensor, *, per_channel: bool) -> Tensor:
     """Return the value of one step of a weight, (rows,)."""
     largest = weights.detach().abs().flatten(1).amax(1)
-    return (largest if per_channel else largest.amax().expand(len(largest))).clamp_min(TINY) / FULL
+    return (largest if per_channel else largest.amax().expand(len(largest))).clamp_min(MIN_SCALE) / FULL
 
 
 def count_readouts(steps: Tensor, *, dense: bool, wavelengths: int) -> tuple[Tensor, Tensor]:
-    """Count the readouts of the sums with weights `steps` (rows, terms).
+    """Return (number of readouts, added minus subtracted readouts), both (rows,), for weights `steps` (rows, terms).
 
-    Returns the number of readouts, and the number of added minus that of subtracted readouts, both (rows,). Products
-    that share a readout have the same sign. If `dense`, weights of 0 are also sent, in readouts that are added.
+    Products that share a readout have the same sign. If `dense`, weights of 0 are also sent, in added readouts.
     """
     added = -(-(steps > 0).sum(1) // wavelengths)
     subtracted = -(-(steps < 0).sum(1) // wavelengths)
@@ -150,12 +149,12 @@ class PhotonicForward:
     emulation: Emulation
     generator: Any
     common_scale: Callable[[], Tensor] | None = None
-    """Return the value of one step of a weight, if all layers share it."""
+    """Returns the value of one step of a weight, if all layers share it."""
 
     def __call__(self, activations: Tensor) -> Tensor:
         """Return the outputs of the layer with rounding and noise."""
         step = self.range.scale(activations, learning=self.layer.training)
-        step_of_rows = self._weight_scale()
+        step_of_rows = self._compute_weight_scale()
         steps = round_to_steps(activations, step)
         along_rows = step_of_rows.reshape(-1, *[1] * (self.layer.weight.ndim - 1))
         weights = round_to_steps(self.layer.weight, along_rows)
@@ -164,11 +163,11 @@ class PhotonicForward:
         results = noisy * (256 * step) * self._align_with_results(step_of_rows)
         return results if self.layer.bias is None else results + self._align_with_results(self.layer.bias)
 
-    def _weight_scale(self) -> Tensor:
+    def _compute_weight_scale(self) -> Tensor:
         weights = self.layer.weight
         if self.common_scale is not None:
             return self.common_scale().expand(len(weights))
-        return weight_scale(weights, per_channel=self.emulation.options.per_channel)
+        return compute_weight_scale(weights, per_channel=self.emulation.options.per_channel)
 
     @property
     def _is_dense(self) -> bool:
@@ -186,7 +185,7 @@ class PhotonicForward:
         return rows if self._is_dense else rows.reshape(-1, 1, 1)
 
     def _draw_noise(self, sums: Tensor, steps: Tensor, weights: Tensor) -> Tensor:
-        """Return one draw for each sum, with the total variance of its readouts; see `execution.noise.Noise`."""
+        """Return one draw for each sum, with the total variance of its readouts. See `execution.noise.Noise`."""
         noise = self.emulation.noise
         drawn = torch.randn(sums.shape, generator=self.generator)
         if not noise.drawn.per_readout:
@@ -195,9 +194,9 @@ class PhotonicForward:
         return mean + (variance / noise.average).sqrt() * drawn
 
     def _draw_per_output(self, sums: Tensor, drawn: Tensor) -> Tensor:
-        """Return the noise of sums x in units where the largest sum of an image is 255: sign(x) * ||x| + n| - x."""
+        """Return the noise of sums x, sign(x) * ||x| + n| - x, in units where the largest sum of an image is 255."""
         noise = self.emulation.noise
-        largest = sums.abs().flatten(1).amax(1).clamp_min(TINY) / FULL
+        largest = sums.abs().flatten(1).amax(1).clamp_min(MIN_SCALE) / FULL
         step = largest.reshape(-1, *[1] * (sums.ndim - 1))
         level = sums.abs() / step
         deviation = (noise.variance(level) / noise.average).sqrt()
@@ -224,33 +223,33 @@ class PhotonicForward:
 
 
 class OutlierProducts(overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
-    """Context in which a product with one of these parameters, or with a view of one, raises `CompileError`."""
+    """Context in which a product with one of these parameters, or with a view of it, raises `CompileError`."""
 
     def __init__(self, outliers: Mapping[str, Any]) -> None:
         super().__init__()
-        self._names = {_storage_address(parameter): name for name, parameter in outliers.items()}
+        self._names = {_find_storage_address(parameter): name for name, parameter in outliers.items()}
 
     def __torch_function__(
         self, function: Any, types: Any, arguments: Sequence[Any] = (), named: Mapping[str, Any] | None = None
     ) -> Any:
-        """Call a function of torch; if it computes sums of products, check its arguments first."""
+        """Call a function of torch. If it computes sums of products, check its arguments first."""
         options = dict(named or {})
         if getattr(function, "__name__", "") in PRODUCTS:
-            self._check((*arguments, *options.values()))
+            self._check_layer((*arguments, *options.values()))
         return function(*arguments, **options)
 
-    def _check(self, factors: Sequence[Any]) -> None:
+    def _check_layer(self, factors: Sequence[Any]) -> None:
         for factor in factors:
             if isinstance(factor, list | tuple):
-                self._check(factor)
+                self._check_layer(factor)
             elif isinstance(factor, torch.Tensor):
-                name = self._names.get(_storage_address(factor))
+                name = self._names.get(_find_storage_address(factor))
                 if name is not None:
-                    raise _refuse(name)
+                    raise _make_outlier_error(name)
 
 
-def outliers_of(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters with two or more axes that are not weights of these layers, such as embeddings, by name."""
+def find_outliers(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters with two or more axes outside these layers, such as embeddings, by name."""
     weights = {id(layer.weight) for layer in layers.values()}
     return {
         name: parameter
@@ -259,12 +258,12 @@ def outliers_of(module: Any, layers: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _storage_address(tensor: Any) -> int:
+def _find_storage_address(tensor: Any) -> int:
     """Return the address of the storage, which a tensor shares with its views."""
     return int(tensor.untyped_storage().data_ptr())
 
 
-def _refuse(name: str) -> CompileError:
+def _make_outlier_error(name: str) -> CompileError:
     return CompileError(
         (
             f"parameter {name} is multiplied outside a Linear or Conv2d layer, so it cannot be trained "
@@ -278,9 +277,9 @@ def _refuse(name: str) -> CompileError:
 def emulate(module: Any, emulation: Emulation, *, seed: int = 0) -> Iterator[Any]:
     """Make the `Linear` and `Conv2d` layers of a module compute with rounding and noise inside the `with` block.
 
-    The module, its class, its parameters and its optimiser remain the same objects; gradients pass as if nothing had
-    been rounded. The ranges of layers in training mode follow the activations. Raises `CompileError` for layers that
-    cannot be emulated, and inside the block if a parameter is multiplied outside such a layer.
+    The module, its class, its parameters and its optimiser remain the same objects. Gradients pass as if nothing were
+    rounded. The ranges of layers in training mode follow the activations. Raise `CompileError` for layers that cannot
+    be emulated, and inside the block if a parameter is multiplied outside these layers.
 
         with emulate(module, Emulation(Noise(sigma=5, place="per-product-dense"))):
             loss(module(images), labels).backward()
@@ -295,7 +294,7 @@ def emulate(module: Any, emulation: Emulation, *, seed: int = 0) -> Iterator[Any
     for index, layer in enumerate(layers.values()):
         layer_range = common.range_of(index) if common else FixedRange(emulation.percentile)
         layer.forward = PhotonicForward(layer, layer_range, emulation, generator, common)
-    outliers = outliers_of(module, layers)
+    outliers = find_outliers(module, layers)
     try:
         with OutlierProducts(outliers) if outliers else nullcontext():
             yield module
@@ -321,21 +320,21 @@ class JointScale:
     def range_of(self, index: int) -> ShiftedRange:
         """Return the range of the layer at this index of the chain.
 
-        Each layer before it multiplies the value of a step by 256 times the common scale.
+        Each earlier layer multiplies the value of a step by 256 times the common scale.
         """
         return ShiftedRange(lambda: (256 * self()) ** index * self.raw_level, shifts=index > 0)
 
 
 def photonic_layers(module: Any) -> dict[str, Any]:
-    """Return the layers that run on light, by name. Raises `CompileError` for a layer that cannot be emulated."""
+    """Return the layers that run on light, by name. Raise `CompileError` for a layer that cannot be emulated."""
     named = dict(module.named_modules())
     for name, layer in named.items():
-        _check(name or type(layer).__name__, layer)
-    return {name: layer for name, layer in named.items() if isinstance(layer, KINDS)}
+        _check_layer(name or type(layer).__name__, layer)
+    return {name: layer for name, layer in named.items() if isinstance(layer, SUPPORTED_LAYERS)}
 
 
-def _check(name: str, layer: Any) -> None:
-    if isinstance(layer, OTHERS) and not isinstance(layer, KINDS):
+def _check_layer(name: str, layer: Any) -> None:
+    if isinstance(layer, UNSUPPORTED_LAYERS) and not isinstance(layer, SUPPORTED_LAYERS):
         raise CompileError(
             f"{name} is a {type(layer).__name__}, which cannot be trained with noise",
             hint="Build it from Linear or Conv2d layers, or train that part separately",

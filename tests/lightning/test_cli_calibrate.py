@@ -107,9 +107,9 @@ def test_real_instruments_are_set_for_nobody_who_was_not_asked():
     with pytest.raises(
         LightningError, match="board-7: laser would be set, but there is no terminal to ask for"
     ):
-        module._confirm(named, REAL, asks=False, yes=False)
-    module._confirm(named, REAL, asks=False, yes=True)
-    module._confirm({}, REAL, asks=False, yes=False)
+        module._confirm(named, REAL, is_interactive=False, yes=False)
+    module._confirm(named, REAL, is_interactive=False, yes=True)
+    module._confirm({}, REAL, is_interactive=False, yes=False)
 
 
 @pytest.mark.socket
@@ -125,7 +125,7 @@ def test_a_person_is_asked_before_real_instruments_are_set(answer, goes_on, monk
 
     monkeypatch.setattr("sys.stdin", io.StringIO(answer))
     with contextlib.nullcontext() if goes_on else pytest.raises(typer.Abort):
-        module._confirm({"bias": "GPIB::5"}, REAL, asks=True, yes=False)
+        module._confirm({"bias": "GPIB::5"}, REAL, is_interactive=True, yes=False)
     assert "bias: GPIB::5" in capsys.readouterr().out
 
 
@@ -140,9 +140,9 @@ def test_paddles_are_turned_until_the_person_is_done(monkeypatch, capsys):
 
 @pytest.mark.socket
 def test_the_twin_brings_its_instruments(kit):
-    assert set(module.resources_of(kit, {}, lasting=False)) == {"laser", "meter"}
-    named = module.resources_of(kit, {}, lasting=True)
-    assert module.resources_of(kit, {"bias": "bench", "laser": "GPIB::5"}, lasting=False) == {
+    assert set(module.choose_resources(kit, {}, lasting=False)) == {"laser", "meter"}
+    named = module.choose_resources(kit, {}, lasting=True)
+    assert module.choose_resources(kit, {"bias": "bench", "laser": "GPIB::5"}, lasting=False) == {
         "bias": named["bias"],
         "laser": "GPIB::5",
     }
@@ -155,9 +155,9 @@ def test_a_board_brings_no_instruments():
     class Board:
         simulated = False
 
-    assert module.resources_of(Board(), {}, lasting=True) == {}
+    assert module.choose_resources(Board(), {}, lasting=True) == {}
     with pytest.raises(AddressError, match="this device has no laser of its own"):
-        module.resources_of(Board(), {"laser": "bench"}, lasting=True)
+        module.choose_resources(Board(), {"laser": "bench"}, lasting=True)
     with module.open_instruments({}, required=False) as bench:
         assert bench is None
 

@@ -87,9 +87,9 @@ def test_a_device_without_a_calibration_names_the_command_that_makes_one():
 
 def test_a_calibration_of_another_device_is_refused(kit):
     other = store.require(kit)
-    store.path_of("x").parent.mkdir(parents=True, exist_ok=True)
+    store.find_path("x").parent.mkdir(parents=True, exist_ok=True)
     kept = store.save(other)
-    kept.rename(store.path_of("sim-kit-varied-0003"))
+    kept.rename(store.find_path("sim-kit-varied-0003"))
     error = refused("multiply", "1", "2", "--device", "sim://kit?vary=yes&seed=3")
     assert error["code"] == "calibration.foreign"
     assert "sim-kit-0001" in error["message"]

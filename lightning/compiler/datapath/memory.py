@@ -1,7 +1,7 @@
-"""Memory plan of the activations: each tensor has a place from its first write to its last read.
+"""Memory plan of the activations: each tensor has memory from its first write to its last read.
 
-Buffers are placed by size, the largest first, each into the smallest gap that is free for its whole lifetime: "greedy
-by size for offset calculation" of Y. Pisarchyk and J. Lee, "Efficient memory management for deep neural net inference"
+Buffers are placed largest first, each in the smallest gap that is free for its whole lifetime. The method is "greedy by
+size for offset calculation" of Y. Pisarchyk and J. Lee, "Efficient memory management for deep neural net inference"
 (MLSys 2020 workshop, arXiv:2001.03288).
 """
 
@@ -15,25 +15,25 @@ from lightning.compiler.model import CompiledModel
 from lightning.networks.network import Network
 
 ALIGNMENT = 64
-"""Bytes: a row of 16 activations of float32, or two of the published datapath's words."""
+"""Alignment in bytes: 16 activations of float32, or two words of the published datapath."""
 _SAME_BYTES = frozenset({"Flatten", "Reshape"})
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Memory of one tensor, and of those that are the same bytes in another shape."""
+    """Memory of one tensor, and of tensors that hold the same bytes in another shape."""
 
     tensors: tuple[str, ...]
     size: int
-    """Bytes, a multiple of `ALIGNMENT`."""
+    """Size in bytes, a multiple of `ALIGNMENT`."""
     first: int
-    """Index of the node that writes it; -1 for the network's input."""
+    """Index of the node that writes the buffer; -1 for the network's input."""
     last: int
-    """Index of the last node that reads it; the number of nodes for the network's output."""
+    """Index of the last node that reads the buffer; the number of nodes for the network's output."""
     offset: int = 0
 
     def overlaps(self, other: Buffer) -> bool:
-        """Return whether the lifetimes of both overlap."""
+        """Return whether the lifetimes of both buffers overlap."""
         return self.first <= other.last and other.first <= self.last
 
 
@@ -50,18 +50,18 @@ class MemoryPlan:
 
     @property
     def unshared(self) -> int:
-        """Total size in bytes without sharing."""
+        """Total size in bytes if no buffers shared memory."""
         return sum(each.size for each in self.buffers)
 
 
 def memory_plan(model: CompiledModel) -> MemoryPlan:
     """Plan the memory for the activations of one image: float32, or 16-bit sums in the `published` scheme."""
-    return plan_memory(buffers_of(model.network, 2 if model.shift_normalised else 4))
+    return plan_memory(find_buffers(model.network, 2 if model.shift_normalised else 4))
 
 
-def buffers_of(network: Network, width: int) -> tuple[Buffer, ...]:
+def find_buffers(network: Network, width: int) -> tuple[Buffer, ...]:
     """Return the buffers of all activations with their lifetimes, `width` bytes per value, without offsets."""
-    owner = _owners(network)
+    owner = _find_owners(network)
     lives: dict[str, tuple[int, int]] = {network.input: (-1, -1)}
     members: dict[str, list[str]] = {network.input: [network.input]}
     for place, node in enumerate(network.nodes):
@@ -79,16 +79,16 @@ def buffers_of(network: Network, width: int) -> tuple[Buffer, ...]:
 
 
 def plan_memory(buffers: Iterable[Buffer]) -> MemoryPlan:
-    """Place the buffers; the plan lists them in the order in which they are written."""
+    """Place the buffers. The plan lists them in the order of their first writes."""
     placed: list[Buffer] = []
     for buffer in sorted(buffers, key=lambda each: (-each.size, each.first, each.tensors)):
         neighbours = sorted((each for each in placed if each.overlaps(buffer)), key=lambda each: each.offset)
-        placed.append(replace(buffer, offset=_gap(neighbours, buffer.size)))
+        placed.append(replace(buffer, offset=_find_gap(neighbours, buffer.size)))
     return MemoryPlan(tuple(sorted(placed, key=lambda each: (each.first, each.offset))))
 
 
-def _gap(neighbours: list[Buffer], size: int) -> int:
-    """Return the start of the smallest gap of `size` bytes between neighbours sorted by offset, else their end."""
+def _find_gap(neighbours: list[Buffer], size: int) -> int:
+    """Return the start of the smallest gap of at least `size` bytes between sorted neighbours, else their end."""
     end, gaps = 0, []
     for each in neighbours:
         if each.offset - end >= size:
@@ -97,8 +97,8 @@ def _gap(neighbours: list[Buffer], size: int) -> int:
     return min(gaps)[1] if gaps else end
 
 
-def _owners(network: Network) -> dict[str, str]:
-    """Return for every tensor the one whose bytes it shares."""
+def _find_owners(network: Network) -> dict[str, str]:
+    """Return for every tensor the tensor that owns its bytes."""
     owner = {network.input: network.input}
     for node in network.nodes:
         is_view = node.operation in _SAME_BYTES and node.inputs[0] in owner

@@ -1,10 +1,10 @@
 """A compiled model as an `fpga.Program`: targets of the count-action datapath `photonic_dot`, layer by layer.
 
-This module uses only the names of targets; the driver maps them to registers.
+This module uses only the names of targets. The driver maps them to registers.
 
-The datapath sums a fixed number of beats, its target `adder.beats`. With skipped zeros rows need different numbers of
-beats, so rows with equal numbers form a segment with its own targets, which take effect in one cycle. Without skipped
-zeros a layer is one segment.
+The datapath sums a fixed number of beats, its target `adder.beats`. With skipped zeros, rows need different numbers of
+beats. Rows with equal numbers form a segment with its own targets, which take effect in one cycle. Without skipped
+zeros, a layer is one segment.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ import numpy as np
 import numpy.typing as npt
 
 from fpga.program import Layer, Program, ProgramError
-from lightning.compiler.datapath.schedule import passes_of, schedule_of
+from lightning.compiler.datapath.schedule import count_passes, schedule_of
 from lightning.compiler.model import CompiledModel, Hardware, PhotonicLayer
 from lightning.errors import CompileError
 from lightning.optional import require
 
 Whole = npt.NDArray[np.int64]
 DARK = -1
-"""In place of a term: the lane is dark."""
+"""Marks a dark lane in place of a term."""
 
 DATAPATH = "photonic_dot"
-"""In the library that comes with the language (`fpga/library`)."""
+"""Name of the datapath in the library of the count-action language (`fpga/library`)."""
 LANES = 16
-_WRAPPING, _WIDE = 16, 32
+_WRAPPING_BITS, _WIDE_BITS = 16, 32
 
 
 @dataclass(frozen=True)
@@ -38,41 +38,41 @@ class Segment:
     beats: int
     """Beats of one row, in one position and pass."""
     rows: Whole
-    """(n,) index of each row, counted over all groups."""
+    """(n,) index of each row among the rows of all groups."""
     terms: Whole
-    """(n, beats * lanes) index of the activation in each lane, counted over all groups; `DARK` for none."""
+    """(n, beats * lanes) index of the activation in each lane, among all groups; `DARK` for none."""
     weights: Whole
-    """(n, beats * lanes) with their signs; 0 in dark lanes."""
+    """(n, beats * lanes) signed weights; 0 in dark lanes."""
 
 
-def segments_of(layer: PhotonicLayer, hardware: Hardware) -> tuple[Segment, ...]:
-    """Return the rows of a layer by their beats, most beats first; rows without products are omitted.
+def split_into_segments(layer: PhotonicLayer, hardware: Hardware) -> tuple[Segment, ...]:
+    """Group the rows of a layer by their number of beats, most beats first. Omit rows without products.
 
     >>> layer = PhotonicLayer("fc", np.array([[[3, 0, -5], [0, 0, 0]]], np.int16), None, 1.0, None)
-    >>> [(each.rows.tolist(), each.terms[0, :3].tolist()) for each in segments_of(layer, Hardware())]
+    >>> [(each.rows.tolist(), each.terms[0, :3].tolist()) for each in split_into_segments(layer, Hardware())]
     [([0, 1], [0, 1, 2])]
     >>> [
     ...     (each.rows.tolist(), each.terms[0, :3].tolist())
-    ...     for each in segments_of(layer, Hardware(skip_zeros=True))
+    ...     for each in split_into_segments(layer, Hardware(skip_zeros=True))
     ... ]
     [([0], [0, 2, -1])]
     """
-    terms, readouts = _all_groups(layer, hardware)
+    terms, readouts = _join_groups(layer, hardware)
     beats = -(-readouts // hardware.lanes)
     return tuple(
-        _segment(layer, terms, np.flatnonzero(beats == each), each, hardware.lanes)
+        _make_segment(layer, terms, np.flatnonzero(beats == each), each, hardware.lanes)
         for each in sorted(set(beats.tolist()) - {0}, reverse=True)
     )
 
 
-def _segment(layer: PhotonicLayer, terms: Whole, rows: Whole, beats: int, lanes: int) -> Segment:
+def _make_segment(layer: PhotonicLayer, terms: Whole, rows: Whole, beats: int, lanes: int) -> Segment:
     weights = layer.weights.reshape(len(terms), -1).astype(np.int64)[rows]
     places = _resize(terms[rows], beats * lanes)
     row_weights = np.take_along_axis(weights, places % weights.shape[1], axis=1)
     return Segment(beats, rows, places, np.where(places == DARK, 0, row_weights))
 
 
-def _all_groups(layer: PhotonicLayer, hardware: Hardware) -> tuple[Whole, Whole]:
+def _join_groups(layer: PhotonicLayer, hardware: Hardware) -> tuple[Whole, Whole]:
     """Return the term of each readout, (groups * rows, readouts), and the number of readouts, (groups * rows,)."""
     groups = schedule_of(layer, hardware)
     most = max(each.order.shape[1] for each in groups)
@@ -83,7 +83,7 @@ def _all_groups(layer: PhotonicLayer, hardware: Hardware) -> tuple[Whole, Whole]
 
 
 def _resize(terms: Whole, length: int) -> Whole:
-    """Return the lanes cut to this length, or padded with dark ones, (rows, length)."""
+    """Return the terms cut to this length, or padded with `DARK`, (rows, length)."""
     spare = max(0, length - terms.shape[1])
     return np.pad(terms, ((0, 0), (0, spare)), constant_values=DARK)[:, :length]
 
@@ -94,16 +94,16 @@ class Sending:
 
     layer: PhotonicLayer
     passage: int
-    """0, or 1 for the negative part of activations."""
+    """Number of the pass: 0, or 1 for the negative part of activations."""
     segment: Segment
     products: int
-    """Beats of the whole pass of this layer."""
+    """Beats of this layer in one whole pass."""
 
 
 def program_of(model: CompiledModel) -> Program:
-    """Return the program with the targets of all entries of `sendings_of`, in their order.
+    """Return the program with the targets of all entries of `list_sendings`, in their order.
 
-    Raise `CompileError` for hardware that the datapath does not have, and for a layer too large for its counters.
+    Raise `CompileError` if the datapath does not have the model's hardware, or a layer is too large for its counters.
     """
     hardware = model.hardware
     if (hardware.lanes, hardware.wavelengths, hardware.cores) != (LANES, 1, 1):
@@ -116,12 +116,12 @@ def program_of(model: CompiledModel) -> Program:
     require("lark", "to read the library of count-action modules")
     from fpga.photonic_mac.control import library_datapath
 
-    width = _WRAPPING if model.wrap else _WIDE
+    width = _WRAPPING_BITS if model.wrap else _WIDE_BITS
     datapath = library_datapath(DATAPATH, {"width": width})
-    sendings = tuple(sendings_of(model))
+    sendings = tuple(list_sendings(model))
     passes = len({(each.layer.name, each.passage) for each in sendings})
     try:
-        return Program(datapath, tuple(_targets(each, passes) for each in sendings) or ({},))
+        return Program(datapath, tuple(_make_targets(each, passes) for each in sendings) or ({},))
     except ProgramError as error:
         raise CompileError(
             f"the datapath cannot count a layer of {model.network.name}: {error}",
@@ -129,12 +129,12 @@ def program_of(model: CompiledModel) -> Program:
         ) from error
 
 
-def sendings_of(model: CompiledModel) -> Iterator[Sending]:
+def list_sendings(model: CompiledModel) -> Iterator[Sending]:
     """Yield the entries for one image, ordered by layer, pass and segment."""
     for _, layer in order_layers(model):
-        segments = segments_of(layer, model.hardware)
+        segments = split_into_segments(layer, model.hardware)
         products = layer.positions * sum(each.beats * len(each.rows) for each in segments)
-        for passage in range(passes_of(layer)):
+        for passage in range(count_passes(layer)):
             for segment in segments:
                 yield Sending(layer, passage, segment, products)
 
@@ -146,7 +146,7 @@ def order_layers(model: CompiledModel) -> Iterator[tuple[str, PhotonicLayer]]:
             yield node.name, model.layers[node.name]
 
 
-def _targets(sending: Sending, passes: int) -> Layer:
+def _make_targets(sending: Sending, passes: int) -> Layer:
     return {
         "adder.beats": sending.segment.beats,
         "adder.products": sending.products,

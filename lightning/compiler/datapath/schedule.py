@@ -1,14 +1,14 @@
-"""The order in which products are sent: rows of products tiled over detector samples, beats, cores and passes.
+"""The order of products: rows are tiled over detector samples, beats, cores and passes.
 
-A detector sums the light of `wavelengths` products in one sample, and light has no sign: the sign is applied per
-sample, after the converter. Terms of a row are therefore sorted into positive and negative, zeros fill the gaps, and
-every sample (a readout) holds terms of one sign. With one wavelength the terms keep their order.
+A detector sums the light of `wavelengths` products in one sample. Light has no sign, so each sample gets its sign after
+the converter, and holds only terms of one sign. Positive terms of a row come first, then negative terms, and zeros fill
+the gaps. Such a sample is a readout. With one wavelength the terms keep their order.
 
     W = 2, weights 3 -1 4 0 -5:    | 3 4 | -1 -5 | 0 . |        signs  + - +
     with zeros skipped:            | 3 4 | -1 -5 |              signs  + -
 
-Signed activations are sent twice: first the positive ones, then the negative ones, whose readouts count with the
-opposite sign.
+Signed activations take two passes: first the positive ones, then the negative ones. The readouts of the second pass
+count with the opposite sign.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class GroupSchedule:
     """The readouts of all rows of one group of a layer, in one pass."""
 
     order: npt.NDArray[np.int32]
-    """(rows, readouts, wavelengths) the term in every place; -1 where a place stays dark."""
+    """(rows, readouts, wavelengths) index of the term in every place; -1 in dark places."""
     signs: npt.NDArray[np.int8]
     """(rows, readouts) sign of each sample in the sum, 1 or -1; 0 after a row's last readout."""
 
@@ -46,25 +46,25 @@ class GroupSchedule:
 
 @dataclass(frozen=True)
 class Readouts:
-    """Numbers of detector readouts for every sum, in one pass; each readout is a draw of noise."""
+    """Numbers of detector readouts for every sum, in one pass. Each readout draws noise."""
 
     count: Counts
-    """(groups, rows)."""
+    """(groups, rows) number of readouts."""
     net_sign: Counts
-    """(groups, rows) positive readouts minus negative ones: the factor of a mean error in the sum."""
+    """(groups, rows) positive minus negative readouts. A mean error per readout enters the sum with this factor."""
 
 
-def passes_of(layer: PhotonicLayer) -> int:
-    """Return the number of passes: 2 if activations are signed, else 1."""
+def count_passes(layer: PhotonicLayer) -> int:
+    """Return the number of passes: 2 for signed activations, else 1."""
     return 2 if layer.signed else 1
 
 
 def readouts_of(layer: PhotonicLayer, hardware: Hardware, *, dense: bool | None = None) -> Readouts:
-    """Return the readouts of every row in a pass; `dense` also sends products whose weight is 0.
+    """Return the readouts of every row in a pass. `dense` also sends products whose weight is 0.
 
-    P positive and N negative weights take ceil(P / W) and ceil(N / W) readouts; zeros fill the unused places of these,
-    and the rest take further positive readouts. With one wavelength every term has its own readout, and a zero counts
-    as positive.
+    P positive and N negative weights take ceil(P / W) and ceil(N / W) readouts. Zeros fill the unused places; the other
+    zeros take further positive readouts. With one wavelength every term has its own readout, and a zero counts as
+    positive.
 
     >>> layer = PhotonicLayer("fc", np.array([[[3, -1, 4, 0, -5]]], np.int16), None, 1.0, None)
     >>> readouts_of(layer, Hardware(wavelengths=2)).count.tolist()
@@ -72,10 +72,10 @@ def readouts_of(layer: PhotonicLayer, hardware: Hardware, *, dense: bool | None 
     >>> readouts_of(layer, Hardware(wavelengths=2, skip_zeros=True)).net_sign.tolist()
     [[0]]
     """
-    return readouts_of_weights(layer.weights, hardware, dense=dense)
+    return count_weight_readouts(layer.weights, hardware, dense=dense)
 
 
-def readouts_of_weights(weights: Weights, hardware: Hardware, *, dense: bool | None = None) -> Readouts:
+def count_weight_readouts(weights: Weights, hardware: Hardware, *, dense: bool | None = None) -> Readouts:
     """Return the readouts like `readouts_of`, for weights (groups, rows, terms)."""
     positive = _count_readouts((weights > 0).sum(axis=2), hardware.wavelengths)
     negative = _count_readouts((weights < 0).sum(axis=2), hardware.wavelengths)
@@ -88,7 +88,7 @@ def readouts_of_weights(weights: Weights, hardware: Hardware, *, dense: bool | N
 def schedule_of(
     layer: PhotonicLayer, hardware: Hardware, *, dense: bool | None = None
 ) -> tuple[GroupSchedule, ...]:
-    """Return the readouts of all rows for each group, the same in both passes. `dense` as in `readouts_of`.
+    """Return the schedule of each group, the same for both passes. `dense` is as in `readouts_of`.
 
     >>> layer = PhotonicLayer("fc", np.array([[[3, -1, 4, 0, -5]]], np.int16), None, 1.0, None)
     >>> (group,) = schedule_of(layer, Hardware(wavelengths=2))
@@ -115,7 +115,7 @@ def _schedule_in_order(weights: Weights, readouts: int, _: int, keep_zeros: bool
 
 
 def _schedule_by_sign(weights: Weights, readouts: int, width: int, keep_zeros: bool) -> GroupSchedule:
-    """Return a schedule of positive terms, then negative ones; zeros fill gaps in both, and then further readouts."""
+    """Return a schedule of positive, then negative terms. Zeros fill the gaps in both, then further readouts."""
     order = np.full((len(weights), readouts * width), -1, np.int32)
     positive, negative = weights > 0, weights < 0
     above, below = (_count_readouts(each.sum(axis=1), width)[:, None] for each in (positive, negative))
@@ -133,7 +133,7 @@ def _schedule_by_sign(weights: Weights, readouts: int, width: int, keep_zeros: b
 
 
 def _find_zero_places(holes: Bits, ends: Counts, ranks: Counts) -> Counts:
-    """Return the place of each zero, (rows, terms), by its rank: first the gaps up to `ends`, then places after it."""
+    """Return the place of each zero, (rows, terms), by its rank: first the gaps before `ends`, then places after it."""
     holes = holes & (np.arange(holes.shape[1]) < ends)
     hole_counts = holes.sum(axis=1, keepdims=True)
     first = np.argsort(~holes, axis=1, kind="stable")
@@ -162,12 +162,11 @@ def _count_readouts(terms: Counts | np.int64, width: int) -> Counts:
 def work_of(layer: PhotonicLayer, hardware: Hardware) -> LayerWork:
     """Return the work of one image in `layer`.
 
-    A row takes ceil(readouts / lanes) beats. Rows are distributed to the cores in turn; the slowest core determines the
-    time of each position and pass. The groups of a convolution follow each other without a gap; a pass starts with a
-    preamble.
+    A row takes ceil(readouts / lanes) beats. The cores take rows in turn, and the slowest core determines the time of
+    each position and pass. The groups of a convolution follow each other without a gap. A pass starts with a preamble.
     """
     cycles = cycles_of(layer, hardware)
-    passes = passes_of(layer)
+    passes = count_passes(layer)
     sent = int(np.count_nonzero(layer.weights)) if hardware.skip_zeros else int(layer.weights.size)
     repeats = layer.positions * passes
     return LayerWork(
@@ -182,7 +181,7 @@ def work_of(layer: PhotonicLayer, hardware: Hardware) -> LayerWork:
 
 def cycles_of(layer: PhotonicLayer, hardware: Hardware, timing: Timing = TIMING) -> LayerCycles:
     """Return the cycles of a layer by kind, summed over its passes."""
-    passes = passes_of(layer)
+    passes = count_passes(layer)
     return LayerCycles(
         beats=_count_beats(layer, hardware) * layer.positions * passes,
         preamble=timing.preamble * passes,
@@ -193,7 +192,7 @@ def cycles_of(layer: PhotonicLayer, hardware: Hardware, timing: Timing = TIMING)
 
 
 def _count_beats(layer: PhotonicLayer, hardware: Hardware) -> int:
-    """Return the beats of one position and pass: for each group those of the busiest core."""
+    """Return the beats of one position and pass: the sum over groups of the busiest core's beats."""
     rows = -(-readouts_of(layer, hardware).count // hardware.lanes)
     return int(
         sum(max(each[core :: hardware.cores].sum() for core in range(hardware.cores)) for each in rows)
@@ -201,5 +200,5 @@ def _count_beats(layer: PhotonicLayer, hardware: Hardware) -> int:
 
 
 def cycles_of_model(model: CompiledModel) -> int:
-    """Return the cycles of one image: those of all photonic layers; digital work is not counted."""
+    """Return the cycles of all photonic layers for one image, without digital work."""
     return sum(work_of(layer, model.hardware).cycles for layer in model.layers.values())

@@ -1,6 +1,6 @@
 """The scheme of the published datapath: one scale for all weights, no biases, activations shifted.
 
-Source: Lightning, SIGCOMM 2023 artifact; the arithmetic is that of `fpga.photonic_mac.network`.
+Source: artifact of Lightning (SIGCOMM 2023). `fpga.photonic_mac.network` has the same arithmetic.
 """
 
 from __future__ import annotations
@@ -20,46 +20,48 @@ _HINT = "Compile it with --scheme scaled, which takes every network"
 
 def compile_published(network: Network) -> dict[str, PhotonicLayer]:
     """Return the layers of a chain of `Gemm` and `Relu` without biases. Raise `CompileError` for other networks."""
-    step = _raw_step(network)
-    chain = _chain(network)
+    step = _compute_raw_step(network)
+    chain = _find_chain(network)
     weights = [lower(network, node).weights[0] for node in chain]
     integers = quantise(weights).layers
     steps = [step] + [1.0] * (len(chain) - 1)
     return {
-        node.name: _layer(node.name, values, each)
-        for node, values, each in zip(chain, integers, steps, strict=True)
+        node.name: _make_layer(node.name, values, input_scale)
+        for node, values, input_scale in zip(chain, integers, steps, strict=True)
     }
 
 
 def check_published(network: Network) -> None:
     """Raise `CompileError` for a network that the published datapath does not support."""
-    _raw_step(network)
-    _chain(network)
+    _compute_raw_step(network)
+    _find_chain(network)
 
 
-def _layer(name: str, values: npt.NDArray[np.int32], step: float) -> PhotonicLayer:
+def _make_layer(name: str, values: npt.NDArray[np.int32], step: float) -> PhotonicLayer:
     rows = (1, len(values))
     return PhotonicLayer(
         name, values[None].astype(np.int16), np.zeros(rows, np.int32), step, np.ones(rows, np.float32)
     )
 
 
-def _chain(network: Network) -> list[Node]:
-    """Return the `Gemm` nodes. Raise `CompileError` that names the first unsupported node."""
+def _find_chain(network: Network) -> list[Node]:
+    """Return the `Gemm` nodes. Raise `CompileError` with the first unsupported node."""
     chain: list[Node] = []
     tensor, rectified, ended = network.input, True, False
     for node in network.nodes:
         if node.inputs[0] != tensor or ended:
-            raise _refuse(node, "is not part of the chain of layers")
+            raise _make_refusal(node, "is not part of the chain of layers")
         if node.operation == "Gemm":
             _check_gemm(network, node, rectified=rectified)
             chain.append(node)
         elif node.operation == "Softmax" and chain:
             ended = True
         elif node.operation not in _SHAPE_ONLY | {"Relu"}:
-            raise _refuse(node, "is not supported by the published datapath, which has Gemm and Relu")
+            raise _make_refusal(node, "is not supported by the published datapath, which has Gemm and Relu")
         elif node.operation == "Relu" and node.output == network.output:
-            raise _refuse(node, "ends the network; the published datapath rectifies only between layers")
+            raise _make_refusal(
+                node, "ends the network; the published datapath rectifies only between layers"
+            )
         rectified = node.operation == "Relu" or (rectified and node.operation in _SHAPE_ONLY)
         tensor = node.output
     if not chain:
@@ -69,17 +71,20 @@ def _chain(network: Network) -> list[Node]:
 
 def _check_gemm(network: Network, node: Node, *, rectified: bool) -> None:
     if not rectified:
-        raise _refuse(
+        raise _make_refusal(
             node, "reads values that no Relu has rectified; the published datapath always rectifies"
         )
     if len(network.shapes[node.inputs[0]]) != 1:
-        raise _refuse(node, "takes several vectors per image; the published datapath takes one")
+        raise _make_refusal(node, "takes several vectors per image; the published datapath takes one")
     if len(node.inputs) > 2 and node.inputs[2] and np.any(network.constants[node.inputs[2]]):
-        raise _refuse(node, "has a bias; the published datapath has none")
+        raise _make_refusal(node, "has a bias; the published datapath has none")
 
 
-def _raw_step(network: Network) -> float:
-    """Return the value of one step of the raw data, which are sent unchanged, 0 .. 255. Raise `CompileError`."""
+def _compute_raw_step(network: Network) -> float:
+    """Return the value of one step of the raw data, 0 .. 255, which are sent unchanged.
+
+    Raise `CompileError` if the preprocessing shifts or inverts them.
+    """
     preprocessing = network.preprocessing
     step = preprocessing.scale / preprocessing.deviation[0]
     if any(preprocessing.mean) or len(set(preprocessing.deviation)) > 1 or step <= 0:
@@ -93,5 +98,5 @@ def _raw_step(network: Network) -> float:
     return step
 
 
-def _refuse(node: Node, why: str) -> CompileError:
+def _make_refusal(node: Node, why: str) -> CompileError:
     return CompileError(f"{node.operation} {node.name} {why}", hint=_HINT)

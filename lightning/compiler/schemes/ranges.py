@@ -1,17 +1,17 @@
-"""Choice of the largest activation; larger ones are clipped, so that small ones are rounded more finely.
+"""Choice of the largest activation. Larger activations are clipped, so that small ones are rounded more finely.
 
-| `ranges` | largest kept |
+| `ranges` | largest activation |
 |---|---|
-| `min-max` | the largest seen |
-| `percentile` | a percentile of the magnitudes seen, without zeros |
+| `min-max` | the largest observed magnitude |
+| `percentile` | a percentile of the observed magnitudes, without zeros |
 | `entropy` | the value at which rounding to 256 levels changes the distribution of the magnitudes least |
-| `error` | of several candidates, the one whose outputs, in photonic arithmetic, are nearest to the float outputs |
+| `error` | the candidate whose outputs, in photonic arithmetic, are nearest to the float outputs |
 
-`error` includes noise, which is a fixed number of steps: a smaller range makes steps and noise finer, but clips more.
+`error` includes noise, which is a fixed number of steps. A smaller range reduces steps and noise, but clips more.
 
 `entropy` is the method of S. Migacz, "8-bit inference with TensorRT" (GPU Technology Conference, 2017): the
-Kullback-Leibler divergence over candidates of a histogram with 2,048 bins. Its first bin is given the count of the
-second, as in NVIDIA's pytorch-quantization: values that are nearly 0 would outweigh all others.
+Kullback-Leibler divergence over candidates of a histogram with 2,048 bins. As in NVIDIA's pytorch-quantization, the
+first bin gets the count of the second, because values near 0 would outweigh all others.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from lightning.compiler.options import Options
 from lightning.errors import CompileError
 from lightning.networks.network import Network, Node
 
-_IMAGES = 256
-"""Most samples on which ranges are measured; of more, this many are chosen at random."""
+_MAX_IMAGES = 256
+"""Most samples that determine ranges. From more samples, this many are chosen at random."""
 _MIN_IMAGES = 8
-_FLOATS = 2**26
-"""Limit of the largest tensor of all samples, or of their vectors; fewer samples are used above it."""
-_VECTORS = (64, 1024)
-"""Least and most vectors of activations on which a layer's errors are measured."""
-_PRODUCTS = 2**28
-"""Limit of the products of these vectors: a large layer is measured on fewer, so that compiling takes seconds."""
-_TOO_LARGE = 1e37
+_MAX_FLOATS = 2**26
+"""Most numbers in the largest tensor, or in the vectors, of all samples. It limits the number of samples."""
+_VECTOR_LIMITS = (64, 1024)
+"""Least and most vectors of activations that determine a layer's errors."""
+_MAX_PRODUCTS = 2**28
+"""Most products of these vectors. A large layer gets fewer vectors, so that compilation takes seconds."""
+_OUTPUT_LIMIT = 1e37
 _KEEPS_SIGN = frozenset(
     {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool", "Flatten", "Reshape", "Transpose", "Slice",
      "ReduceMean", "ReduceSum", "ReduceMax", "Concat", "Add", "Mul", "Max", "Min"}
@@ -50,9 +50,9 @@ _NOT_NEGATIVE = frozenset({"Relu", "Softmax", "Sigmoid", "HardSigmoid", "Softplu
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 PARTS = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
-"""Shares of the largest observed magnitude, among which `error` chooses."""
-_NO_WORSE = 1.5
-"""Errors up to this factor above the least count as equal: few samples show the extremes."""
+"""Candidates of `error`, as shares of the largest observed magnitude."""
+_EQUAL_FACTOR = 1.5
+"""Errors up to this factor above the least count as equal, because few samples show the extremes."""
 _BINS = 2048
 _LEVELS = FULL + 1
 _STEP = 16
@@ -64,13 +64,13 @@ class Observed:
 
     layer: Lowered
     magnitudes: Floats
-    """Magnitudes of all activations seen, as a flat array."""
+    """Magnitudes of all observed activations, as a flat array."""
     vectors: Floats
     """A sample of the activations as vectors, of shape (vectors, groups, terms)."""
     signed: bool
-    """Whether some activation would be rounded to a value below 0."""
+    """True if some activation would round to a value below 0."""
     rectified: bool
-    """Whether only rectifiers read the outputs of the layer, so that negative outputs do not matter."""
+    """True if only rectifiers read the outputs of the layer, so that negative outputs do not matter."""
 
 
 def observe(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[Observed]:
@@ -79,16 +79,16 @@ def observe(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[Obse
     Raise `CompileError` if the outputs of a layer could be infinite or NaN, or are close to the limit of float32.
     """
     random = np.random.default_rng(seed)
-    positive, rectified = never_negative(network), find_rectified(network)
+    positive, rectified = find_nonnegative(network), find_rectified(network)
     largest = max(prod(shape) for shape in network.shapes.values())
-    for node, activations in _inputs(network, _choose_rows(raw, _affordable_images(largest), random)):
+    for node, activations in _trace_inputs(network, _choose_rows(raw, _limit_images(largest), random)):
         layer = lower(network, node)
-        cut = make_vectors(layer, _choose_rows(activations, _affordable_images(layer.values), random))
-        vectors = _choose_rows(cut, _sample_size(layer), random)
+        cut = make_vectors(layer, _choose_rows(activations, _limit_images(layer.values), random))
+        vectors = _choose_rows(cut, _count_sample_vectors(layer), random)
         magnitudes = np.abs(activations).ravel()
         # Reject sums that float32 could not hold. Written with `not`, the condition also rejects NaN.
         weights = np.abs(layer.weights).sum(axis=2, dtype=np.float64).max(initial=0.0)
-        if not float(magnitudes.max(initial=0.0)) * float(weights) < _TOO_LARGE:
+        if not float(magnitudes.max(initial=0.0)) * float(weights) < _OUTPUT_LIMIT:
             raise CompileError(
                 f"{layer.node.operation} {layer.node.name} gives values that are not finite, or nearly,"
                 " on these samples",
@@ -99,10 +99,10 @@ def observe(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[Obse
         yield Observed(layer, magnitudes, vectors, signed, node.output in rectified)
 
 
-def never_negative(network: Network) -> frozenset[str]:
+def find_nonnegative(network: Network) -> frozenset[str]:
     """Return the tensors that are never negative.
 
-    They are outputs of operations that are never negative, or that keep inputs nonnegative.
+    Their operations have only nonnegative outputs, or have nonnegative outputs for nonnegative inputs.
     """
     tensors: set[str] = set()
     for node in network.nodes:
@@ -117,12 +117,12 @@ def never_negative(network: Network) -> frozenset[str]:
 
 def find_rectified(network: Network) -> frozenset[str]:
     """Return the tensors that only rectifiers read, so that their negative values do not matter."""
-    takers: dict[str, set[bool]] = {network.output: {False}}
+    readers: dict[str, set[bool]] = {network.output: {False}}
     for node in network.nodes:
         rectifier = node.operation == "Relu" or (node.operation == "Clip" and node.attributes["min"] == 0)
         for name in node.inputs:
-            takers.setdefault(name, set()).add(rectifier)
-    return frozenset(name for name, rectifiers in takers.items() if rectifiers == {True})
+            readers.setdefault(name, set()).add(rectifier)
+    return frozenset(name for name, rectifiers in readers.items() if rectifiers == {True})
 
 
 def _is_nonnegative(name: str, tensors: set[str], network: Network) -> bool:
@@ -130,8 +130,8 @@ def _is_nonnegative(name: str, tensors: set[str], network: Network) -> bool:
     return name in tensors if constant is None else bool(np.all(constant >= 0))
 
 
-def _inputs(network: Network, raw: npt.NDArray[Any]) -> Iterator[tuple[Node, Floats]]:
-    """Yield the photonic nodes and their activations (images, ...); tensors are freed after their last use."""
+def _trace_inputs(network: Network, raw: npt.NDArray[Any]) -> Iterator[tuple[Node, Floats]]:
+    """Yield the photonic nodes with their activations (images, ...). Free tensors after their last use."""
     from lightning.networks.operations.operation_list import compute_node
     from lightning.networks.preprocess import preprocess
 
@@ -146,13 +146,13 @@ def _inputs(network: Network, raw: npt.NDArray[Any]) -> Iterator[tuple[Node, Flo
             tensors.pop(name, None)
 
 
-def _affordable_images(values: int) -> int:
+def _limit_images(values: int) -> int:
     """Return the number of images to use, for `values` values per image."""
-    return min(_IMAGES, max(_MIN_IMAGES, _FLOATS // max(values, 1)))
+    return min(_MAX_IMAGES, max(_MIN_IMAGES, _MAX_FLOATS // max(values, 1)))
 
 
-def _sample_size(layer: Lowered) -> int:
-    return int(np.clip(_PRODUCTS // max(layer.weights[0].size, 1), *_VECTORS))
+def _count_sample_vectors(layer: Lowered) -> int:
+    return int(np.clip(_MAX_PRODUCTS // max(layer.weights[0].size, 1), *_VECTOR_LIMITS))
 
 
 def _choose_rows(rows: npt.NDArray[Any], most: int, random: np.random.Generator) -> npt.NDArray[Any]:
@@ -163,7 +163,7 @@ def _choose_rows(rows: npt.NDArray[Any], most: int, random: np.random.Generator)
 
 
 def find_candidates(magnitudes: Floats, options: Options) -> tuple[float, ...]:
-    """Return the candidates for the largest activation, largest first; only one unless `ranges` is `error`."""
+    """Return the candidates for the largest activation, largest first. Only `error` has several."""
     largest = float(magnitudes.max(initial=0.0))
     if largest == 0:
         return (1.0,)
@@ -177,9 +177,8 @@ def find_candidates(magnitudes: Floats, options: Options) -> tuple[float, ...]:
 def find_best(errors: Sequence[float], noises: Sequence[float]) -> int:
     """Return the index of the range, largest first, with the least mean square error including noise.
 
-    Errors up to `_NO_WORSE` times the least count as equal. Of equal sums the first wins, so without noise the result
-    is the largest range whose error counts as least. Noise grows with the range, so more noise never selects a larger
-    range.
+    Errors up to `_EQUAL_FACTOR` times the least count as equal. Of equal sums the first wins. Without noise, this is
+    the largest range with a least error. Noise grows with the range, so more noise never selects a larger range.
 
     >>> find_best([14, 10, 20, 90], [0, 0, 0, 0])
     0
@@ -188,7 +187,7 @@ def find_best(errors: Sequence[float], noises: Sequence[float]) -> int:
     >>> find_best([14, 10, 20, 90], [32, 18, 8, 2])
     2
     """
-    least = min(errors) * _NO_WORSE
+    least = min(errors) * _EQUAL_FACTOR
     sums = [max(error, least) + noise for error, noise in zip(errors, noises, strict=True)]
     return sums.index(min(sums))
 
@@ -199,15 +198,15 @@ def find_least_divergent(magnitudes: Floats) -> float:
     counts, _ = np.histogram(magnitudes[magnitudes > 0], _BINS, (0.0, largest))
     counts[0] = counts[1]
     sizes = range(_LEVELS, _BINS + 1, _STEP)
-    divergences = [_divergence(counts.astype(np.float64), bins) for bins in sizes]
+    divergences = [_compute_divergence(counts.astype(np.float64), bins) for bins in sizes]
     return largest * sizes[int(np.argmin(divergences))] / _BINS
 
 
-def _divergence(counts: Doubles, bins: int) -> float:
-    """Return the divergence between the histogram clipped to `bins` bins and that histogram rounded to 256 levels.
+def _compute_divergence(counts: Doubles, bins: int) -> float:
+    """Return the divergence between the histogram clipped to `bins` bins and its rounding to 256 levels.
 
     Clipping adds the counts of all further bins to the last bin. Rounding spreads the counts of each level evenly over
-    the nonempty bins of that level.
+    its nonempty bins.
     """
     original = counts[:bins].copy()
     levels = np.arange(bins) * _LEVELS // bins
@@ -216,13 +215,13 @@ def _divergence(counts: Doubles, bins: int) -> float:
     places = np.maximum(np.bincount(levels, occupied, _LEVELS), 1)
     rounded = (totals / places)[levels] * occupied
     original[-1] += counts[bins:].sum()
-    return _kullback_leibler(original / original.sum(), rounded / max(rounded.sum(), 1.0))
+    return _compute_kullback_leibler(original / original.sum(), rounded / max(rounded.sum(), 1.0))
 
 
-def _kullback_leibler(original: Doubles, rounded: Doubles) -> float:
+def _compute_kullback_leibler(original: Doubles, rounded: Doubles) -> float:
     """Return the sum of p log(p / q), where a q below 1e-6 counts as 1e-6.
 
-    >>> round(_kullback_leibler(np.array([0.5, 0.5]), np.array([0.25, 0.75])), 4)
+    >>> round(_compute_kullback_leibler(np.array([0.5, 0.5]), np.array([0.25, 0.75])), 4)
     0.1438
     """
     occupied = original > 0

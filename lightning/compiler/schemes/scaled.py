@@ -1,18 +1,18 @@
 """The scheme `scaled`: ranges measured on samples, weight scales per row, biases, and a correction for `>> 8`.
 
-a = clip(rint(x / input_scale), -255 or 0, 255)            input_scale = largest kept / 255
+a = clip(rint(x / input_scale), -255 or 0, 255)            input_scale = largest activation / 255
 w = rint(v / weight_scale[row])                            weight_scale = largest of the row (or layer) / 255
 sum_k v_k x_k = 256 * input_scale * weight_scale * sum_k (a_k w_k / 256)
 
 Weights are rounded for products that lose their lowest 8 bits.
 
-A product (a * w) >> 8 is too small by 0 .. 255/256, and exact if a is 0: the loss depends on a, so a bias corrects only
-its mean. The remaining error is least if w is rounded not to the nearest integer, but to the one whose products differ
-least from the true ones, averaged over the layer's activations:
+A product (a * w) >> 8 is too small by 0 .. 255/256, and exact if a is 0. The loss depends on a, so a bias corrects only
+its mean. To minimise the remaining error, w is not rounded to the nearest integer. It is rounded to the integer whose
+products differ least from the true products, averaged over the layer's activations:
 
     choose w' for v so that Var_a[((a * w') >> 8) - a * v / 256] is least
 
-This helps most if many activations are 0 together, as in images: then the losses of the others add up.
+This helps most if many activations are 0 together, as in images, because then the losses of the others add up.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lightning.compiler.datapath.schedule import readouts_of_weights
-from lightning.compiler.lowering import sums_of
+from lightning.compiler.datapath.schedule import count_weight_readouts
+from lightning.compiler.lowering import compute_integer_sums
 from lightning.compiler.model import FULL, PhotonicLayer
 from lightning.compiler.options import Options
 from lightning.compiler.schemes.ranges import Observed, find_best, find_candidates, observe
 from lightning.networks.network import Network
 
-_FINER = 8
-"""Steps of the table for one step of a weight."""
-_REACH = 16
+_STEP_DIVISIONS = 8
+"""Entries of the rounding table for one step of a weight."""
+_MAX_ROUNDING_DISTANCE = 16
 """Largest distance of a rounded weight from the exact one."""
 
 Doubles = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.float32]
 Small = npt.NDArray[np.int16]
 _LARGEST_BIAS = 2**22
-"""In steps of a sum, so that bias plus sum is exact in float32."""
+"""Greatest bias in steps of a sum, so that bias plus sum is exact in float32."""
 
 
-def rounding_table(activations: Small) -> Small:
-    """Return the rounded magnitude for every eighth of a step, (255 * 8 + 1,), fitted to these activations."""
+def make_rounding_table(activations: Small) -> Small:
+    """Return the rounded magnitude for every eighth of a step, (255 * 8 + 1,), for these activations."""
     magnitudes = np.abs(activations).ravel()
     share = np.bincount(magnitudes, minlength=FULL + 1) / max(magnitudes.size, 1)
     values = np.arange(FULL + 1, dtype=np.float64)
@@ -51,24 +51,24 @@ def rounding_table(activations: Small) -> Small:
     means = products @ share
     variance = products**2 @ share - means**2
     covariance = (products * values) @ share / 256 - means * (values @ share) / 256
-    targets = np.arange(FULL * _FINER + 1) / _FINER
+    targets = np.arange(FULL * _STEP_DIVISIONS + 1) / _STEP_DIVISIONS
     loss = variance - 2 * targets[:, None] * covariance
-    loss[np.abs(targets[:, None] - values) > _REACH] = np.inf
+    loss[np.abs(targets[:, None] - values) > _MAX_ROUNDING_DISTANCE] = np.inf
     nearest = np.rint(targets).astype(np.int64)
     worse = loss[np.arange(len(targets)), nearest] > loss.min(axis=1) + 1e-12
     rounded = np.where(worse, loss.argmin(axis=1), nearest)
-    rounded[: _FINER // 2 + 1] = 0
+    rounded[: _STEP_DIVISIONS // 2 + 1] = 0
     return np.asarray(rounded, np.int16)
 
 
 def round_weights(table: Small, steps: Doubles) -> Small:
-    """Return weights, given in steps of their scales (any sign, up to 255), rounded by the table."""
-    places = np.rint(np.minimum(np.abs(steps), FULL) * _FINER).astype(np.int64)
+    """Round weights by the table. `steps` are in steps of their scales, with any sign, up to 255."""
+    places = np.rint(np.minimum(np.abs(steps), FULL) * _STEP_DIVISIONS).astype(np.int64)
     return np.asarray(np.sign(steps).astype(np.int16) * table[places])
 
 
 def quantise(values: npt.NDArray[np.floating], scale: float, *, signed: bool) -> Small:
-    """Return the activations in steps of `scale`, ties to even, clipped to 0 or -255 .. 255.
+    """Return the activations in steps of `scale`, with ties rounded to even, clipped to 0 or -255 .. 255.
 
     >>> quantise(np.array([-1.0, 0.6, 9.0]), 0.01, signed=False).tolist()
     [0, 60, 255]
@@ -77,12 +77,12 @@ def quantise(values: npt.NDArray[np.floating], scale: float, *, signed: bool) ->
     return np.asarray(np.clip(np.rint(values / scale), lowest, FULL).astype(np.int16))
 
 
-def weight_scales(weights: Floats, *, per_channel: bool) -> Doubles:
+def compute_weight_scales(weights: Floats, *, per_channel: bool) -> Doubles:
     """Return the value of one step of a weight, (groups, rows). Rows of zeros use the scale of the layer.
 
-    >>> weight_scales(np.array([[[0.5, -1.0], [0.0, 0.0]]], np.float32), per_channel=True).tolist() == [
-    ...     [1 / 255] * 2
-    ... ]
+    >>> compute_weight_scales(
+    ...     np.array([[[0.5, -1.0], [0.0, 0.0]]], np.float32), per_channel=True
+    ... ).tolist() == [[1 / 255] * 2]
     True
     """
     largest = np.abs(weights.astype(np.float64)).max(axis=2, initial=0.0)
@@ -96,8 +96,8 @@ def quantise_weights(weights: Floats, scales: Doubles) -> Small:
     return np.asarray(np.clip(np.rint(weights / scales[..., None]), -FULL, FULL).astype(np.int16))
 
 
-def output_scales(input_scale: float, scales: Doubles) -> Floats:
-    """Return the value of one step of a sum, (groups, rows): products lose 8 bits."""
+def compute_output_scales(input_scale: float, scales: Doubles) -> Floats:
+    """Return the value of one step of a sum, (groups, rows), for products that lose 8 bits."""
     return (256.0 * input_scale * scales).astype(np.float32)
 
 
@@ -109,31 +109,34 @@ class _Fit:
     input_scale: float
     outputs: Floats
     mean: Doubles
-    """(groups, rows) mean error of sums, in their units, from `>> 8`, rounding and clipping."""
+    """(groups, rows) mean error of sums from `>> 8`, rounding and clipping, in steps of a sum."""
     error: float
-    """Mean square error, after the correction of the mean if that is enabled, summed over rows."""
+    """Mean square error, summed over rows, after the correction of the mean if enabled."""
     noise: float
-    """Mean square of the expected noise in the outputs that count, summed over rows."""
+    """Mean square of the expected noise, summed over rows."""
 
 
 def compile_scaled(network: Network, raw: npt.NDArray[Any], options: Options) -> dict[str, PhotonicLayer]:
-    """Return all photonic layers of the network, by the names of their nodes, quantised on samples."""
+    """Quantise all photonic layers of the network on samples; return them by node name."""
     return {
-        observed.layer.node.name: _layer(observed, options)
+        observed.layer.node.name: _make_layer(observed, options)
         for observed in observe(network, raw, options.seed)
     }
 
 
-def _layer(observed: Observed, options: Options) -> PhotonicLayer:
+def _make_layer(observed: Observed, options: Options) -> PhotonicLayer:
     # Sums of products in float32, (groups, vectors, rows).
     exact = np.asarray(observed.vectors.transpose(1, 0, 2) @ observed.layer.weights.transpose(0, 2, 1))
     fits = [
-        _fit(observed, exact, largest, options) for largest in find_candidates(observed.magnitudes, options)
+        _fit_range(observed, exact, largest, options)
+        for largest in find_candidates(observed.magnitudes, options)
     ]
     fit = fits[find_best([each.error for each in fits], [each.noise for each in fits])]
     # Biases in units of sums, (groups, rows).
-    own = np.zeros(fit.outputs.shape) if observed.layer.bias is None else observed.layer.bias / fit.outputs
-    bias = own + fit.mean if options.correct_floor else own
+    own_bias = (
+        np.zeros(fit.outputs.shape) if observed.layer.bias is None else observed.layer.bias / fit.outputs
+    )
+    bias = own_bias + fit.mean if options.correct_floor else own_bias
     return PhotonicLayer(
         observed.layer.node.name,
         fit.weights,
@@ -146,36 +149,38 @@ def _layer(observed: Observed, options: Options) -> PhotonicLayer:
     )
 
 
-def _fit(observed: Observed, exact: Floats, largest: float, options: Options) -> _Fit:
+def _fit_range(observed: Observed, exact: Floats, largest: float, options: Options) -> _Fit:
     input_scale = largest / FULL
     integers = quantise(observed.vectors, input_scale, signed=observed.signed)
-    scales = _scales(observed, input_scale, options)
+    scales = _choose_scales(observed, input_scale, options)
     weights = _round(observed.layer.weights, scales, integers, options)
-    outputs = output_scales(input_scale, scales)
-    sums = np.stack([sums_of(integers[:, group], rows) for group, rows in enumerate(weights)])
-    lacking = exact / outputs[:, None] - sums  # (groups, vectors, rows)
-    mean = lacking.mean(axis=1)
-    remains = lacking - mean[:, None] if options.correct_floor else lacking
+    outputs = compute_output_scales(input_scale, scales)
+    sums = np.stack([compute_integer_sums(integers[:, group], rows) for group, rows in enumerate(weights)])
+    missing = exact / outputs[:, None] - sums  # (groups, vectors, rows)
+    mean = missing.mean(axis=1)
+    remains = missing - mean[:, None] if options.correct_floor else missing
     error = float(((remains * outputs[:, None]) ** 2).mean(axis=1).sum())
-    noise = _noise(observed, exact, weights, outputs, options)
+    noise = _compute_noise(observed, exact, weights, outputs, options)
     return _Fit(weights, input_scale, outputs, mean, error, noise)
 
 
-def _noise(observed: Observed, exact: Floats, weights: Small, outputs: Floats, options: Options) -> float:
+def _compute_noise(
+    observed: Observed, exact: Floats, weights: Small, outputs: Floats, options: Options
+) -> float:
     """Return the variance of the noise, summed over all outputs, in units of outputs squared.
 
-    An output that only rectifiers read counts by the share of vectors for which it is positive. Clipping errors have no
-    such factor: they recur with every such image.
+    If only rectifiers read an output, its noise is weighted by the share of vectors with a positive output. Clipping
+    errors have no weight, because they recur with every similar image.
     """
-    readouts = readouts_of_weights(weights, options.hardware).count * (2 if observed.signed else 1)
+    readouts = count_weight_readouts(weights, options.hardware).count * (2 if observed.signed else 1)
     bias = 0 if observed.layer.bias is None else observed.layer.bias[:, None]
     passed = (exact + bias > 0).mean(axis=1) if observed.rectified else 1.0
     return float((readouts * passed * (options.sigma * outputs.astype(np.float64)) ** 2).sum())
 
 
-def _scales(observed: Observed, input_scale: float, options: Options) -> Doubles:
-    """Return the scales of weights, coarser in rows whose bias would otherwise exceed `_LARGEST_BIAS`."""
-    scales = weight_scales(observed.layer.weights, per_channel=options.per_channel)
+def _choose_scales(observed: Observed, input_scale: float, options: Options) -> Doubles:
+    """Return the scales of weights, larger in rows whose bias would otherwise exceed `_LARGEST_BIAS`."""
+    scales = compute_weight_scales(observed.layer.weights, per_channel=options.per_channel)
     if observed.layer.bias is None:
         return scales
     return np.asarray(np.maximum(scales, np.abs(observed.layer.bias) / (_LARGEST_BIAS * 256 * input_scale)))
@@ -184,4 +189,4 @@ def _scales(observed: Observed, input_scale: float, options: Options) -> Doubles
 def _round(weights: Floats, scales: Doubles, integers: Small, options: Options) -> Small:
     if options.rounding == "nearest":
         return quantise_weights(weights, scales)
-    return round_weights(rounding_table(integers), weights / scales[..., None])
+    return round_weights(make_rounding_table(integers), weights / scales[..., None])

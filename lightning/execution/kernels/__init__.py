@@ -1,1 +1,1 @@
-"""Functions compiled by numba. Import them only inside functions, as numba loads slowly; `laws` needs none."""
+"""Functions compiled by numba. Import them only inside functions, because numba loads slowly. `laws` needs none."""

@@ -1,14 +1,15 @@
 """A chain of dense layers from bytes to scores, as machine code.
 
-`table` has a row for each layer: its rows, its terms, the offsets of its values, its pointers (-1: dense) and its rows
-in the arrays of all layers, and whether it is rectified and signed. `steps` are the input scales. `noise`: law, mean,
-and the coefficients of the variance, divided by the number of averaged readouts.
+`table` has one row per layer with the columns `ROWS`, `TERMS`, ..., `SIGNED`: numbers of rows and terms, offsets of its
+values, pointers (-1: dense) and rows in the arrays of all layers, and whether it is rectified and signed. `steps` are
+the input scales. `noise` holds the law, the mean, and the coefficients of the variance, divided by the number of
+averaged readouts.
 
-`answers_in_lanes` computes many images at a time: each is a lane of the processor's vectors. A nonzero weight is
-multiplied by the activations of `LANES` images at once, in unsigned 16 bits: a product before its division by 256 is at
-most 255 * 255, so activations must not be negative. Weights are ordered by row, positive ones first, in fours:
-`magnitudes`, `terms`, and `begins` (rows of all layers, 3): the start of the positive ones, the start of the negative
-ones, and their end.
+`answers_in_lanes` computes many images at a time. Each image is a lane of the processor's vectors. A nonzero weight is
+multiplied by the activations of `LANES` images at once, in unsigned 16 bits. A product before its division by 256 is at
+most 255 * 255, so activations must not be negative. Weights are ordered by row, positive weights first, in fours:
+`magnitudes`, `terms`, and `begins` (rows of all layers, 3) with the start of the positive weights, the start of the
+negative weights, and their end.
 """
 
 from __future__ import annotations
@@ -21,19 +22,19 @@ import numpy.typing as npt
 from lightning.execution.kernels.compiled import compile_kernel
 from lightning.execution.kernels.laws import HIGHEST_POWER, NoiseLaw
 from lightning.execution.kernels.sums import (
+    add_constant_noise,
     add_levels,
+    add_output_noise,
     add_products,
-    constant_noise,
+    add_varying_noise,
     growth,
-    output_noise,
-    varying_noise,
 )
 
 LANES = 64
 FOUR = 4
-"""Weights taken in one pass over the lanes."""
-AT_MOST = 256
-"""Products whose sum fits in 16 bits: each is at most 254."""
+"""Weights of one pass over the lanes."""
+MAX_EXACT_PRODUCTS = 256
+"""Number of products whose sum fits in 16 bits. Each is at most 254."""
 
 Array = npt.NDArray[Any]
 ROWS, TERMS, VALUES, POINTERS, FIRST_ROW, RECTIFIED, SIGNED = range(7)
@@ -47,7 +48,7 @@ _BYTES, _KEYS = _CONSTANT.format("uint8", 2), _CONSTANT.format("uint64", 1)
 
 @compile_kernel()
 def look_up(raw: Array, looked_up: Array, signed: Any, activations: Array, counters: Array) -> None:
-    """Write the activations of bytes, from one table or one per feature; clip and count those beyond the range."""
+    """Write the activations of bytes, from one table or one per feature. Clip and count values out of range."""
     each = np.int64(len(looked_up) > 1)
     lowest = np.int16(-255) if signed else np.int16(0)
     for term in range(len(raw)):
@@ -59,8 +60,8 @@ def look_up(raw: Array, looked_up: Array, signed: Any, activations: Array, count
 
 
 @compile_kernel()
-def weights_of(layer: Array, values: Array, pointers: Array, places: Array) -> Any:
-    """Return the values, pointers and places of one layer, as described in `sums`."""
+def select_weights(layer: Array, values: Array, pointers: Array, places: Array) -> Any:
+    """Return the values, pointers and places of one layer, as in `sums`."""
     begin, start = layer[VALUES], layer[POINTERS]
     if start < 0:
         return values[begin : begin + layer[ROWS] * layer[TERMS]], pointers[:0], places[:0]
@@ -81,20 +82,20 @@ def disturb(
     key: Any,
     stream: Any,
 ) -> None:
-    """Add noise to the sums of one layer, and round them to integers. `known`: means, spreads, noise."""
+    """Add noise to the sums of one layer, and round them to integers. `known` is (means, spreads, noise)."""
     means, spreads, noise = known
     rows = len(sums)
     noisy = np.empty((1, rows), np.float32)
     exact = sums.reshape(1, rows)
     if noise[0] == CONSTANT:
-        constant_noise(exact, means, spreads, seed, key, stream, noisy)
+        add_constant_noise(exact, means, spreads, seed, key, stream, noisy)
     elif noise[0] == PER_OUTPUT:
-        output_noise(exact, noise[1:], seed, key, stream, noisy)
+        add_output_noise(exact, noise[1:], seed, key, stream, noisy)
     else:
         light = np.zeros((HIGHEST_POWER, rows))
         add_levels(sent, weights, starts, rows_of, light)
         growing = growth(noise[2:], light).reshape(1, rows)
-        varying_noise(exact, growing, means, spreads, seed, key, stream, noisy)
+        add_varying_noise(exact, growing, means, spreads, seed, key, stream, noisy)
     for row in range(rows):
         sums[row] = np.int32(np.rint(noisy[0, row]))
 
@@ -110,7 +111,7 @@ def wrap(sums: Array, counters: Array) -> None:
 
 @compile_kernel()
 def highest_bit(largest: Any) -> Any:
-    """Return the index of the highest set bit; 0 for 0."""
+    """Return the index of the highest set bit, or 0 for 0."""
     place = 0
     while largest > 1:
         largest >>= 1
@@ -145,7 +146,7 @@ def rectify_and_send(sums: Array, perfect: Any, activations: Array) -> None:
 
 
 @compile_kernel()
-def give(sums: Array, bias: Array, scale: Array, rectified: Any, out: Array) -> None:
+def write_scores(sums: Array, bias: Array, scale: Array, rectified: Any, out: Array) -> None:
     """Write the scores of the last layer."""
     for row in range(len(sums)):
         real = np.float32(np.int32(sums[row] + bias[row])) * scale[row]
@@ -156,7 +157,7 @@ def give(sums: Array, bias: Array, scale: Array, rectified: Any, out: Array) -> 
 def quantise(
     sums: Array, bias: Array, scale: Array, rectified: Any, after: Any, activations: Array, counters: Array
 ) -> None:
-    """Write the activations of the next layer from sums; `after` is whether it is signed, and its step."""
+    """Write the activations of the next layer from sums. `after` is (whether it is signed, its step)."""
     signed, step = after
     lowest = np.float32(-255.0) if signed else np.float32(0.0)
     for row in range(len(sums)):
@@ -184,7 +185,7 @@ def finish(
 ) -> None:
     """Write the next layer's activations from one image's sums, or the scores `out` after the last layer.
 
-    `lit`: activations, weights, pointers and places, which only noise that grows with light reads.
+    `lit` is (activations, weights, pointers, places). Only noise that grows with light reads it.
     """
     table, steps, biases, scales, means, spreads, noise = numbers
     first, last = table[layer, FIRST_ROW], table[layer, FIRST_ROW] + table[layer, ROWS]
@@ -198,7 +199,7 @@ def finish(
     if layer + 1 == len(table):
         if rules & LAST_NORMALISED:
             normalise(found, rules & PERFECT)
-        give(found, bias, scale, table[layer, RECTIFIED], out)
+        write_scores(found, bias, scale, table[layer, RECTIFIED], out)
     elif rules & PUBLISHED:
         rectify_and_send(found, rules & PERFECT, activations)
     else:
@@ -239,7 +240,7 @@ def answers(
         look_up(raw[image], looked_up, table[0, SIGNED], activations, counters)
         for layer in range(len(table)):
             found, sent = sums[: table[layer, ROWS]], activations[: table[layer, TERMS]]
-            weights, starts, rows_of = weights_of(table[layer], values, pointers, places)
+            weights, starts, rows_of = select_weights(table[layer], values, pointers, places)
             found[:] = 0
             add_products(sent, weights, starts, rows_of, found)
             lit = sent, weights, starts, rows_of
@@ -249,9 +250,9 @@ def answers(
 @compile_kernel()
 def add_magnitudes(sent: Array, magnitudes: Array, terms: Array, sign: Any, part: Array, sums: Array) -> None:
     """Add `sign` times the products of some weights of one row with `sent` (terms, lanes) to sums (lanes)."""
-    for start in range(0, len(terms), AT_MOST):
+    for start in range(0, len(terms), MAX_EXACT_PRODUCTS):
         part[:] = 0
-        for place in range(start, min(start + AT_MOST, len(terms)), FOUR):
+        for place in range(start, min(start + MAX_EXACT_PRODUCTS, len(terms)), FOUR):
             a, b, c, d = terms[place], terms[place + 1], terms[place + 2], terms[place + 3]
             v, w = magnitudes[place], magnitudes[place + 1]
             x, y = magnitudes[place + 2], magnitudes[place + 3]

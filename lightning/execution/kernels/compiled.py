@@ -1,4 +1,4 @@
-"""Compilation of functions for declared signatures at import, so that no request waits for it.
+"""Compilation of functions at import, for declared signatures, so that no request waits for it.
 
 Import modules that use this only inside functions, because numba is slow to import.
 """
@@ -16,7 +16,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def compile_kernel(*signatures: str) -> Callable[[Function], Function]:
-    """Return a decorator that compiles a function for these signatures; without any, for the types of its callers.
+    """Return a decorator that compiles a function for these signatures, or else for the types of its callers.
 
     The function releases the GIL. Raise `MissingLibrary` without numba.
     """

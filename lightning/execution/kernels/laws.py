@@ -1,7 +1,7 @@
-"""Laws of noise for machine code: their numbers, and the variance. `sums` compiles them; this module needs no numba.
+"""Laws of noise: their numbers, and the variance. This module needs no numba; `sums` compiles its functions.
 
-`coefficients` are those of `Noise`, lowest power of the light first. A higher power needs `HIGHEST_POWER` and a line in
-each function.
+`coefficients` are those of `Noise`, lowest power of the light first. To support a higher power, raise `HIGHEST_POWER`
+and add a term to each function.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def variance(coefficients: Any, level: Any) -> Any:
 
 
 def add_light(light: Any, row: Any, level: Any) -> None:
-    """Add the powers of a readout's level to those of its row; `light` (powers from 1, rows)."""
+    """Add the powers of a readout's level to its row of `light` (powers from 1, rows)."""
     light[0, row] += level
     light[1, row] += level * level
 
 
 def growth(coefficients: Any, light: Any) -> Any:
-    """Return the variance that light adds, from the sums of the powers of all readouts (powers from 1, ...)."""
+    """Return the variance that light adds. `light` (powers from 1, ...) holds sums of powers of the levels."""
     return coefficients[1] * light[0] + coefficients[2] * light[1]

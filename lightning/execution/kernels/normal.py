@@ -1,8 +1,8 @@
 """Normal random numbers that depend only on a seed, an image key and a layer's stream. Machine code.
 
-Generator: xoshiro256++ (D. Blackman and S. Vigna, Scrambled linear pseudorandom number generators, 2021), its state
-filled by SplitMix64 from a hash of the names. Normals: the ziggurat of G. Marsaglia and W. W. Tsang (2000) in the form
-of J. Doornik (2005), 256 strips, 53 random bits a number.
+The generator is xoshiro256++ (D. Blackman and S. Vigna, Scrambled linear pseudorandom number generators, 2021).
+SplitMix64 fills its state from a hash of seed, key and stream. Normal numbers come from the ziggurat of G. Marsaglia
+and W. W. Tsang (2000) in the form of J. Doornik (2005), with 256 strips and 53 random bits per number.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ STRIPS = 256
 EDGE = 3.6541528853610088
 """Start of the tail, for 256 strips."""
 AREA = 0.00492867323399
-"""Of every strip, the tail's included."""
+"""Area of every strip. The lowest strip includes the tail."""
 
 
-def _strips() -> tuple[Doubles, Doubles]:
-    """Return the right ends of the strips from the bottom up, and the density there (without 1 / sqrt(2 pi))."""
+def _compute_strips() -> tuple[Doubles, Doubles]:
+    """Return the right ends of the strips from the bottom up, and their densities (without 1 / sqrt(2 pi))."""
     ends = np.zeros(STRIPS + 1)
     density = np.exp(-0.5 * EDGE * EDGE)
     ends[0], ends[1] = AREA / density, EDGE
@@ -34,7 +34,7 @@ def _strips() -> tuple[Doubles, Doubles]:
     return ends, np.exp(-0.5 * ends * ends)
 
 
-ENDS, DENSITIES = _strips()
+ENDS, DENSITIES = _compute_strips()
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -68,7 +68,7 @@ def seed_state(seed: Any, key: Any, stream: Any) -> Any:
 
 @compile_kernel()
 def advance(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
-    """Return the next 64 random bits and the new state, in separate words: an array would take three times longer."""
+    """Return the next 64 random bits and the new state. The state is four words, because an array would be slower."""
     total = s0 + s3
     word = ((total << _U23) | (total >> _U41)) + s0
     carried = s1 << _U17
@@ -81,31 +81,31 @@ def advance(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
 
 
 @compile_kernel()
-def _uniform(word: Any) -> Any:
+def _make_uniform(word: Any) -> Any:
     """Return a uniform number above 0 and at most 1."""
     return np.float64(np.int64(word >> _U11) + np.int64(1)) * _UNIT
 
 
 @compile_kernel()
 def normal(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
-    """Return the next normal number, of mean 0 and deviation 1, and the new state."""
+    """Return the next normal number, with mean 0 and deviation 1, and the new state."""
     word, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
     strip = np.int64(word & _U255)
     place = np.float64(np.int64(word >> _U11) - _HALF) * _SIGNED_UNIT * ENDS[strip]
-    if abs(place) < ENDS[strip + 1]:  # 98.8 of 100
+    if abs(place) < ENDS[strip + 1]:  # in 98.8 per cent of draws
         return place, s0, s1, s2, s3
-    return _draw_at_the_rim(place, strip, s0, s1, s2, s3)
+    return _draw_outside(place, strip, s0, s1, s2, s3)
 
 
 @compile_kernel()
-def _draw_at_the_rim(place: Any, strip: Any, s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
-    """Return a normal number for a place outside its strip's inner part: accept it by its density, or draw again."""
+def _draw_outside(place: Any, strip: Any, s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
+    """Return a normal number for a place outside its strip's inner part: accept the place by its density, or redraw."""
     while True:
         if strip == 0:
-            beyond, s0, s1, s2, s3 = _tail(s0, s1, s2, s3)
+            beyond, s0, s1, s2, s3 = _draw_tail(s0, s1, s2, s3)
             return np.copysign(beyond, place), s0, s1, s2, s3
         word, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
-        height = DENSITIES[strip] + _uniform(word) * (DENSITIES[strip + 1] - DENSITIES[strip])
+        height = DENSITIES[strip] + _make_uniform(word) * (DENSITIES[strip + 1] - DENSITIES[strip])
         if height < np.exp(-0.5 * place * place):
             return place, s0, s1, s2, s3
         word, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
@@ -116,13 +116,13 @@ def _draw_at_the_rim(place: Any, strip: Any, s0: Any, s1: Any, s2: Any, s3: Any)
 
 
 @compile_kernel()
-def _tail(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
+def _draw_tail(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
     """Return a normal number beyond the edge (G. Marsaglia, 1964)."""
     while True:
         first, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
         second, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
-        across = -np.log(_uniform(first)) / EDGE
-        if -2.0 * np.log(_uniform(second)) > across * across:
+        across = -np.log(_make_uniform(first)) / EDGE
+        if -2.0 * np.log(_make_uniform(second)) > across * across:
             return EDGE + across, s0, s1, s2, s3
 
 

@@ -1,6 +1,6 @@
-"""Light and noise of every single readout of the schedule. Machine code.
+"""Light and noise of each readout of the schedule. Machine code.
 
-`vectors` (positions, groups, terms); `sizes`, `order` and `signs` as in `noisy.OrderedReadouts`.
+`vectors` are (positions, groups, terms). `sizes`, `order` and `signs` are those of `noisy.OrderedReadouts`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ORDER = "int32[:, :, ::1], uint32[:, :, :, ::1], int8[:, :, ::1]"
 
 
 @compile_kernel()
-def light_in(activations: Array, turn: Any, magnitudes: Array) -> None:
+def write_pass_magnitudes(activations: Array, turn: Any, magnitudes: Array) -> None:
     """Write the magnitudes (terms + 1) of a pass: positive activations in turn 0, negative ones in turn 1."""
     for term in range(len(activations)):
         activation = np.int32(activations[term])
@@ -28,8 +28,8 @@ def light_in(activations: Array, turn: Any, magnitudes: Array) -> None:
 
 
 @compile_kernel()
-def levels_of(magnitudes: Array, sizes: Array, terms: Array, signs: Array, levels: Array) -> Any:
-    """Write the light of each readout of a row, and return how many there are."""
+def write_levels(magnitudes: Array, sizes: Array, terms: Array, signs: Array, levels: Array) -> Any:
+    """Write the light of each readout of a row, and return the number of readouts."""
     count = 0
     while count < len(signs) and signs[count] != 0:
         count += 1
@@ -43,22 +43,26 @@ def levels_of(magnitudes: Array, sizes: Array, terms: Array, signs: Array, level
 
 
 @compile_kernel(f"void(int16[:, :, ::1], {ORDER}, int64, float64[:, :, :, ::1])")
-def light_into(vectors: Array, sizes: Array, order: Array, signs: Array, passes: Any, light: Array) -> None:
-    """Write the sums of the powers of all readouts' light, (groups, positions, powers, rows)."""
+def write_light_powers(
+    vectors: Array, sizes: Array, order: Array, signs: Array, passes: Any, light: Array
+) -> None:
+    """Write to `light` (groups, positions, powers, rows) the sums of the powers of the readouts' light."""
     levels = np.empty(signs.shape[2])
     magnitudes = np.zeros(vectors.shape[2] + 1, np.int32)
     light[:] = 0
     for turn in range(passes):
         for position, group in np.ndindex(vectors.shape[:2]):
-            light_in(vectors[position, group], turn, magnitudes)
+            write_pass_magnitudes(vectors[position, group], turn, magnitudes)
             for row in range(signs.shape[1]):
-                count = levels_of(magnitudes, sizes[group, row], order[group, row], signs[group, row], levels)
+                count = write_levels(
+                    magnitudes, sizes[group, row], order[group, row], signs[group, row], levels
+                )
                 for readout in range(count):
                     add_light(light[group, position], row, levels[readout])
 
 
 @compile_kernel()
-def spread(levels: Array, coefficients: Array, deviations: Array) -> None:
+def write_deviations(levels: Array, coefficients: Array, deviations: Array) -> None:
     """Write the standard deviations of readouts at these levels."""
     for readout in range(len(levels)):
         deviations[readout] = np.sqrt(variance(coefficients, levels[readout]))
@@ -67,7 +71,7 @@ def spread(levels: Array, coefficients: Array, deviations: Array) -> None:
 @compile_kernel(
     f"int64(int16[:, :, ::1], {ORDER}, int64, float64[::1], uint64, uint64, uint64, float32[:, :, ::1])"
 )
-def read_into(
+def write_noisy_sums(
     vectors: Array,
     sizes: Array,
     order: Array,
@@ -79,9 +83,9 @@ def read_into(
     stream: Any,
     out: Array,
 ) -> Any:
-    """Write the sums of one image (positions, groups, rows) from noisy readouts; return the number of clipped samples.
+    """Write one image's sums (positions, groups, rows) from noisy readouts; return the number of clipped samples.
 
-    `noise`: mean, number of averaged samples, full scale, and the coefficients of the variance.
+    `noise` holds the mean, the number of averaged samples, the full scale, and the coefficients of the variance.
     """
     s0, s1, s2, s3 = seed_state(seed, key, stream)
     mean, averaged, limit, coefficients = noise[0], np.int64(noise[1]), noise[2], noise[3:]
@@ -94,21 +98,21 @@ def read_into(
     for turn in range(passes):
         share = (1.0 - 2.0 * turn) / averaged
         for position, group in np.ndindex(vectors.shape[:2]):
-            light_in(vectors[position, group], turn, magnitudes)
+            write_pass_magnitudes(vectors[position, group], turn, magnitudes)
             for row in range(signs.shape[1]):
-                counted = signs[group, row]
-                count = levels_of(magnitudes, sizes[group, row], order[group, row], counted, levels)
+                row_signs = signs[group, row]
+                count = write_levels(magnitudes, sizes[group, row], order[group, row], row_signs, levels)
                 if varies:
-                    spread(levels[:count], coefficients, deviations)
+                    write_deviations(levels[:count], coefficients, deviations)
                 total = 0.0
                 for readout in range(count):
-                    seen = 0.0
+                    sample_sum = 0.0
                     for _ in range(averaged):
                         drawn, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
                         sample = levels[readout] + mean + deviations[readout] * drawn
-                        held = min(max(sample, -limit), limit)
-                        clipped += held != sample
-                        seen += held
-                    total += counted[readout] * share * seen
+                        limited = min(max(sample, -limit), limit)
+                        clipped += limited != sample
+                        sample_sum += limited
+                    total += row_signs[readout] * share * sample_sum
                 out[position, group, row] += np.float32(total)
     return clipped

@@ -1,9 +1,9 @@
-"""Products, their sums and the noise on them, in machine code. One vector of activations at a time.
+"""Products, their sums and their noise, in machine code, for one vector of activations at a time.
 
-A layer's weights have one of two forms, both ordered by term, so that an activation of 0 costs one comparison:
+A layer's weights have one of two forms. Both are ordered by term, so that an activation of 0 costs one comparison:
 
-    dense     values (terms * rows), the rows of a term together; pointers and places empty
-    sparse    values and places (row) of the nonzero weights; those of term k are pointers[k] .. pointers[k + 1]
+    dense     values (terms * rows), with all rows of a term together; pointers and places are empty
+    sparse    values and places (rows) of the nonzero weights; term k has entries pointers[k] .. pointers[k + 1]
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ growth = compile_kernel()(laws.growth)
 
 
 @compile_kernel()
-def product(activation: Any, weight: Any) -> Any:
+def multiply(activation: Any, weight: Any) -> Any:
     """Return `(|a| * |w|) >> 8` with the sign of a * w: division by 256 that rounds towards 0."""
     whole = np.int32(activation * weight)
     return np.int32(np.int32(whole + ((whole >> 31) & 255)) >> 8)
@@ -40,7 +40,7 @@ def add_products(activations: Array, values: Array, pointers: Array, places: Arr
     rows = len(sums)
     lit = np.empty(len(activations), np.uint32)
     count = 0
-    for term in range(len(activations)):  # branch-free: a processor cannot predict which activations are 0
+    for term in range(len(activations)):  # no branch: a processor cannot predict which activations are 0
         lit[count] = term
         count += activations[term] != 0
     for place in range(count):
@@ -49,15 +49,15 @@ def add_products(activations: Array, values: Array, pointers: Array, places: Arr
         if len(pointers) == 0:
             block = values[term * rows : (term + 1) * rows]
             for row in range(rows):
-                sums[row] += product(activation, np.int32(block[row]))
+                sums[row] += multiply(activation, np.int32(block[row]))
         else:
             for each in range(pointers[term], pointers[term + 1]):
-                sums[places[each]] += product(activation, np.int32(values[each]))
+                sums[places[each]] += multiply(activation, np.int32(values[each]))
 
 
 @compile_kernel()
 def add_levels(activations: Array, values: Array, pointers: Array, places: Array, light: Array) -> None:
-    """Add the magnitudes of products and their powers to `light` (powers, rows), for one product per readout."""
+    """Add the powers of the products' magnitudes to `light` (powers, rows), for one product per readout."""
     rows = light.shape[1]
     for term in range(len(activations)):
         activation = np.int32(activations[term])
@@ -65,11 +65,11 @@ def add_levels(activations: Array, values: Array, pointers: Array, places: Array
             continue
         if len(pointers) == 0:
             for row in range(rows):
-                level = np.float64(abs(product(activation, np.int32(values[term * rows + row]))))
+                level = np.float64(abs(multiply(activation, np.int32(values[term * rows + row]))))
                 add_light(light, row, level)
         else:
             for place in range(pointers[term], pointers[term + 1]):
-                level = np.float64(abs(product(activation, np.int32(values[place]))))
+                level = np.float64(abs(multiply(activation, np.int32(values[place]))))
                 add_light(light, places[place], level)
 
 
@@ -90,10 +90,10 @@ def levels_into(vectors: Array, values: Array, pointers: Array, places: Array, l
 
 
 @compile_kernel("void(int32[:, ::1], float64[::1], float64[::1], uint64, uint64, uint64, float32[:, ::1])")
-def constant_noise(
+def add_constant_noise(
     sums: Array, means: Array, deviations: Array, seed: Any, key: Any, stream: Any, out: Array
 ) -> None:
-    """Add one draw to each of an image's sums (vectors, rows), with a constant mean and deviation per row."""
+    """Add one draw to each of an image's sums (vectors, rows). Mean and deviation are constant in each row."""
     s0, s1, s2, s3 = seed_state(seed, key, stream)
     for vector in range(sums.shape[0]):
         for row in range(sums.shape[1]):
@@ -104,24 +104,31 @@ def constant_noise(
 @compile_kernel(
     "void(int32[:, ::1], float64[:, ::1], float64[::1], float64[::1], uint64, uint64, uint64, float32[:, ::1])"
 )
-def varying_noise(
-    sums: Array, growing: Array, means: Array, variances: Array, seed: Any, key: Any, stream: Any, out: Array
+def add_varying_noise(
+    sums: Array,
+    light_variances: Array,
+    means: Array,
+    variances: Array,
+    seed: Any,
+    key: Any,
+    stream: Any,
+    out: Array,
 ) -> None:
-    """Add one draw to each of an image's sums, with a variance (vectors, rows) from light added to that of the row."""
+    """Add one draw to each of an image's sums. The row's variance and `light_variances` (vectors, rows) add up."""
     s0, s1, s2, s3 = seed_state(seed, key, stream)
     for vector in range(sums.shape[0]):
         for row in range(sums.shape[1]):
             drawn, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
-            deviation = np.sqrt(variances[row] + growing[vector, row])
+            deviation = np.sqrt(variances[row] + light_variances[vector, row])
             out[vector, row] = np.float32(sums[vector, row] + means[row] + deviation * drawn)
 
 
 @compile_kernel("void(int32[:, ::1], float64[::1], uint64, uint64, uint64, float32[:, ::1])")
-def output_noise(sums: Array, noise: Array, seed: Any, key: Any, stream: Any, out: Array) -> None:
-    """Add one draw to each of an image's sums on a scale on which the largest magnitude is 255.
+def add_output_noise(sums: Array, noise: Array, seed: Any, key: Any, stream: Any, out: Array) -> None:
+    """Add one draw to each of an image's sums, on a scale where the largest magnitude is 255.
 
-    As in the published emulation the result is sign(x) * | |x| + n |, so signs and zeros do not change. `noise`: mean,
-    and the coefficients of the variance.
+    As in the published emulation, the result is sign(x) * | |x| + n |, so signs and zeros do not change. `noise` holds
+    the mean and the coefficients of the variance.
     """
     s0, s1, s2, s3 = seed_state(seed, key, stream)
     mean, coefficients = noise[0], noise[1:]

@@ -1,1 +1,1 @@
-"""Multipliers: the sums of products of a layer, one per fidelity."""
+"""Multipliers, which compute the sums of products of a layer: one for each fidelity."""

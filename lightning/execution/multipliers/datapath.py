@@ -1,8 +1,8 @@
-"""Sums by a count-action datapath in a simulator or on a board, through `fpga.Datapath` and its registers.
+"""Sums computed by a count-action datapath in a simulator or on a board, through `fpga.Datapath` and its registers.
 
-The datapath (`photonic_dot` of the library) sends both operands of sixteen products in step, and sums the returned
-products. The light between its converters is simulated on the host: `light` maps the magnitudes at the converters to
-detector values. The host applies the signs.
+The datapath (`photonic_dot` of the library) sends both operands of sixteen products at once, and sums the returned
+products. The host simulates the light between the converters: `light` maps the magnitudes at the converters to detector
+values. The host also applies the signs.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from fpga import BusError, DatapathError, RegisterBus, WrongHardware
 from fpga.bus import make_simulated_bus, make_verilated_bus
 from fpga.count_action.model import Datapath
 from lightning import errors
-from lightning.compiler.datapath.program import LANES, Segment, Sending, program_of, sendings_of
-from lightning.compiler.datapath.schedule import passes_of
+from lightning.compiler.datapath.program import LANES, Segment, Sending, list_sendings, program_of
+from lightning.compiler.datapath.schedule import count_passes
 from lightning.compiler.model import CompiledModel, Integers, PhotonicLayer
 from lightning.execution.interface import Activations, Keys
 
@@ -30,22 +30,22 @@ Light = Callable[[Whole, Whole], Whole]
 """Returns the detector values (beats, lanes), 0 .. 255, for activations and magnitudes of weights."""
 
 MAX_BEATS = 1 << 15
-"""Most beats in one run of the driver, which holds them in memory as Python integers."""
-_OWN = ("fastsim", "verilator")
+"""Most beats in one run of the driver, because it holds them in memory as Python integers."""
+_SIMULATORS = ("fastsim", "verilator")
 
 
 def multiply_losslessly(activations: Whole, magnitudes: Whole) -> Whole:
-    """Return the light without noise and loss, as in the published core: `(a * b) >> 8`."""
+    """Return the detector values without noise and loss, as in the published core: `(a * b) >> 8`."""
     return activations * magnitudes >> 8
 
 
 class DatapathMultiplier:
     """`Multiplier` on the datapath at an address.
 
-    `fastsim://` and `verilator://` need no file, since the datapath is the library's; `pynq://...` is an address for
-    `fpga.open_bus`, of a bitstream built from `photonic_dot`. Raise `CompileError` for a model of other hardware,
-    `AddressError` for an invalid address, `DeviceGone` if nothing answers there, and `ProgramError` if another datapath
-    does.
+    `fastsim://` and `verilator://` need no file, because the datapath is in the library. `pynq://...` is an address for
+    `fpga.open_bus`, with a bitstream built from `photonic_dot`. Raise `CompileError` for a model compiled for other
+    hardware, `AddressError` for an invalid address, `DeviceGone` if nothing answers there, and `ProgramError` if
+    another datapath answers.
     """
 
     wraps = True
@@ -61,8 +61,8 @@ class DatapathMultiplier:
         program = program_of(model)
         self._light = light
         self._unfinished = False
-        """True after an error inside a layer: the hardware may hold a partial sum and needs a reset."""
-        self._sendings = _group_by_pass(sendings_of(model))
+        """True after an error inside a layer. The hardware may then hold a partial sum and needs a reset."""
+        self._sendings = _group_by_pass(list_sendings(model))
         self.identity = f"{address if isinstance(address, str) else 'bus'} photonic_dot {program.digest:08x}"
         """Address and digest of the hardware."""
         with _translate_errors(str(address)):
@@ -73,7 +73,7 @@ class DatapathMultiplier:
     def compute_sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Integers:
         """Return sums (images, positions, groups, rows) of activations (images, positions, groups, terms).
 
-        `keys` are ignored. Raise `DeviceGone` if the bus fails, `DeviceStuck` if beats are not accepted or get lost.
+        `keys` are ignored. Raise `DeviceGone` if the bus fails, `DeviceStuck` if beats are refused or lost.
         """
         images, positions = activations.shape[:2]
         with _translate_errors(self.identity):
@@ -81,7 +81,7 @@ class DatapathMultiplier:
                 self._driver.reset()
             self._unfinished = True
             result = [
-                self._image(layer, each.reshape(positions, -1).astype(np.int64)) for each in activations
+                self._sum_image(layer, each.reshape(positions, -1).astype(np.int64)) for each in activations
             ]
             self._unfinished = False
         return (
@@ -107,12 +107,12 @@ class DatapathMultiplier:
         """Release the bus."""
         self._driver.close()
 
-    def _image(self, layer: PhotonicLayer, values: Whole) -> Whole:
-        """Return the sums of an image, (positions, groups * rows); negative activations take a second pass."""
-        sums = self._pass(layer, 0, np.maximum(values, 0))
-        return sums - self._pass(layer, 1, np.maximum(-values, 0)) if passes_of(layer) == 2 else sums
+    def _sum_image(self, layer: PhotonicLayer, values: Whole) -> Whole:
+        """Return the sums of an image, (positions, groups * rows). Negative activations take a second pass."""
+        sums = self._sum_pass(layer, 0, np.maximum(values, 0))
+        return sums - self._sum_pass(layer, 1, np.maximum(-values, 0)) if count_passes(layer) == 2 else sums
 
-    def _pass(self, layer: PhotonicLayer, passage: int, magnitudes: Whole) -> Whole:
+    def _sum_pass(self, layer: PhotonicLayer, passage: int, magnitudes: Whole) -> Whole:
         result = np.zeros((len(magnitudes), layer.weights.shape[0] * layer.weights.shape[1]), np.int64)
         # Dark lanes read the last column, which is 0.
         padded = np.pad(magnitudes, ((0, 0), (0, 1)))
@@ -120,22 +120,22 @@ class DatapathMultiplier:
             self._driver.use(place)
             step = max(1, MAX_BEATS // (segment.beats * len(segment.rows)))
             for first in range(0, len(padded), step):
-                some = slice(first, first + step)
-                result[some, segment.rows] = self._dots(segment, padded[some])
+                part = slice(first, first + step)
+                result[part, segment.rows] = self._multiply_segment(segment, padded[part])
         return result
 
-    def _dots(self, segment: Segment, padded: Whole) -> Whole:
-        """Return the dot products, (positions, rows of the segment): operands out, then detector values back in."""
+    def _multiply_segment(self, segment: Segment, padded: Whole) -> Whole:
+        """Send operands, then detector values; return the dot products (positions, rows of the segment)."""
         activations = padded[:, segment.terms]
         weights = np.broadcast_to(segment.weights, activations.shape)
         sent = np.stack([activations.reshape(-1, LANES), np.abs(weights).reshape(-1, LANES)], axis=1)
-        received = self._run({"operand": sent}, "converters.light", len(sent)).reshape(sent.shape)
+        received = self._run_beats({"operand": sent}, "converters.light", len(sent)).reshape(sent.shape)
         outputs = self._light(received[:, 0], received[:, 1])
         signed = np.where(weights.reshape(-1, LANES) < 0, -outputs, outputs)
-        dots = self._run({"product": signed}, "adder.dot", len(sent) // segment.beats)
+        dots = self._run_beats({"product": signed}, "adder.dot", len(sent) // segment.beats)
         return dots.reshape(len(padded), -1)
 
-    def _run(self, beats: dict[str, Any], output: str, expected: int) -> Whole:
+    def _run_beats(self, beats: dict[str, Any], output: str, expected: int) -> Whole:
         result = self._driver.run(beats)[output]
         if len(result) != expected:
             raise DatapathError(f"{len(result)} beats came out of {output} instead of {expected}")
@@ -151,10 +151,10 @@ def _group_by_pass(sendings: Iterable[Sending]) -> dict[tuple[str, int], list[tu
 
 
 def _open_bus(address: str, datapath: Datapath) -> RegisterBus:
-    """Return the bus at an address; simulators without a file simulate this datapath. Raise `AddressError`."""
+    """Return the bus at an address. A simulator without a file simulates this datapath. Raise `AddressError`."""
     parts = urlsplit(address)
     try:
-        if parts.scheme not in _OWN or parts.netloc or parts.path:
+        if parts.scheme not in _SIMULATORS or parts.netloc or parts.path:
             return fpga.open_bus(address)
         if parts.scheme == "verilator":
             return make_verilated_bus(datapath)

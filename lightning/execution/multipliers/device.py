@@ -1,25 +1,23 @@
-"""Sums by light: the kit or its twin plays the dot products of a layer as waveforms; noise models from measurements.
+"""Sums computed by light: the kit or its twin plays the dot products as waveforms. Also, noise models of devices.
 
 `VectorCore` returns sum_k w_k a_k / 255 without rounding single products. Sums of a model lose 8 bits per product:
 
     sum_k sign (|w_k a_k| >> 8)  =  255/256 * (result of light)  -  sum_k sign (loss of >> 8 in product k)
 
-The loss of a product is not known without multiplying, but its mean is: over all nonzero activations it depends only on
-the weight (0.498 for most). The controller subtracts that mean for every lit product, as it subtracts leaks; the
-remainder is below 0.3 of a step per product, and as random as the low bits.
+The loss of a product is unknown without multiplying. Its mean over all nonzero activations depends only on the weight
+(0.498 for most weights). The controller subtracts this mean for every lit product, as it subtracts leaks. The remaining
+error is below 0.3 of a step per product, and as random as the low bits.
 
-Noise of readouts is in steps of the sums.
+The noise of readouts is in steps of the sums. A full product (255 times 255) is 255 * 255 / 256 = 254.004 steps. If a
+full product gives c counts of the readout, a variance of v counts^2 is v (254.004 / c)^2 steps^2. In the polynomial
 
-A full product (255 times 255) is 255 * 255 / 256 = 254.004 steps. With c counts of the readout for a full product,
-a variance of v counts^2 is v (254.004 / c)^2 steps^2, and of the polynomial
+    variance(y) = constant + shot y + rin y^2        y in counts above dark          (lightning.kit.calibration.noise)
 
-    variance(y) = constant + shot y + rin y^2        y in counts above the dark      (lightning.kit.calibration.noise)
+the constant is scaled by (254.004 / c)^2 and the shot term by 254.004 / c; the intensity term is unchanged.
 
-the constant is scaled by (254.004 / c)^2, the shot term by 254.004 / c, and the intensity term is unchanged.
-
-`noise_of_calibration` is the noise of one reading of one product in the calibration's window (usually one decimated
-sample). `noise_of_vectors` is the noise per product where `VectorCore` plays it, as the fidelity `device` does: a sum
-over the light of some nanoseconds, of two products at once at half the brightness.
+`noise_of_calibration` returns the noise of one reading of one product in the calibration's window (usually one
+decimated sample). `noise_of_vectors` returns the noise per product with `VectorCore`, which the fidelity `device` uses.
+There, a reading sums the light of some nanoseconds, of two products at half the brightness.
 """
 
 from __future__ import annotations
@@ -45,22 +43,22 @@ from lightning.kit.dot.tuning import play, training_values
 from sim.models.photonics.link import Budget, Link, budget
 
 MAX_PRODUCTS = 1 << 20
-"""Most products in one call of the core, zeros included: some tens of megabytes."""
+"""Most products in one call of the core, including zeros. They take some tens of megabytes."""
 
 Doubles = npt.NDArray[np.float64]
 FULL_STEPS = FULL * FULL / 256
 """Steps of a product of 255 and 255, before `>> 8` rounds it down."""
 FIT_SYMBOLS = 128
 FIT_SHOTS = 65
-"""Shots of each tile, from which its variance is estimated."""
+"""Shots of each tile, to estimate its variance."""
 
 
 class DeviceMultiplier:
-    """`Multiplier` on a kit; `device` is an address for `lightning.connect`, or its result.
+    """`Multiplier` on a kit. `device` is an address for `lightning.connect`, or its result.
 
-    `average` is the number of averaged shots. `seed` is that of the core's training tiles; the device's own noise has
-    neither seed nor keys. Products with a factor of 0 are not played. Raise `NotCalibrated`, `ForeignCalibration` or
-    `StaleCalibration` as `VectorCore` does.
+    `average` is the number of averaged shots. `seed` applies to the core's training tiles; the device's own noise has
+    no seed and no keys. Products with a factor of 0 are not played. Raise `NotCalibrated`, `ForeignCalibration` or
+    `StaleCalibration` like `VectorCore`.
     """
 
     def __init__(
@@ -76,15 +74,15 @@ class DeviceMultiplier:
 
         soc = connect(device) if isinstance(device, str) else device
         self.core = VectorCore(soc, calibration, seed=seed)
-        self.identity = identity_of_calibration(self.core.calibration)
+        self.identity = describe_calibration(self.core.calibration)
         """Identity of the calibration."""
         self._average = average
 
     def compute_sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
         """Return sums (images, positions, groups, rows) of activations (images, positions, groups, terms).
 
-        They are not rounded. All images and positions share few programs. Raise `DeviceGone` or `DeviceStuck`; warn
-        with `DarkWarning`.
+        They are not rounded. All images and positions share few programs. Raise `DeviceGone` or `DeviceStuck` if the
+        device fails. Warn with `DarkWarning` if light was expected and none arrived.
         """
         images, positions, groups, terms = activations.shape
         vectors = activations.reshape(images * positions, groups, terms)
@@ -103,21 +101,21 @@ class DeviceMultiplier:
         """Return the sums of a group, (vectors, rows), of (vectors, terms)."""
         weights = layer.weights[group]
         light = self.core.analogue(weights[None], vectors[:, None, :], shots=self._average)
-        lost = np.sign(weights) * mean_taken()[np.abs(weights)]
+        lost = np.sign(weights) * compute_mean_loss()[np.abs(weights)]
         sums: npt.NDArray[np.float64] = light * (FULL / 256) - np.sign(vectors).astype(np.float32) @ lost.T
         return sums
 
 
 @lru_cache(maxsize=1)
-def mean_taken() -> npt.NDArray[np.float32]:
-    """Return the mean loss of `>> 8` by the magnitude of a weight, (256,).
+def compute_mean_loss() -> npt.NDArray[np.float32]:
+    """Return the mean loss of `>> 8` for each magnitude of a weight, (256,).
 
     It is the mean of (a w / 256) - (a w >> 8) over activations a of 1 .. 255.
 
     By hand: with w = 1 everything is lost, the mean of a / 256, which is 128 / 256; with w = 128 every odd a loses a
     half, 128 times 0.5 in 255.
 
-    >>> mean_taken()[[0, 1, 128]].round(4).tolist() == np.float32([0, 0.5, 0.251]).tolist()
+    >>> compute_mean_loss()[[0, 1, 128]].round(4).tolist() == np.float32([0, 0.5, 0.251]).tolist()
     True
     """
     activations, weights = np.arange(1, FULL + 1), np.arange(FULL + 1)
@@ -125,8 +123,8 @@ def mean_taken() -> npt.NDArray[np.float32]:
     return np.asarray(low_bits.mean(axis=1) / 256, np.float32)
 
 
-def identity_of_calibration(calibration: Calibration) -> str:
-    """Return the device, the date and the digest of a calibration, in one line."""
+def describe_calibration(calibration: Calibration) -> str:
+    """Return one line with the device, the date and the digest of a calibration."""
     digest = hashlib.sha256(to_text(calibration).encode()).hexdigest()
     return f"{calibration.device} {calibration.made.isoformat(timespec='seconds')} {digest[:12]}"
 
@@ -140,14 +138,14 @@ def noise_of_calibration(calibration: Calibration) -> Noise:
         mean=model.mean * FULL_STEPS / FULL,
         shot=model.shot * steps,
         intensity=model.rin,
-        identity=identity_of_calibration(calibration),
+        identity=describe_calibration(calibration),
     )
 
 
 def noise_of_link(link: Link) -> Noise:
     """Return the noise of one converter sample at the end of a modelled link.
 
-    Dark current and converter belong to the constant part, like thermal noise.
+    Like thermal noise, the noise of dark current and converter belongs to the constant part.
 
     >>> noise = noise_of_link(Link())
     >>> f"{math.sqrt(noise.variance(254)) * 256 / 255:.3f}"
@@ -156,41 +154,40 @@ def noise_of_link(link: Link) -> Noise:
     dark, full = budget(link, 0.0), budget(link, 1.0)
     return Noise(
         sigma=dark.total * FULL_STEPS / FULL,
-        shot=_growth(dark, full, lambda each: each.noises["shot"]) * FULL_STEPS / FULL**2,
+        shot=_compute_growth(dark, full, lambda each: each.noises["shot"]) * FULL_STEPS / FULL**2,
         intensity=(full.noises["intensity"] / FULL) ** 2,
         identity=f"link {hashlib.sha256(repr(link).encode()).hexdigest()[:12]}",
     )
 
 
 def noise_of_vectors(core: VectorCore, *, seed: int = 0) -> Noise:
-    """Measure the noise per product where this core plays vectors; it takes a fraction of a second on the twin.
+    """Measure the noise per product of vectors on this core. On the twin it takes a fraction of a second.
 
-    The polynomial of the module's docstring, summed over a tile's products, is fitted to the variances of random tiles
-    between shots. The variance of a tile's dark edges is part of `sigma`: an eighth for tiles of this length, more for
-    short ones. The dark tiles that are subtracted from all others of a run add a small common error, which is not
-    included.
+    The fit uses the polynomial of the module's docstring, summed over a tile's products, and the variances of random
+    tiles between shots. `sigma` includes the variance of a tile's dark edges: an eighth for tiles of this length, more
+    for shorter tiles. It excludes the small common error of the dark tiles that are subtracted in each run.
     """
     tuning, rng = core.tuning, np.random.default_rng(seed)
     values = training_values(rng, min(FIT_SYMBOLS, core.tiles.most_symbols(core.symbol)))
     words = tuning.coding.words(values)
     played = play(core.tiles, words, tuning.coding.dark, core.symbol, shots=FIT_SHOTS)
     steps = FULL_STEPS / tuning.decoder.unit
-    result = _fit_variances(played.var(axis=1, ddof=1) * steps**2, _levels(values))
+    result = _fit_variances(played.var(axis=1, ddof=1) * steps**2, _compute_levels(values))
     return Noise(
         sigma=math.sqrt(result[0]),
         shot=float(result[1]),
         intensity=float(result[2]),
-        identity=identity_of_calibration(core.calibration),
+        identity=describe_calibration(core.calibration),
     )
 
 
-def _growth(dark: Budget, full: Budget, part: Callable[[Budget], float]) -> float:
+def _compute_growth(dark: Budget, full: Budget, part: Callable[[Budget], float]) -> float:
     """Return the variance that light adds, in steps^2 of 255."""
     return part(full) ** 2 - part(dark) ** 2
 
 
-def _levels(values: Integers) -> Doubles:
-    """Return the number of products of every tile, their sum and the sum of their squares, in steps, (tiles, 3)."""
+def _compute_levels(values: Integers) -> Doubles:
+    """Return the number, the sum and the sum of squares of each tile's products, in steps, (tiles, 3)."""
     products = values[..., 0::2] * values[..., 1::2] / 256.0
     flat = products.reshape(len(products), -1)
     count = np.full(len(flat), float(flat.shape[1]))
@@ -198,7 +195,7 @@ def _levels(values: Integers) -> Doubles:
 
 
 def _fit_variances(variances: Doubles, design: Doubles) -> Doubles:
-    """Return the coefficients, none negative, (3,), with points weighted as in `fit_noise`."""
+    """Return nonnegative coefficients (3,), with points weighted as in `fit_noise`."""
     from lightning.kit.calibration.noise import fit_nonnegative
 
     weights = np.full(variances.size, 1.0 / variances.mean())

@@ -8,13 +8,13 @@ from importlib.util import find_spec
 import numpy as np
 import numpy.typing as npt
 
-from lightning.compiler.lowering import sums_of
+from lightning.compiler.lowering import compute_integer_sums
 from lightning.compiler.model import Integers, PhotonicLayer
 from lightning.execution.interface import Activations, Keys, Multiplier
 
 SPARSE_BELOW = 0.03
-"""Share of nonzero weights below which the sparse form is faster than the dense one: a processor multiplies eight to
-thirty-two neighbours at a time."""
+"""The sparse form is faster than the dense form below this share of nonzero weights, because a processor multiplies
+eight to thirty-two neighbours at a time."""
 
 
 @dataclass(frozen=True)
@@ -47,24 +47,24 @@ def order_weights(weights: npt.NDArray[np.int16]) -> OrderedWeights:
     return OrderedWeights(by_term[terms, places], pointers.astype(np.int64), places.astype(np.uint32))
 
 
-def groups_of(layer: PhotonicLayer) -> tuple[OrderedWeights, ...]:
+def order_groups(layer: PhotonicLayer) -> tuple[OrderedWeights, ...]:
     """Return the ordered weights of every group of a layer."""
     return tuple(order_weights(group) for group in layer.weights)
 
 
 def exact_multiplier() -> Multiplier:
-    """Return a multiplier in machine code if numba is installed, else in numpy; both give the same integers."""
+    """Return a multiplier in machine code if numba is installed, else in numpy. Both give the same integers."""
     return CompiledMultiplier() if find_spec("numba") else ExactMultiplier()
 
 
 class ExactMultiplier:
-    """`Multiplier` without noise in plain numpy: it needs no numba, and is tens of times slower."""
+    """`Multiplier` without noise in plain numpy. It needs no numba, but is tens of times slower."""
 
     def compute_sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Integers:
         """Return the exact sums, int32; `keys` are ignored."""
         images, positions, _, terms = activations.shape
         sums = [
-            sums_of(activations[:, :, group].reshape(-1, terms), rows)
+            compute_integer_sums(activations[:, :, group].reshape(-1, terms), rows)
             for group, rows in enumerate(layer.weights)
         ]
         return np.stack(sums, axis=1).reshape(images, positions, *layer.weights.shape[:2])
@@ -77,7 +77,7 @@ class CompiledMultiplier:
         self._ordered: dict[str, tuple[PhotonicLayer, tuple[OrderedWeights, ...]]] = {}
 
     def compute_sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Integers:
-        """Return the sums, the same as those of `ExactMultiplier`."""
+        """Return the same sums as `ExactMultiplier`."""
         from lightning.execution.kernels.sums import sums_into
 
         images, positions, groups, terms = activations.shape
@@ -91,8 +91,8 @@ class CompiledMultiplier:
         return found
 
     def order(self, layer: PhotonicLayer) -> tuple[OrderedWeights, ...]:
-        """Return the layer's ordered weights, which are cached."""
+        """Return the layer's ordered weights from a cache."""
         cached = self._ordered.get(layer.name)
         if cached is None or cached[0] is not layer:  # a layer of another model may have this name
-            cached = self._ordered[layer.name] = layer, groups_of(layer)
+            cached = self._ordered[layer.name] = layer, order_groups(layer)
         return cached[1]

@@ -1,16 +1,17 @@
 """Noisy sums with one draw each: the exact integer sum plus a normal number with the variance of all readouts.
 
-The readouts of a sum are independent and normal, so their signed sum is normal too, and one draw is equivalent to one
-per readout:
+The readouts of a sum are independent and normal, so their signed sum is normal too. One draw per sum is therefore
+equivalent to one draw per readout:
 
     mean      = exact sum + noise.mean * (positive readouts - negative readouts)
     variance  = sum of `noise.variance(level)` of all readouts / average
 
-A level is the light of one readout: of up to W products of one sign. Signed activations are sent in two passes, the
-second of which counts negative: twice the readouts, and a mean that cancels. This holds if the converter never clips;
-`may_clip` says when it might. `PerReadoutMultiplier` draws for every readout of the schedule: slow, and correct by
-construction. Its readouts are bipolar, with the baseline subtracted, not rounded, and clipped only at the converter's
-full scale, which is counted. Tests compare the two.
+A level is the light of one readout, which is the sum of up to W products of one sign. Signed activations take two
+passes, and the second counts as negative. This doubles the readouts and cancels the mean.
+
+The equivalence holds if the converter never clips. `may_clip` returns whether it might. `PerReadoutMultiplier` draws
+for every readout of the schedule, which is slow but correct by construction. Its readouts are bipolar, with the
+baseline subtracted, and not rounded. It clips them at the converter's full scale and counts them. Tests compare both.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from lightning.compiler.datapath.schedule import GroupSchedule, passes_of, readouts_of, schedule_of
+from lightning.compiler.datapath.schedule import GroupSchedule, count_passes, readouts_of, schedule_of
 from lightning.compiler.model import CompiledModel, Floats, Hardware, PhotonicLayer
 from lightning.errors import OutOfRange
 from lightning.execution.interface import Activations, Keys
@@ -34,8 +35,8 @@ from lightning.execution.noise import Noise, check_noise
 Doubles = npt.NDArray[np.float64]
 
 LARGEST_PRODUCT = 254
-SURE_DEVIATIONS = 6.5
-"""A readout deviates by more than this once in 10^10."""
+MAX_DEVIATIONS = 6.5
+"""A readout exceeds this number of deviations once in 10^10 draws."""
 
 
 def check_seed(seed: object) -> int:
@@ -50,23 +51,23 @@ def may_clip(noise: Noise, hardware: Hardware) -> bool:
     if not noise.drawn.per_readout:
         return False
     brightest = float(LARGEST_PRODUCT * hardware.wavelengths)
-    reach = brightest + abs(noise.mean) + SURE_DEVIATIONS * noise.variance(brightest) ** 0.5
+    reach = brightest + abs(noise.mean) + MAX_DEVIATIONS * noise.variance(brightest) ** 0.5
     return bool(reach > noise.full_scale * hardware.wavelengths)
 
 
 @dataclass(frozen=True)
 class RowNoise:
-    """Means and variances of every row (groups * rows) that do not depend on the light."""
+    """The parts of every row's mean and variance (groups * rows) that do not depend on the light."""
 
     means: Doubles
     variances: Doubles
 
 
-def row_noise(layer: PhotonicLayer, noise: Noise, hardware: Hardware) -> RowNoise:
+def compute_row_noise(layer: PhotonicLayer, noise: Noise, hardware: Hardware) -> RowNoise:
     """Return the noise of a layer's rows, from the number of readouts of each sum."""
     readouts = readouts_of(layer, hardware, dense=noise.drawn.dense)
     net = readouts.net_sign.reshape(-1) * (0.0 if layer.signed else noise.mean)
-    counts = readouts.count.reshape(-1) * passes_of(layer)
+    counts = readouts.count.reshape(-1) * count_passes(layer)
     variances = counts * (noise.coefficients[0] / noise.average)
     return RowNoise(net.astype(np.float64), variances.astype(np.float64))
 
@@ -78,7 +79,7 @@ class NoisyMultiplier:
         self.noise = check_noise(noise)
         self._hardware = model.hardware
         self._seed = np.uint64(check_seed(seed))
-        self._streams = streams_of(model)
+        self._streams = number_streams(model)
         self._exact = CompiledMultiplier()
         self._rows: dict[str, RowNoise] = {}
         self._readouts: dict[str, OrderedReadouts] = {}
@@ -90,32 +91,32 @@ class NoisyMultiplier:
         flat = exact.reshape(images, positions, groups * rows)
         stream = self._streams[layer.name]
         out = np.empty(flat.shape, np.float32)
-        draw, numbers = self._drawing(layer, activations)
+        draw, numbers = self._select_kernel(layer, activations)
         for image, key in enumerate(keys):
             draw(flat[image], *numbers[image], self._seed, key, stream, out[image])
         return out.reshape(exact.shape)
 
-    def _drawing(
+    def _select_kernel(
         self, layer: PhotonicLayer, activations: Activations
     ) -> tuple[Callable[..., None], Sequence[tuple[Doubles, ...]]]:
         """Return the kernel for the noise's law, and its noise arguments for each image."""
-        from lightning.execution.kernels.sums import constant_noise, output_noise, varying_noise
+        from lightning.execution.kernels.sums import add_constant_noise, add_output_noise, add_varying_noise
 
         images = len(activations)
         if self.noise.law == NoiseLaw.PER_OUTPUT:
-            return output_noise, [(output_numbers(self.noise),)] * images
-        rows = self._known(layer)
+            return add_output_noise, [(pack_output_noise(self.noise),)] * images
+        rows = self._find_row_noise(layer)
         if self.noise.law == NoiseLaw.CONSTANT:
-            return constant_noise, [(rows.means, np.sqrt(rows.variances))] * images
-        growing = self._growing(layer, activations)
-        return varying_noise, [(each, rows.means, rows.variances) for each in growing]
+            return add_constant_noise, [(rows.means, np.sqrt(rows.variances))] * images
+        growing = self._compute_light_variances(layer, activations)
+        return add_varying_noise, [(each, rows.means, rows.variances) for each in growing]
 
-    def _known(self, layer: PhotonicLayer) -> RowNoise:
+    def _find_row_noise(self, layer: PhotonicLayer) -> RowNoise:
         if layer.name not in self._rows:
-            self._rows[layer.name] = row_noise(layer, self.noise, self._hardware)
+            self._rows[layer.name] = compute_row_noise(layer, self.noise, self._hardware)
         return self._rows[layer.name]
 
-    def _growing(self, layer: PhotonicLayer, activations: Activations) -> Doubles:
+    def _compute_light_variances(self, layer: PhotonicLayer, activations: Activations) -> Doubles:
         """Return the variance that depends on light, (images, positions, groups * rows)."""
         images, positions = activations.shape[:2]
         vectors = activations.reshape(images * positions, *activations.shape[2:])
@@ -128,66 +129,64 @@ class NoisyMultiplier:
         return cast("Doubles", variances.reshape(images, positions, -1))
 
     def _add_products(self, layer: PhotonicLayer, vectors: Activations, light: Doubles) -> None:
-        """Write the sums of the powers of light, (groups, vectors, powers, rows), for readouts of one product each."""
+        """Write the sums of powers of light, (groups, vectors, powers, rows), if each product has its own readout."""
         from lightning.execution.kernels.sums import levels_into
 
         for group, weights in enumerate(self._exact.order(layer)):
             levels_into(np.ascontiguousarray(vectors[:, group]), *weights.arrays, light[group])
 
     def _add_readouts(self, layer: PhotonicLayer, vectors: Activations, light: Doubles) -> None:
-        """Write the sums of the powers of light, (groups, vectors, powers, rows), for products that share a readout."""
-        from lightning.execution.kernels.readouts import light_into
+        """Write the sums of powers of light, (groups, vectors, powers, rows), if products share readouts."""
+        from lightning.execution.kernels.readouts import write_light_powers
 
         if layer.name not in self._readouts:
-            self._readouts[layer.name] = readouts_in_order(
-                layer, self._hardware, dense=self.noise.drawn.dense
-            )
+            self._readouts[layer.name] = order_readouts(layer, self._hardware, dense=self.noise.drawn.dense)
         ready = self._readouts[layer.name]
-        light_into(vectors, ready.sizes, ready.order, ready.signs, passes_of(layer), light)
+        write_light_powers(vectors, ready.sizes, ready.order, ready.signs, count_passes(layer), light)
 
 
-def streams_of(model: CompiledModel) -> dict[str, np.uint64]:
-    """Return the number of each photonic layer, in the order of the network, as the stream of its own noise."""
+def number_streams(model: CompiledModel) -> dict[str, np.uint64]:
+    """Return the number of each photonic layer, in the order of the network. It is the stream of the layer's noise."""
     photonic = (node.name for node in model.network.nodes if node.name in model.layers)
     return {name: np.uint64(place) for place, name in enumerate(photonic)}
 
 
-def output_numbers(noise: Noise) -> Doubles:
-    """Return the mean and the coefficients of the variance, for the kernel of noise per output."""
+def pack_output_noise(noise: Noise) -> Doubles:
+    """Return the mean and the coefficients of the variance, for the kernel `add_output_noise`."""
     return np.array([noise.mean, *(each / noise.average for each in noise.coefficients)])
 
 
 @dataclass(frozen=True)
 class OrderedReadouts:
-    """Readouts of all groups in order. A dark place refers to an extra last term of weight 0, which avoids a branch."""
+    """Readouts of all groups in order. Dark places refer to an extra last term of weight 0, which avoids a branch."""
 
     sizes: npt.NDArray[np.int32]
     """(groups, rows, terms + 1) magnitudes of weights."""
     order: npt.NDArray[np.uint32]
-    """(groups, rows, readouts, wavelengths) the term in every place."""
+    """(groups, rows, readouts, wavelengths) index of the term in every place."""
     signs: npt.NDArray[np.int8]
-    """(groups, rows, readouts) sign of each in the sum; 0 after a row's last readout."""
+    """(groups, rows, readouts) sign of each readout in the sum; 0 after a row's last readout."""
 
 
-def readouts_in_order(layer: PhotonicLayer, hardware: Hardware, *, dense: bool) -> OrderedReadouts:
-    """Return the readouts of one pass, in order; with `dense` including products whose weight is 0."""
+def order_readouts(layer: PhotonicLayer, hardware: Hardware, *, dense: bool) -> OrderedReadouts:
+    """Return the readouts of one pass in order. `dense` includes products whose weight is 0."""
     schedules = schedule_of(layer, hardware, dense=dense)
     longest = max(each.signs.shape[1] for each in schedules)
     terms = layer.weights.shape[2]
     return OrderedReadouts(
         np.pad(np.abs(layer.weights).astype(np.int32), ((0, 0), (0, 0), (0, 1))),
-        np.stack([_order(each, longest, terms) for each in schedules]),
+        np.stack([_pad_order(each, longest, terms) for each in schedules]),
         np.stack([np.pad(each.signs, ((0, 0), (0, longest - each.signs.shape[1]))) for each in schedules]),
     )
 
 
-def _order(schedule: GroupSchedule, longest: int, dark: int) -> npt.NDArray[np.uint32]:
+def _pad_order(schedule: GroupSchedule, longest: int, dark: int) -> npt.NDArray[np.uint32]:
     terms = np.where(schedule.order < 0, dark, schedule.order).astype(np.uint32)
     return np.pad(terms, ((0, 0), (0, longest - terms.shape[1]), (0, 0)), constant_values=dark)
 
 
 class PerReadoutMultiplier:
-    """`Multiplier` with one draw per readout. `clipped` counts the samples beyond the converter's full scale."""
+    """`Multiplier` with one draw per readout. `clipped` counts samples beyond the converter's full scale."""
 
     def __init__(self, model: CompiledModel, noise: Noise, seed: int = 0) -> None:
         if not noise.drawn.per_readout:
@@ -196,22 +195,22 @@ class PerReadoutMultiplier:
         self.clipped = 0
         self._hardware = model.hardware
         self._seed = np.uint64(seed)
-        self._streams = streams_of(model)
+        self._streams = number_streams(model)
         self._readouts: dict[str, OrderedReadouts] = {}
 
     def compute_sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Floats:
         """Return the sums as `Multiplier.compute_sums` does, float32 and not rounded."""
-        from lightning.execution.kernels.readouts import read_into
+        from lightning.execution.kernels.readouts import write_noisy_sums
 
-        ready, numbers, stream = self._ready(layer), self._numbers(), self._streams[layer.name]
+        ready, numbers, stream = self._find_readouts(layer), self._pack_noise(), self._streams[layer.name]
         out = np.empty((*activations.shape[:3], layer.weights.shape[1]), np.float32)
         for image, key in enumerate(keys):
-            self.clipped += read_into(
+            self.clipped += write_noisy_sums(
                 activations[image],
                 ready.sizes,
                 ready.order,
                 ready.signs,
-                passes_of(layer),
+                count_passes(layer),
                 numbers,
                 self._seed,
                 key,
@@ -220,15 +219,13 @@ class PerReadoutMultiplier:
             )
         return out
 
-    def _numbers(self) -> npt.NDArray[np.float64]:
+    def _pack_noise(self) -> npt.NDArray[np.float64]:
         """Return the noise arguments of the kernel."""
         noise = self.noise
         limit = noise.full_scale * self._hardware.wavelengths
         return np.array([noise.mean, noise.average, limit, *noise.coefficients])
 
-    def _ready(self, layer: PhotonicLayer) -> OrderedReadouts:
+    def _find_readouts(self, layer: PhotonicLayer) -> OrderedReadouts:
         if layer.name not in self._readouts:
-            self._readouts[layer.name] = readouts_in_order(
-                layer, self._hardware, dense=self.noise.drawn.dense
-            )
+            self._readouts[layer.name] = order_readouts(layer, self._hardware, dense=self.noise.drawn.dense)
         return self._readouts[layer.name]

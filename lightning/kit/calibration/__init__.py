@@ -3,8 +3,8 @@
 | module | purpose |
 |---|---|
 | `fringe` | the curve of a modulator, fitted to a sweep |
-| `encoder` | from a value of 0..255 to a gain word |
-| `decoder` | from a level to a product, and the accuracy of products |
+| `encoder` | converts a value of 0..255 to a gain word |
+| `decoder` | converts a level to a product; the accuracy of products |
 | `noise` | thermal, shot and relative intensity noise |
 | `document`, `form`, `store` | the calibration, its JSON form, its file; `find(device)` |
 | `measurement` | the measurements on a device |

@@ -1,4 +1,4 @@
-"""From detector levels to the product of two values, or the sum of two products; the accuracy of products.
+"""The decoder: it converts detector levels to a product, or to the sum of two products. Also, the accuracy of products.
 
 Modulators 0 and 1 are in series, and so are 2 and 3; both pairs illuminate one detector. Each modulator
 passes floor and slope times its operand v (0..1), so the level above the idle level is
@@ -9,14 +9,14 @@ The terms linear in the operands come from light that a closed modulator still t
 The controller knows the operands, so it subtracts these terms. The last term is the compression of detector and
 amplifier. All coefficients come from a regression over measured pairs.
 
-Where both pairs are lit, the sum of two full products may exceed the converter's range: the first modulator of each
-pair is then opened less far, so that both products have the same weight and their sum fits. `shared` is the level of
-one full product in such a sum.
+When both pairs are lit, the sum of two full products may exceed the converter's range. The first modulator of each
+pair then opens less far, so that both products have the same weight and their sum fits. `shared` is the level of one
+full product in a sum.
 
-Worked value: gains 20,000 counts, no leak, offset 0: y = 10,000 with v_0 = 1 is v_0 v_1 = 0.5, or 127.5 of 255.
+Example: with gains of 20,000 counts, no leak and offset 0, y = 10,000 and v_0 = 1 mean v_0 v_1 = 0.5, or 127.5 of 255.
 
-Accuracy in per cent is 100 - 100 * RMSE of the result normalised to 1. Rounding to eight bits alone leaves an
-error of 1/sqrt(12) of 1/255, so no eight-bit answer exceeds 99.887 per cent on average.
+The accuracy in per cent is 100 - 100 * RMSE, for results normalised to 1. Rounding to eight bits alone causes an
+error of 1/sqrt(12) in units of 1/255, so no eight-bit result exceeds 99.887 per cent on average.
 
 >>> round(100 - 100 / 12**0.5 / 255, 3)
 99.887
@@ -33,7 +33,7 @@ from lightning.kit.calibration.fringe import Floats
 from lightning.kit.settings import TOP_VALUE
 
 FULL = TOP_VALUE
-"""The greatest value."""
+"""The greatest operand value, and the result of one full product."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +41,17 @@ class Decoded:
     """One decoded result, with its flags."""
 
     value: int
-    """Rounded, and kept inside the range: 0..255 for one product, 0..510 for the sum of two."""
+    """The result, rounded and clipped to 0..255 for one product, or 0..510 for the sum of two."""
     analogue: float
-    """Before rounding, in the same unit."""
+    """The result before rounding and clipping, in the same unit."""
     saturated: bool
-    """The converter clipped, or the result lay clearly beyond the range: `value` is too small."""
+    """True if the converter clipped, or the result is far above the range: `value` is then too small."""
     dark: bool = False
-    """No light arrived, though the product of the values is well above zero."""
+    """True if no light arrived although the expected product is well above zero."""
 
     @property
     def residual(self) -> float:
-        """Return the analogue result minus the value; a magnitude above 0.5 means that it was outside the range."""
+        """Return the analogue result minus the value. A magnitude above 0.5 means that `value` was clipped."""
         return self.analogue - self.value
 
 
@@ -64,7 +64,7 @@ class Decoder:
     gain: tuple[float, float]
     curvature: float
     shared: float
-    """Counts for one full product where both pairs are lit, the same for either."""
+    """Counts for one full product of either pair when both pairs are lit."""
     full_scale: float
     """Counts at which the converter clips."""
     residual_rms: float
@@ -72,20 +72,20 @@ class Decoder:
 
     def predict(self, operands: npt.ArrayLike) -> Floats:
         """Return the expected levels above idle in counts, (n,), for (n, 4) operands."""
-        v = _rows(operands)
-        bright: Floats = self.offset + v @ np.array(self.leak) + _products(v) @ np.array(self.gain)
+        v = _as_rows(operands)
+        bright: Floats = self.offset + v @ np.array(self.leak) + _multiply_pairs(v) @ np.array(self.gain)
         if not self.curvature:
             return bright
         level: Floats = (np.sqrt(1 + 4 * self.curvature * bright) - 1) / (2 * self.curvature)
         return level
 
     def decode(self, levels: npt.ArrayLike, operands: npt.ArrayLike, lit: npt.ArrayLike) -> Floats:
-        """Return the analogue results in units of 1/255, (n,), of (n,) levels above idle and (n, 4) operands.
+        """Return the analogue results (n,), in units of 1/255, for (n,) levels above idle and (n, 4) operands.
 
-        `lit` (n, 2) says which pairs have a value above 0: a row with one lit pair is divided by the gain of that
-        pair, a row with two by `shared`.
+        `lit` (n, 2) marks the pairs with a value above 0. A row with one lit pair is divided by the gain of this pair,
+        a row with two by `shared`.
         """
-        y, v = np.atleast_1d(np.asarray(levels, dtype=float)), _rows(operands)
+        y, v = np.atleast_1d(np.asarray(levels, dtype=float)), _as_rows(operands)
         straight = y + self.curvature * y**2
         one, other = np.atleast_2d(np.asarray(lit, dtype=bool)).T
         unit = np.where(one & other, self.shared, np.where(other, self.gain[1], self.gain[0]))
@@ -96,15 +96,15 @@ class Decoder:
 def fit_decoder(
     levels: npt.ArrayLike, operands: npt.ArrayLike, *, shared: float, full_scale: float
 ) -> Decoder:
-    """Return the decoder that a regression over (n,) levels, measured at (n, 4) operands, gives.
+    """Return the decoder fitted by regression to (n,) levels, measured at (n, 4) operands.
 
-    Raise `ValueError` for fewer than 32 rows, or rows that do not separate the coefficients.
+    Raise `ValueError` for fewer than 32 rows, or if the rows do not determine all coefficients.
     """
-    y, v = np.asarray(levels, dtype=float), _rows(operands)
+    y, v = np.asarray(levels, dtype=float), _as_rows(operands)
     if y.size < 32:
         raise ValueError(f"a decoder needs at least 32 measured rows, not {y.size}")
     scale = float(np.abs(y).max()) or 1.0
-    design = np.column_stack([np.ones(y.size), v, _products(v), -scale * (y / scale) ** 2])
+    design = np.column_stack([np.ones(y.size), v, _multiply_pairs(v), -scale * (y / scale) ** 2])
     weights, _, rank, _ = np.linalg.lstsq(design, y, rcond=1e-10)
     if rank < design.shape[1]:
         raise ValueError("the measured rows do not separate leakage from products; vary all four operands")
@@ -132,11 +132,11 @@ def round_products(analogue: npt.ArrayLike, *, products: int = 1) -> npt.NDArray
     return rounded
 
 
-def _rows(operands: npt.ArrayLike) -> Floats:
+def _as_rows(operands: npt.ArrayLike) -> Floats:
     return np.atleast_2d(np.asarray(operands, dtype=float))
 
 
-def _products(v: Floats) -> Floats:
+def _multiply_pairs(v: Floats) -> Floats:
     """Return the products of both pairs, (n, 2): v0 v1 and v2 v3."""
     products: Floats = v[:, 0::2] * v[:, 1::2]
     return products

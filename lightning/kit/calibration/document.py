@@ -1,7 +1,7 @@
 """The calibration of one device: its data, and the encoding and decoding of values with it.
 
-A `Calibration` is plain numbers in frozen dataclasses; `form` converts it to and from JSON. `Calibration.check` says
-which calibration is valid for which device.
+A `Calibration` consists of frozen dataclasses of plain numbers. `form` converts it to and from JSON.
+`Calibration.check` raises an error if it is not valid for a device.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from lightning.kit.settings import MODULATORS, Settings
 
 MAX_AGE = timedelta(hours=24)
 """A bias drifts by a fraction of V_pi in hours, so a calibration older than a day is not valid."""
-CLOCKS_APART = timedelta(minutes=10)
+MAX_CLOCK_DIFFERENCE = timedelta(minutes=10)
 """Largest accepted difference between the clocks of two machines."""
-BEYOND = 10.0
-"""Of 255. Noise and the errors of a good calibration leave a result nearer to the range than this."""
+RANGE_MARGIN = 10.0
+"""A result this far above its range is saturated, in units of 1/255. Noise and calibration errors are smaller."""
 WELL_LIT, UNLIT = 16.0, 1.0
-"""Of 255. A product of at least the first that is decoded as the second or less got no light: noise is a tenth of the
-difference."""
-AT_END = 0.999
-"""Share of the converter's full scale from which a plateau counts as clipped."""
+"""A product of at least `WELL_LIT` that decodes to `UNLIT` or less received no light; both in units of 1/255. Noise is
+a tenth of the difference."""
+CLIPPING_SHARE = 0.999
+"""A plateau of at least this share of the converter's full scale counts as clipped."""
 HINT = "run `lightning calibrate` with this device"
 
 
@@ -45,9 +45,9 @@ class Modulator:
     curve: Fringe
     encoder: Encoder
     shared: Encoder
-    """Like `encoder`, but opened less far, for rows in which both pairs are lit."""
+    """Like `encoder`, but opens less far, for rows in which both pairs are lit."""
     partner_share: float
-    """How far its partner was open while the curve was swept, 0..1."""
+    """How far the partner was open while the curve was measured, 0..1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,11 @@ class Timing:
     """Arrival of each modulator's edge at the readout."""
     tick_ns: float
     offset_trigger: int
-    """Trigger offset that `lightning` uses so that a window lies inside the pulses."""
+    """Trigger offset that places a window inside the pulses."""
 
     @property
     def skew_ns(self) -> tuple[float, float]:
-        """Return how much later the second modulator of each pair acts than the first, in ns."""
+        """Return the delay of the second modulator of each pair after the first, in ns."""
         first, second, third, fourth = self.arrival
         return (second - first) * self.tick_ns, (fourth - third) * self.tick_ns
 
@@ -76,11 +76,11 @@ class Outcome:
     figure: str
     """The measured value, with its unit."""
     limit: str
-    """The value that was required."""
+    """The required value."""
     hint: str
-    """What to do if it failed; empty if it passed."""
+    """What to do if the step failed; empty if it passed."""
     skipped: bool = False
-    """The instrument is missing; `hint` may say how to do the step by hand."""
+    """True if the instrument is missing; `hint` may say how to do the step by hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,27 +105,27 @@ class Calibration:
     """Name of the raw data file next to the document; empty if there is none."""
 
     def words(self, values: Mapping[int, int]) -> dict[int, int]:
-        """Return the gain word per generator for a value (0..255) per generator; generators not named get value 0.
+        """Return a gain word for each modulator's generator. `values` maps generators to 0..255; the others get 0.
 
         Raise `OutOfRange` for a value outside 0..255, or for a generator that drives no modulator.
         """
-        words = self.word_table(self._row(values))[0]
+        words = self.word_table(self._make_row(values))[0]
         return {m.channel: int(word) for m, word in zip(self.modulators, words, strict=True)}
 
     def word_table(self, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """Return the gain words for (n, 4) values of 0..255, in the order of the modulators, (n, 4)."""
-        return self._table(values, lambda encoder: encoder.words)
+        return self._look_up(values, lambda encoder: encoder.words)
 
     def operands(self, values: npt.ArrayLike) -> Floats:
-        """Return the operands (0..1) that the words of `word_table` give after rounding, (n, 4)."""
-        return self._table(values, lambda encoder: encoder.operands)
+        """Return the operands (0..1) that the rounded words of `word_table` produce, (n, 4)."""
+        return self._look_up(values, lambda encoder: encoder.operands)
 
-    def _table(
+    def _look_up(
         self, values: npt.ArrayLike, column: Callable[[Encoder], npt.NDArray[Any]]
     ) -> npt.NDArray[Any]:
-        """Return a column of each modulator's encoder at (n, 4) values: the shared one where both pairs are lit."""
-        rows = _valid(values)
-        both = _lit_pairs(rows).all(axis=1)
+        """Return `column` of each modulator's encoder at (n, 4) values. Rows with both pairs lit use `shared`."""
+        rows = _check_values(values)
+        both = _find_lit_pairs(rows).all(axis=1)
         columns = [
             np.where(both, column(m.shared)[rows[:, i]], column(m.encoder)[rows[:, i]])
             for i, m in enumerate(self.modulators)
@@ -134,17 +134,17 @@ class Calibration:
 
     def decode_table(self, levels: npt.ArrayLike, values: npt.ArrayLike) -> Floats:
         """Return the analogue results in units of 1/255, (n,), for (n,) counts above idle at (n, 4) values."""
-        return self.decoder.decode(levels, self.operands(values), _lit_pairs(_valid(values)))
+        return self.decoder.decode(levels, self.operands(values), _find_lit_pairs(_check_values(values)))
 
     def decode(self, level: float, values: Mapping[int, int], *, peak: float | None = None) -> Decoded:
         """Return the decoded result of one measurement.
 
-        `level` is peak minus floor in counts of the readout (mean I of the plateau less mean I of the idle
-        line), `values` the value per generator, `peak` the plateau itself, which shows saturation (default: `level`).
+        `level` is the mean I of the plateau minus the mean I of the idle line, in counts of the readout. `values` maps
+        generators to values. `peak` is the plateau including the idle level; it shows saturation (default: `level`).
         """
-        row = self._row(values)
+        row = self._make_row(values)
         analogue = float(self.decode_table([level], row)[0])
-        both = bool(_lit_pairs(row).all())
+        both = bool(_find_lit_pairs(row).all())
         return Decoded(
             value=int(round_products(analogue, products=2 if both else 1)),
             analogue=analogue,
@@ -155,29 +155,29 @@ class Calibration:
     def find_saturated(
         self, peaks: npt.ArrayLike, analogue: npt.ArrayLike, values: npt.ArrayLike
     ) -> npt.NDArray[np.bool_]:
-        """Return a mask of the rows with too much light, (n,): the converter clipped, or the result is out of range.
+        """Return a mask (n,) of the rows with too much light: the converter clipped, or the result is out of range.
 
-        `peaks` (n,) are plateaus in counts, idle level included, `analogue` (n,) the results decoded from them, and
-        `values` (n, 4) their values.
+        `peaks` (n,) are plateaus in counts, including the idle level. `analogue` (n,) are the decoded results, and
+        `values` (n, 4) the values sent.
         """
-        at_end = np.abs(np.asarray(peaks, dtype=float)) >= AT_END * self.decoder.full_scale
-        products = np.where(_lit_pairs(_valid(values)).all(axis=1), 2, 1)
-        beyond = np.asarray(analogue, dtype=float) > products * FULL + BEYOND
+        at_end = np.abs(np.asarray(peaks, dtype=float)) >= CLIPPING_SHARE * self.decoder.full_scale
+        products = np.where(_find_lit_pairs(_check_values(values)).all(axis=1), 2, 1)
+        beyond = np.asarray(analogue, dtype=float) > products * FULL + RANGE_MARGIN
         too_bright: npt.NDArray[np.bool_] = at_end | beyond
         return too_bright
 
     def dark(self, analogue: npt.ArrayLike, values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-        """Return a mask of the rows without light, (n,): a result of about 0 where the products are well above 0."""
-        v = _valid(values)
+        """Return a mask (n,) of the rows without light: the result is about 0, but the products are well above 0."""
+        v = _check_values(values)
         expected = (v[:, 0] * v[:, 1] + v[:, 2] * v[:, 3]) / FULL
         no_light: npt.NDArray[np.bool_] = (expected >= WELL_LIT) & (np.asarray(analogue) <= UNLIT)
         return no_light
 
     def check(self, device: str, *, now: datetime, max_age: timedelta | None = MAX_AGE) -> None:
-        """Raise `ForeignCalibration` if it belongs to another device, `StaleCalibration` if it is too old.
+        """Raise `ForeignCalibration` for another device, `StaleCalibration` if the calibration is too old.
 
-        Raise `CalibrationError` if it is dated more than `CLOCKS_APART` in the future. With `max_age` None its date is
-        not checked: a twin starts afresh with every connection, so the calibration that it delivers does not age.
+        Raise `CalibrationError` if it is dated more than `MAX_CLOCK_DIFFERENCE` in the future. `max_age` None skips
+        the date check: a twin starts afresh with every connection, so its own calibration does not age.
         """
         if device != self.device:
             raise errors.ForeignCalibration(
@@ -190,7 +190,7 @@ class Calibration:
 
     def _check_time(self, now: datetime, max_age: timedelta) -> None:
         age = now - self.made
-        if age < -CLOCKS_APART:
+        if age < -MAX_CLOCK_DIFFERENCE:
             raise errors.CalibrationError(
                 (
                     f"this calibration is dated {self.made.isoformat(timespec='seconds')}, in the future, so its "
@@ -211,7 +211,7 @@ class Calibration:
 
     @property
     def kind(self) -> str:
-        """Its origin in words: "factory calibration" or "calibration"."""
+        """The origin in words: "factory calibration" or "calibration"."""
         return "factory calibration" if self.origin == "factory" else "calibration"
 
     def describe(self) -> str:
@@ -219,14 +219,14 @@ class Calibration:
         suffix = " (SIMULATED device)" if self.simulated else ""
         return f"{self.kind} of {self.device}, made {self.made.isoformat(timespec='seconds')}{suffix}"
 
-    def _row(self, values: Mapping[int, int]) -> npt.NDArray[np.int64]:
+    def _make_row(self, values: Mapping[int, int]) -> npt.NDArray[np.int64]:
         """Return the values per generator as a row in the order of the modulators, (1, 4)."""
         row = np.zeros((1, MODULATORS))
         for channel, value in values.items():
-            row[0, self._modulator(channel)] = value
-        return _valid(row)
+            row[0, self._find_modulator(channel)] = value
+        return _check_values(row)
 
-    def _modulator(self, channel: int) -> int:
+    def _find_modulator(self, channel: int) -> int:
         for index, modulator in enumerate(self.modulators):
             if modulator.channel == channel:
                 return index
@@ -234,8 +234,8 @@ class Calibration:
         raise errors.OutOfRange(f"generator {channel} drives no modulator; those that do are {known}")
 
 
-def _valid(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Return the values as integers, (n, 4). Raise `OutOfRange` for another shape or values that are not 0..255."""
+def _check_values(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Return the values as integers, (n, 4). Raise `OutOfRange` for another shape, or values outside 0..255."""
     table = np.atleast_2d(np.asarray(values))
     whole = table.astype(np.int64)
     if table.shape[1:] != (MODULATORS,):
@@ -245,8 +245,8 @@ def _valid(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
     return whole
 
 
-def _lit_pairs(values: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Return which pairs have a value above 0, (n, 2); if both do, their sum must fit the converter."""
+def _find_lit_pairs(values: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Return a mask (n, 2) of the pairs with a value above 0. If both are lit, their sum must fit the converter."""
     return np.stack([values[:, :2].any(axis=1), values[:, 2:].any(axis=1)], axis=1)
 
 
@@ -263,7 +263,7 @@ def check_is_calibration(given: Any) -> None:
 
 
 def check_calibrated_channels(calibration: Calibration, settings: Settings) -> None:
-    """Raise `WrongChannel` if a value goes to another generator than the one its modulator was calibrated with."""
+    """Raise `WrongChannel` if a modulator with a value has another generator than during calibration."""
     for index, channel in settings.driven.items():
         measured = calibration.modulators[index].channel
         if settings.values[index] is not None and channel != measured:

@@ -1,8 +1,8 @@
 """Drift: whether a calibration is still valid, and a short recalibration if it is not.
 
-Biases drift with temperature and time. A few known products are measured and decoded; if their error exceeds a
-limit, the device needs a new calibration. If only modulators have drifted, one sweep of each modulator is enough: the
-coefficients of detector and extinction remain valid, and the sweeps show the strength of the light.
+Biases drift with temperature and time. `measure_drift` measures and decodes a few known products. If their error
+exceeds a limit, the device needs a new calibration. If only the modulators have drifted, one sweep of each is enough:
+the coefficients of detector and extinction remain valid, and the sweeps show how bright the light is.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lightning.kit.calibration.measurement.pairs import sum_truth
 from lightning.kit.calibration.measurement.transfer import PARTNER, POINTS, RESIDUAL, Rows, Sweep, sweep_all
 
 LIMIT = 1.3
-"""Limit of the root mean square error of decoded references, in units of 1/255. It means 99.5 per cent accuracy."""
+"""Limit of the rms error of the decoded references, in units of 1/255: an accuracy of 99.5 per cent."""
 INTERVAL_S = 600.0
 SHOTS = 16
 _VALUES = (0, 64, 128, 192, 255)
@@ -32,7 +32,7 @@ REFERENCES = np.array(
 """(50, 4) values whose products are known."""
 
 BRIGHTEST = np.full((1, 4), 255)
-"""The sum of two full products, which is the first to clip at the converter."""
+"""The sum of two full products: of all rows it is the first to clip at the converter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def measure_drift(rows: Rows, calibration: Calibration, *, limit: float = LIMIT,
 class Monitor:
     """Periodic check of the reference products while a device is in use.
 
-    Call `inspect()` between measurements: it measures at the first call and then every `interval_s`, and raises
+    Call `inspect` between measurements. It measures at the first call and then every `interval_s`. It raises
     `StaleCalibration` if the device has drifted. `last` is the newest result.
     """
 
@@ -111,10 +111,10 @@ class Monitor:
 
 
 def recalibrate(rows: Rows, calibration: Calibration, *, points: int = POINTS, shots: int = 4) -> Calibration:
-    """Return the calibration with curves, words and gains from one new sweep per modulator.
+    """Sweep each modulator once, and return the calibration with new curves, words and gains.
 
-    Raise `CalibrationError` if a full calibration is needed: a modulator shows no fringe any more, a curve leaves more
-    than `RESIDUAL` unexplained (a converter or an amplifier clips), or known products are still wrong afterwards.
+    Raise `CalibrationError` if a full calibration is needed: a modulator shows no fringe, a curve's residual exceeds
+    `RESIDUAL` (a converter or an amplifier clips), or known products are still wrong afterwards.
     """
     curves = [modulator.curve for modulator in calibration.modulators]
     try:
@@ -153,7 +153,7 @@ def recalibrate(rows: Rows, calibration: Calibration, *, points: int = POINTS, s
 
 
 def _refresh(old: Modulator, sweeps: dict[int, Sweep], index: int) -> Modulator:
-    """Return the modulator with the new curve. In sums, it opens to the same share of its range as before."""
+    """Return the modulator with the new curve. In sums it opens to the same share of its range as before."""
     sweep, partner = sweeps[index], sweeps[PARTNER[index]]
     full = make_encoder(sweep.curve)
     factor = (old.shared.top - old.shared.floor) / (old.encoder.top - old.encoder.floor)
@@ -163,11 +163,11 @@ def _refresh(old: Modulator, sweeps: dict[int, Sweep], index: int) -> Modulator:
 
 
 def _rescale(calibration: Calibration, new: tuple[Modulator, ...]) -> Decoder:
-    """Return the decoder with gains and leaks scaled to the light that the new sweeps have shown."""
+    """Return the decoder with gains and leaks scaled to the brightness of the new sweeps."""
     old, decoder = calibration.modulators, calibration.decoder
     ratios = []
     for pair in (0, 1):
-        both = [_brightness(new[i]) / _brightness(old[i]) for i in (2 * pair, 2 * pair + 1)]
+        both = [_compute_brightness(new[i]) / _compute_brightness(old[i]) for i in (2 * pair, 2 * pair + 1)]
         ratios.append(float(np.mean(both)))
     leak = [decoder.leak[i] * ratios[i // 2] for i in range(4)]
     return replace(
@@ -178,6 +178,6 @@ def _rescale(calibration: Calibration, new: tuple[Modulator, ...]) -> Decoder:
     )
 
 
-def _brightness(modulator: Modulator) -> float:
-    """Return the amplitude in counts that the pair of this modulator has with both modulators fully open."""
+def _compute_brightness(modulator: Modulator) -> float:
+    """Return the amplitude of this modulator's pair with both modulators fully open, in counts."""
     return modulator.curve.amplitude / max(modulator.partner_share, 1e-6)

@@ -1,12 +1,12 @@
-"""Drive codes for transmissions: from a value of 0 to 255 to the gain word of a modulator.
+"""The encoder: it converts a value of 0 to 255 to the gain word of a modulator.
 
-The words of one modulator run from its null to its peak, or as near to them as the generator reaches. Value x gets
-the word whose share of the modulator's transmission is
+The words of a modulator run from its null to its peak, or as near as the generator reaches. Value x gets the word
+whose share of the modulator's transmission is
 
     s(x) = floor + (top - floor) * x / 255
 
-so that light is linear in the value. Words are integers, so the effective operand differs a little from x/255; the
-encoder stores both.
+so that the light is linear in the value. Words are integers, so the effective operand differs slightly from x/255.
+The encoder stores both.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ Words = npt.NDArray[np.int64]
 
 LEVELS = 256
 WORD_LIMIT = 32766
-"""Greatest magnitude of a gain word of a QICK generator."""
+"""Greatest magnitude of a gain word that a QICK generator accepts."""
 MIN_RANGE = 0.1
-"""Least share of its range by which the available words must open a modulator."""
+"""Least share of a modulator's range that the available words must cover."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Encoder:
     words: Words
     """(256,) gain words."""
     operands: Floats
-    """(256,) operand that each word gives: value/255 before rounding, scaled by the factor of `dim`."""
+    """(256,) operand that each word produces: about value/255, scaled by the factor of `dim`."""
     floor: float
     """Share of the transmission (between null and peak of the modulator) at value 0."""
     top: float
@@ -52,7 +52,7 @@ def make_encoder(curve: Fringe, *, top: float = 1.0, limit: int = WORD_LIMIT) ->
     if high <= low or top - floor < MIN_RANGE:
         raise ValueError(f"words up to {limit} open the modulator to only {top - floor:.3f} of its range")
     targets = floor + (top - floor) * np.arange(LEVELS) / (LEVELS - 1)
-    # The curve, whose phase grows over [low, high], is inverted on a table of all words.
+    # The phase grows over [low, high], so a table of all words inverts the curve.
     table = np.arange(int(np.ceil(low)), int(np.floor(high)) + 1)
     angles = np.arcsin(np.sqrt(np.clip(targets, 0.0, 1.0)))
     words = np.rint(np.interp(angles, curve.angle(table), table)).astype(np.int64)
@@ -60,9 +60,9 @@ def make_encoder(curve: Fringe, *, top: float = 1.0, limit: int = WORD_LIMIT) ->
 
 
 def dim(curve: Fringe, full: Encoder, factor: float) -> Encoder:
-    """Return the encoder of a modulator opened `factor` (0..1) times as far; operands keep the unit of `full`.
+    """Return the encoder of a modulator that opens `factor` (0..1) times as far. Operands keep the unit of `full`.
 
     Raise `ValueError` if that leaves less than a tenth of its range.
     """
-    less = make_encoder(curve, top=full.floor + factor * (full.top - full.floor))
-    return replace(less, operands=less.operands * (less.top - less.floor) / (full.top - full.floor))
+    dimmed = make_encoder(curve, top=full.floor + factor * (full.top - full.floor))
+    return replace(dimmed, operands=dimmed.operands * (dimmed.top - dimmed.floor) / (full.top - full.floor))

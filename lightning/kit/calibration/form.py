@@ -1,7 +1,8 @@
 """The calibration as a document: versioned JSON that a person can read.
 
-A damaged or edited file must not lead to wrong products, so the checks cover ranges, and that words and operands
-agree with their curve. They raise `ValueError`, which `from_json` turns into a `CalibrationError` that names the file.
+A damaged or edited file must not lead to wrong products. The checks therefore cover every range, and compare words
+and operands with their curve. They raise `ValueError` or `TypeError`; `from_json` converts these to a
+`CalibrationError` that names the file.
 """
 
 from __future__ import annotations
@@ -29,23 +30,23 @@ VERSION = 1
 
 ORIGINS = ("measured", "factory")
 CHANNELS = 16
-"""Generators and readouts that one processor of QICK can have."""
+"""Greatest number of generators, and of readouts, of one QICK processor."""
 LATEST_TICKS = 8_192
-"""Latest valid arrival: light is searched in four windows of about a thousand ticks."""
+"""Latest valid arrival. The search for light covers four windows of about a thousand ticks."""
 SLOWEST_TICK_NS = 1_000.0
 HIGHEST_COUNT = 2.0**31
 """Magnitude limit of an accumulated reading."""
-BENT = 0.25
-"""Share of the full scale that curvature can take; beyond, levels would not grow with the light."""
-SAME_OPERAND = 1e-6
-"""Tolerance of operands, which are stored with nine digits."""
+MAX_CURVATURE_SHARE = 0.25
+"""Greatest curvature times full scale. With a greater one, levels would not grow with the light."""
+OPERAND_TOLERANCE = 1e-6
+"""Tolerance of operands. They are stored with nine digits."""
 MIN_OPENING = 0.09
-"""Slightly below `encoder.MIN_RANGE`, which leaves room for rounding."""
+"""Slightly below `encoder.MIN_RANGE`, to allow for rounding."""
 
 
 def to_json(calibration: Calibration) -> dict[str, Any]:
     """Return the JSON document: numbers, text, lists and dictionaries only."""
-    plain = _plain(asdict(calibration))
+    plain = _make_plain(asdict(calibration))
     return {"format": FORMAT, "version": VERSION, **plain, "made": calibration.made.isoformat()}
 
 
@@ -59,8 +60,8 @@ def to_text(calibration: Calibration) -> str:
 def from_json(document: Any, *, source: str = "this document") -> Calibration:
     """Return the calibration of a document that `to_json` wrote.
 
-    Raise `UnknownVersion` for another format or version, `CalibrationError` for a document that is damaged or has
-    numbers that no device can have (`validate`).
+    Raise `UnknownVersion` for another format or version, and `CalibrationError` for a damaged document or one that
+    `validate` rejects.
     """
     if not isinstance(document, Mapping) or document.get("format") != FORMAT:
         raise errors.UnknownVersion(
@@ -72,47 +73,47 @@ def from_json(document: Any, *, source: str = "this document") -> Calibration:
             hint=f"install the library that wrote it, or {HINT}",
         )
     try:
-        return validate(_calibration(document))
+        return validate(_read_calibration(document))
     except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise errors.CalibrationError(f"{source} is damaged ({error!r})", hint=HINT) from error
 
 
-def _plain(value: Any) -> Any:
+def _make_plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _plain(entry) for key, entry in value.items()}
+        return {key: _make_plain(entry) for key, entry in value.items()}
     if isinstance(value, np.ndarray):
         return [round(entry, 9) if isinstance(entry, float) else entry for entry in value.tolist()]
     if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
+        return [_make_plain(entry) for entry in value]
     return value
 
 
-def _calibration(d: Mapping[str, Any]) -> Calibration:
-    one, two, three, four = (_modulator(m) for m in d["modulators"])
+def _read_calibration(d: Mapping[str, Any]) -> Calibration:
+    one, two, three, four = (_read_modulator(m) for m in d["modulators"])
     made = datetime.fromisoformat(d["made"])
     return Calibration(
-        device=_text(d["device"]),
+        device=_check_text(d["device"]),
         made=made if made.tzinfo else made.replace(tzinfo=UTC),
-        origin=_text(d["origin"]),
-        simulated=_truth(d["simulated"]),
+        origin=_check_text(d["origin"]),
+        simulated=_check_bool(d["simulated"]),
         readout=d["readout"],
         modulators=(one, two, three, four),
-        decoder=_decoder(d["decoder"]),
+        decoder=_read_decoder(d["decoder"]),
         noise=NoiseModel(**d["noise"]),
-        timing=Timing(**{**d["timing"], "arrival": _four(d["timing"]["arrival"])}),
-        conditions={_text(name): _condition(value) for name, value in d["conditions"].items()},
-        outcomes=tuple(_outcome(outcome) for outcome in d["outcomes"]),
-        raw=_text(d["raw"]),
+        timing=Timing(**{**d["timing"], "arrival": _read_four(d["timing"]["arrival"])}),
+        conditions={_check_text(name): _read_condition(value) for name, value in d["conditions"].items()},
+        outcomes=tuple(_read_outcome(outcome) for outcome in d["outcomes"]),
+        raw=_check_text(d["raw"]),
     )
 
 
-def _modulator(d: Mapping[str, Any]) -> Modulator:
+def _read_modulator(d: Mapping[str, Any]) -> Modulator:
     curve = Fringe(**{**d["curve"], "phase": tuple(check_number("phase", p) for p in d["curve"]["phase"])})
-    full, shared = _encoder(d["encoder"]), _encoder(d["shared"])
+    full, shared = _read_encoder(d["encoder"]), _read_encoder(d["shared"])
     return Modulator(d["channel"], curve, full, shared, check_number("partner's share", d["partner_share"]))
 
 
-def _encoder(d: Mapping[str, Any]) -> Encoder:
+def _read_encoder(d: Mapping[str, Any]) -> Encoder:
     words = np.array(
         [check_integer("word", word, -WORD_LIMIT, WORD_LIMIT) for word in d["words"]], dtype=np.int64
     )
@@ -122,36 +123,36 @@ def _encoder(d: Mapping[str, Any]) -> Encoder:
     return Encoder(words, operands, check_number("floor", d["floor"]), check_number("top", d["top"]))
 
 
-def _decoder(d: Mapping[str, Any]) -> Decoder:
+def _read_decoder(d: Mapping[str, Any]) -> Decoder:
     first, second = (check_number("gain", gain) for gain in d["gain"])
-    return Decoder(**{**d, "leak": _four(d["leak"]), "gain": (first, second)})
+    return Decoder(**{**d, "leak": _read_four(d["leak"]), "gain": (first, second)})
 
 
-def _four(values: Sequence[float]) -> tuple[float, float, float, float]:
+def _read_four(values: Sequence[float]) -> tuple[float, float, float, float]:
     one, two, three, four = (check_number("one of four", value) for value in values)
     return one, two, three, four
 
 
-def _outcome(d: Mapping[str, Any]) -> Outcome:
+def _read_outcome(d: Mapping[str, Any]) -> Outcome:
     outcome = Outcome(**d)
     for text in (outcome.step, outcome.figure, outcome.limit, outcome.hint):
-        _text(text)
-    _truth(outcome.passed)
-    _truth(outcome.skipped)
+        _check_text(text)
+    _check_bool(outcome.passed)
+    _check_bool(outcome.skipped)
     return outcome
 
 
-def _condition(value: Any) -> float | str:
+def _read_condition(value: Any) -> float | str:
     return value if isinstance(value, str) else check_number("a condition", value)
 
 
-def _text(value: Any) -> str:
+def _check_text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.40} is not a string")
     return value
 
 
-def _truth(value: Any) -> bool:
+def _check_bool(value: Any) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{value!r:.40} is not a boolean")
     return value
@@ -163,7 +164,7 @@ def validate(calibration: Calibration) -> Calibration:
         raise ValueError("the device has no name")
     if calibration.origin not in ORIGINS:
         raise ValueError(f"origin is {calibration.origin!r}, not one of {', '.join(ORIGINS)}")
-    _check_beside(calibration.raw)
+    _check_raw_name(calibration.raw)
     _check_channels(calibration)
     for index, modulator in enumerate(calibration.modulators):
         _check_modulator(f"modulator {index}", modulator)
@@ -194,8 +195,8 @@ def check_integer(name: str, value: Any, low: int, high: int) -> int:
     return value
 
 
-def _check_beside(raw: str) -> None:
-    """Raise `ValueError` if the raw data would be read from another folder than the document's."""
+def _check_raw_name(raw: str) -> None:
+    """Raise `ValueError` unless the raw data file is in the document's folder."""
     if raw and (PurePosixPath(raw).name != raw or "\\" in raw or raw == ".."):
         raise ValueError(f"raw is {raw!r}, not a plain file name")
 
@@ -237,7 +238,7 @@ def _check_encoder(name: str, modulator: Modulator, encoder: Encoder, opening: f
     if np.abs(encoder.words).max() > WORD_LIMIT or (np.diff(encoder.words) < 0).any():
         raise ValueError(f"words of the {name} do not grow with the value within ±{WORD_LIMIT}")
     expected = (modulator.curve.share(encoder.words) - floor) / opening
-    if not (np.abs(encoder.operands - expected) <= SAME_OPERAND).all():
+    if not (np.abs(encoder.operands - expected) <= OPERAND_TOLERANCE).all():
         raise ValueError(f"operands of the {name} do not follow from its curve and its words")
 
 
@@ -247,7 +248,7 @@ def _check_decoder(decoder: Decoder) -> None:
     _check_all("leak", decoder.leak, -top, top)
     _check_all("gain", decoder.gain, 1e-4 * top, 4 * top)
     check_number("shared gain", decoder.shared, 1e-4 * top, 4 * top)
-    check_number("curvature", decoder.curvature, -BENT / top, BENT / top)
+    check_number("curvature", decoder.curvature, -MAX_CURVATURE_SHARE / top, MAX_CURVATURE_SHARE / top)
     check_number("residual of the regression", decoder.residual_rms, 0.0)
 
 

@@ -1,8 +1,8 @@
 """The interference fringe: transmitted light against the setting of a modulator, and its fit to a sweep.
 
-A Mach-Zehnder intensity modulator passes, between its null and its peak, the share sin^2(phi), where phi grows
-with the setting: a converter word, or a bias voltage. phi is a straight line for an ideal driver; a driver that
-compresses bends it, so it may be a cubic here.
+A Mach-Zehnder intensity modulator passes the share sin^2(phi) of the light between its null and its peak. phi grows
+with the setting, which is a converter word or a bias voltage. It is a straight line for an ideal driver, and bent for a
+driver that compresses, so the fit allows a cubic.
 
 Source: B. E. A. Saleh and M. C. Teich, Fundamentals of Photonics, chapter on electro-optics (the interferometer
 as intensity modulator); the half-wave setting is the change that moves phi by pi/2.
@@ -18,11 +18,11 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 GRID = 240
-"""Candidate periods tried for the start of a fit."""
-SHORTEST, LONGEST = 0.25, 4.0
+"""Number of periods tried to start a fit."""
+MIN_HALF_WAVE, MAX_HALF_WAVE = 0.25, 4.0
 """Range of half-wave settings that the fit searches, as shares of the swept range."""
 BEND_THRESHOLD = 10.0
-"""F statistic above which the cubic is preferred (exceeded by chance once in about 15,000 fits)."""
+"""The cubic is preferred if the F statistic exceeds this. By chance that happens once in about 15,000 fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Fringe:
     baseline: float
     amplitude: float
     rms: float
-    """Of the residuals of the fit, in the unit of the levels."""
+    """Rms of the residuals of the fit, in the unit of the levels."""
 
     def angle(self, settings: npt.ArrayLike) -> Floats:
         """Return the phase angle phi in radians."""
@@ -60,7 +60,7 @@ class Fringe:
 
     @property
     def half_wave(self) -> float:
-        """Change of the setting from a null to the next peak, without the cubic terms."""
+        """Distance in settings from a null to the next peak, without the cubic terms."""
         return float(np.pi / 2 * self.scale / self.phase[1])
 
     @property
@@ -79,7 +79,7 @@ class Fringe:
         return self.setting(np.pi / 4)
 
     def setting(self, angle: float) -> float:
-        """Return the setting at which phi is `angle`, by Newton's method from the solution of the straight line."""
+        """Return the setting at which phi is `angle`, by Newton's method; it starts from the straight line."""
         unit: float = (angle - self.phase[0]) / self.phase[1]
         slope = np.polynomial.polynomial.polyder(np.asarray(self.phase))
         for _ in range(20):
@@ -91,30 +91,30 @@ class Fringe:
 def fit(settings: npt.ArrayLike, levels: npt.ArrayLike) -> Fringe:
     """Return the fringe fitted to a sweep of one setting, with a cubic phase if the data need it.
 
-    The null with phi = 0 is the one nearest to setting 0. Raise `ValueError` for fewer than 16 points, or for
-    levels that are not finite.
+    phi is 0 at the null nearest to setting 0. Raise `ValueError` for fewer than 16 points, or for levels that are not
+    finite.
     """
     x, y = np.asarray(settings, dtype=float), np.asarray(levels, dtype=float)
     if x.size < 16 or not np.isfinite(y).all():
         raise ValueError(f"a fringe needs at least 16 finite points, not {int(np.isfinite(y).sum())}")
     centre, scale = float((x.max() + x.min()) / 2), float(np.ptp(x) / 2)
     unit = (x - centre) / scale
-    straight = _refine(unit, y, _start(unit, y))
+    straight = _refine(unit, y, _find_start(unit, y))
     bent = _refine(unit, y, np.concatenate([straight, [0.0, 0.0]]))
     chosen = bent if _needs_cubic(unit, y, straight, bent) else straight
-    rms = float(np.sqrt(_rss(unit, y, chosen) / max(1, unit.size - chosen.size)))
-    return _nearest_null(
+    rms = float(np.sqrt(_sum_squares(unit, y, chosen) / max(1, unit.size - chosen.size)))
+    return _normalise(
         Fringe(tuple(float(c) for c in chosen[2:]), centre, scale, float(chosen[0]), float(chosen[1]), rms)
     )
 
 
-def _start(unit: Floats, y: Floats) -> Floats:
-    """Return (baseline, amplitude, p0, p1) for the best period of a grid.
+def _find_start(unit: Floats, y: Floats) -> Floats:
+    """Return (baseline, amplitude, p0, p1) of the best period in a grid.
 
     For each period the fit is linear in cosine and sine, so it cannot end in a local minimum.
     """
     best = (np.inf, np.zeros(4))
-    for half in np.geomspace(2 * SHORTEST, 2 * LONGEST, GRID):
+    for half in np.geomspace(2 * MIN_HALF_WAVE, 2 * MAX_HALF_WAVE, GRID):
         design = np.column_stack(
             [np.ones_like(unit), np.cos(np.pi / half * unit), np.sin(np.pi / half * unit)]
         )
@@ -128,7 +128,7 @@ def _start(unit: Floats, y: Floats) -> Floats:
     return best[1]
 
 
-def _model(unit: Floats, p: Floats) -> tuple[Floats, Floats]:
+def _evaluate(unit: Floats, p: Floats) -> tuple[Floats, Floats]:
     """Return the levels and their derivatives by the parameters (baseline, amplitude, phase coefficients)."""
     angle = np.polynomial.polynomial.polyval(unit, p[2:])
     share, slope = np.sin(angle) ** 2, p[1] * np.sin(2 * angle)
@@ -137,15 +137,15 @@ def _model(unit: Floats, p: Floats) -> tuple[Floats, Floats]:
 
 
 def _refine(unit: Floats, y: Floats, p: Floats) -> Floats:
-    """Return the least-squares parameters, by the Levenberg-Marquardt method (numpy has none)."""
+    """Return the least-squares parameters by the Levenberg-Marquardt method, which numpy lacks."""
     damping = 1e-3
-    values, jacobian = _model(unit, p)
+    values, jacobian = _evaluate(unit, p)
     rss = float(np.sum((y - values) ** 2))
     for _ in range(200):
         normal = jacobian.T @ jacobian
         lift = damping * np.diag(np.diag(normal) + 1e-12 * np.trace(normal))
         step = np.linalg.solve(normal + lift, jacobian.T @ (y - values))
-        trial_values, trial_jacobian = _model(unit, p + step)
+        trial_values, trial_jacobian = _evaluate(unit, p + step)
         trial = float(np.sum((y - trial_values) ** 2))
         if trial >= rss:
             damping *= 10
@@ -159,19 +159,19 @@ def _refine(unit: Floats, y: Floats, p: Floats) -> Floats:
     return p
 
 
-def _rss(unit: Floats, y: Floats, p: Floats) -> float:
-    return float(np.sum((y - _model(unit, p)[0]) ** 2))
+def _sum_squares(unit: Floats, y: Floats, p: Floats) -> float:
+    return float(np.sum((y - _evaluate(unit, p)[0]) ** 2))
 
 
 def _needs_cubic(unit: Floats, y: Floats, straight: Floats, bent: Floats) -> bool:
     """Return whether the cubic terms pass an F test and leave a phase that grows over the whole sweep."""
     growing = bool(np.all(np.diff(np.polynomial.polynomial.polyval(np.linspace(-1, 1, 64), bent[2:])) > 0))
-    before, after = _rss(unit, y, straight), _rss(unit, y, bent)
+    before, after = _sum_squares(unit, y, straight), _sum_squares(unit, y, bent)
     floor = 1e-24 * float(np.sum(y**2)) + 1e-300
     return growing and (before - after) / 2 > BEND_THRESHOLD * (after + floor) / (unit.size - bent.size)
 
 
-def _nearest_null(fringe: Fringe) -> Fringe:
+def _normalise(fringe: Fringe) -> Fringe:
     """Return the same curve with positive amplitude, growing phase, and phi = 0 at the null nearest to setting 0."""
     baseline, amplitude, phase = fringe.baseline, fringe.amplitude, np.array(fringe.phase)
     if amplitude < 0:

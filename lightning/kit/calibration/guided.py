@@ -27,7 +27,7 @@ class GuidedRun:
 
     outcomes: tuple[Outcome, ...]
     calibration: Calibration | None
-    """None if a step failed that the calibration depends on."""
+    """None if the calibration depends on a failed step."""
     raw: Raw
 
     @property
@@ -49,9 +49,9 @@ def run_guided(
 ) -> GuidedRun:
     """Run all steps on this device, and call `report` with each outcome.
 
-    `instruments` has the attributes laser, bias and meter, each an instrument or None. `turn_paddles` is called for
-    the polarisation, with a function that reads the light. Errors of the device and the instruments pass through; a
-    measurement outside its limit is a failed step, not an exception.
+    `instruments` has the attributes laser, bias and meter, each an instrument or None. `turn_paddles` adjusts the
+    polarisation; its argument is a function that reads the light. Errors of the device and the instruments propagate.
+    A measurement outside its limit is a failed step, not an exception.
     """
     bench = Bench(soc, shots=shots, rng=np.random.default_rng(seed), turn_paddles=turn_paddles)
     if instruments is not None:
@@ -63,7 +63,7 @@ def run_guided(
             report(outcomes[-1])
         if name in NEEDED and not outcomes[-1].passed and _lacks_result(bench, name):
             return GuidedRun(tuple(outcomes), None, bench.raw)
-    calibration = _calibration(bench, tuple(outcomes), now or datetime.now(UTC), origin)
+    calibration = _make_calibration(bench, tuple(outcomes), now or datetime.now(UTC), origin)
     return GuidedRun(tuple(outcomes), calibration, bench.raw)
 
 
@@ -81,7 +81,7 @@ def calibrate(soc: Any, **options: Any) -> GuidedRun:
 
 
 def _execute(name: str, step: Callable[[Bench], Outcome], bench: Bench) -> Outcome:
-    """Return the outcome of a step; a fit that raises `ValueError` is a failed step."""
+    """Run a step and return its outcome. If its fit raises `ValueError`, the step has failed."""
     try:
         return step(bench)
     except ValueError as error:
@@ -97,7 +97,7 @@ def _execute(name: str, step: Callable[[Bench], Outcome], bench: Bench) -> Outco
 
 
 def _lacks_result(bench: Bench, name: str) -> bool:
-    """Return whether a failed step left no result; a step that only missed its limit lets the run continue."""
+    """Return whether a failed step left no result. After a step that only missed its limit, the run continues."""
     results = {
         "delay": bool(bench.arrivals),
         "light": False,
@@ -108,12 +108,12 @@ def _lacks_result(bench: Bench, name: str) -> bool:
     return not results[name]
 
 
-def _calibration(
+def _make_calibration(
     bench: Bench, outcomes: tuple[Outcome, ...], made: datetime, origin: Literal["measured", "factory"]
 ) -> Calibration | None:
     if bench.coded is None or bench.decoder is None or bench.noise is None:
         return None
-    one, two, three, four = (_modulator(bench, index) for index in range(4))
+    one, two, three, four = (_make_modulator(bench, index) for index in range(4))
     device = identity_of(bench.soc)
     tick_ns = 1e3 / float(bench.soc["readouts"][bench.readout]["f_output"])
     return Calibration(
@@ -131,7 +131,7 @@ def _calibration(
     )
 
 
-def _modulator(bench: Bench, index: int) -> Modulator:
+def _make_modulator(bench: Bench, index: int) -> Modulator:
     assert bench.coded is not None
     sweep, partner = bench.sweeps[index], bench.sweeps[PARTNER[index]]
     return Modulator(

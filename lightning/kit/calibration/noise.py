@@ -1,14 +1,14 @@
-"""Separation of thermal, shot and intensity noise, from how the variance grows with the light level.
+"""Separation of thermal, shot and intensity noise, by a fit of the variance over the light level.
 
-Thermal noise is the same in the dark, shot noise has a variance proportional to the current, and relative
-intensity noise (RIN) one proportional to its square:
+Thermal noise does not depend on the light. The variance of shot noise is proportional to the current, the variance of
+relative intensity noise (RIN) to its square:
 
     variance(level) = constant + shot * level + rin * level^2
 
 Source: G. P. Agrawal, Fiber-Optic Communication Systems, chapter on receivers: sigma_s^2 = 2 q I B,
 sigma_T^2 = i_n^2 B, sigma_I^2 = RIN I^2 B.
 
-Worked example: RIN of -140 dB/Hz in 4 GHz is 1e-14 * 4e9 = 4e-5 of the square of the level: at full scale
+Example: a RIN of -140 dB/Hz in 4 GHz gives a variance of 1e-14 * 4e9 = 4e-5 of the squared level. At full scale that is
 sqrt(4e-5) * 255 = 1.61 of 255.
 
 >>> round((1e-14 * 4e9) ** 0.5 * 255, 2)
@@ -37,12 +37,12 @@ class NoiseModel:
     rin: float
     """Dimensionless."""
     mean: float
-    """Mean error of decoded answers after calibration, in units of 1/255."""
+    """Mean error of decoded results after calibration, in units of 1/255."""
     window: int
     """Decimated samples in one reading."""
 
     def variance(self, levels: npt.ArrayLike) -> Floats:
-        """Return the variance in counts squared, for levels in counts above the dark."""
+        """Return the variance in counts squared, for levels in counts above dark."""
         y = np.maximum(np.asarray(levels, dtype=float), 0.0)
         variance: Floats = self.constant + self.shot * y + self.rin * y**2
         return variance
@@ -61,8 +61,8 @@ def fit_noise(
 ) -> NoiseModel:
     """Fit nonnegative coefficients to the variances (n,) at the levels (n,), each estimated from `readings` readings.
 
-    A variance v estimated from m readings itself has the variance 2 v^2/(m-1), so each residual is weighted by 1/v, and
-    v is taken from the previous fit. Raise `ValueError` for fewer than 6 levels or 3 readings.
+    A variance v estimated from m readings has itself the variance 2 v^2/(m-1). Each residual is therefore weighted by
+    1/v, with v from the previous fit. Raise `ValueError` for fewer than 6 levels or 3 readings.
     """
     y, v = np.maximum(np.asarray(levels, dtype=float), 0.0), np.asarray(variances, dtype=float)
     if y.size < 6 or readings < 3:
@@ -80,7 +80,7 @@ def fit_noise(
 
 
 def fit_nonnegative(design: Floats, target: Floats) -> Floats:
-    """Return the least-squares coefficients with none below zero: the best over all subsets of the columns."""
+    """Return the nonnegative least-squares coefficients: the best result over all subsets of the columns."""
     best, coefficients = np.inf, np.zeros(design.shape[1])
     for used in itertools.product([False, True], repeat=design.shape[1]):
         mask = np.array(used)

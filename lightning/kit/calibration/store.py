@@ -33,7 +33,7 @@ Raw = Mapping[str, npt.NDArray[Any]]
 
 
 def folder(given: str | os.PathLike[str] | None = None) -> Path:
-    """Return the folder of calibrations, which need not exist yet."""
+    """Return the folder of calibrations. It may not exist yet."""
     if given is not None:
         return Path(given)
     if chosen := os.environ.get(FOLDER_VARIABLE):
@@ -42,12 +42,12 @@ def folder(given: str | os.PathLike[str] | None = None) -> Path:
     return Path(base) / "lightbed" / "calibrations"
 
 
-def path_of(device: str, given: str | os.PathLike[str] | None = None) -> Path:
+def find_path(device: str, given: str | os.PathLike[str] | None = None) -> Path:
     """Return the path of the calibration of this device.
 
-    Characters that are not safe in a file name become `-`; then a hash of the name is added, which keeps paths unique.
+    Unsafe characters become `-`. A name with unsafe characters also gets a hash, which keeps the path unique.
 
-    >>> path_of("ZCU111/lab 3", "/x").name
+    >>> find_path("ZCU111/lab 3", "/x").name
     'ZCU111-lab-3-653165d3.json'
     """
     safe = re.sub(r"[^A-Za-z0-9._-]+", "-", device).strip("-.") or "device"
@@ -60,7 +60,7 @@ def save(
     calibration: Calibration, *, raw: Raw | None = None, folder: str | os.PathLike[str] | None = None
 ) -> Path:
     """Write the calibration and its raw data, each atomically, and return the path of the document."""
-    path = path_of(calibration.device, folder)
+    path = find_path(calibration.device, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
     if raw:
         raw_path = path.with_suffix(".npz")
@@ -90,7 +90,7 @@ def load(path: str | os.PathLike[str]) -> Calibration:
 
 
 def load_raw(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[Any]]:
-    """Return the raw data of the calibration in this file; empty if it has none."""
+    """Return the raw data of the calibration in this file, or an empty dictionary if it has none."""
     calibration = load(path)
     if not calibration.raw:
         return {}
@@ -110,7 +110,7 @@ def find(
     A measured calibration takes precedence over the factory calibration of a twin. Raise `ForeignCalibration`,
     `StaleCalibration` or another `CalibrationError` for a calibration that is not valid for the device.
     """
-    path = path_of(identity(device), folder)
+    path = find_path(identity(device), folder)
     calibration = load(path) if path.exists() else _load_factory_calibration(device)
     if calibration is not None:
         check(calibration, device, max_age=max_age, now=now)
@@ -122,12 +122,12 @@ def check(
 ) -> None:
     """Raise `ForeignCalibration` or `StaleCalibration` if the calibration is not valid for this device.
 
-    The age limit is `max_age`, else `$LIGHTBED_CALIBRATION_HOURS`, else a day. A factory calibration has no age limit,
-    but only if it equals the one that the device provides: the origin in a file is not trusted. A calibration is valid
-    for one firmware build only, because it contains that build's ticks and counts. Raise `CalibrationError` for a date
-    in the future, and for generators or a readout that the device lacks.
+    The age limit is `max_age`, else `$LIGHTBED_CALIBRATION_HOURS`, else a day. A factory calibration has no age limit
+    if it equals the device's own; the origin in a file is not trusted. A calibration contains ticks and counts of one
+    firmware build, so it is stale for other firmware. Raise `CalibrationError` for a date in the future, and for
+    generators or a readout that the device lacks.
     """
-    limit = _max_age() if max_age is None else max_age
+    limit = _read_max_age() if max_age is None else max_age
     ageless = calibration.origin == "factory" and _is_factory_calibration(calibration, device)
     calibration.check(identity(device), now=now or datetime.now(UTC), max_age=None if ageless else limit)
     if _has_other_firmware(calibration, device):
@@ -173,10 +173,9 @@ def require(
 
 
 def get_fitting(device: Any, calibration: Calibration | None = None) -> Calibration:
-    """Return `calibration`, checked for this device, or by default the one stored for it.
+    """Return `calibration` after a check for this device, or by default the stored calibration.
 
-    The age of a calibration for a recording is its age at the date of the recording. Raise the errors of `check` and
-    `require`.
+    For a recording, the age counts up to the date of the recording. Raise the errors of `check` and `require`.
     """
     now = recording_date(device)
     if calibration is None:
@@ -213,7 +212,7 @@ def _is_factory_calibration(calibration: Calibration, device: Any) -> bool:
 
 
 def _count_entries(device: Any, key: str) -> int | None:
-    """Return the number of entries under `key` in the device's configuration; None if it is not known."""
+    """Return the number of entries under `key` in the device's configuration, or None if unknown."""
     try:
         return None if isinstance(device, str) else len(device[key])
     except (KeyError, TypeError):
@@ -221,13 +220,13 @@ def _count_entries(device: Any, key: str) -> int | None:
 
 
 def _has_other_firmware(calibration: Calibration, device: Any) -> bool:
-    """Return whether both firmware builds are known and differ; an unknown build counts as equal."""
+    """Return whether the firmware builds differ. An unknown build counts as equal."""
     measured = str(calibration.conditions.get("firmware", ""))
     running = "" if isinstance(device, str) else identity_of(device).firmware
     return bool(measured and running) and measured != running
 
 
-def _max_age() -> timedelta:
+def _read_max_age() -> timedelta:
     hours = os.environ.get(AGE_VARIABLE)
     if not hours:
         return MAX_AGE

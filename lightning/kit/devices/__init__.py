@@ -4,7 +4,7 @@
 |---|---|
 | `board` | `qick://host` (Pyro4) and `qick://local` |
 | `deadline`, `guard` | deadlines for every device |
-| `identity` | a name by which a calibration knows its device |
+| `identity` | the stable name that ties a calibration to its device |
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Boards: `qick://HOST[:PORT][/NAME]` through QICK's Pyro4 server, `qick://local` on the board itself.
+"""Boards: `qick://HOST[:PORT][/NAME]` connects to QICK's Pyro4 server, `qick://local` runs on the board itself.
 
-The server has no authentication and exchanges pickles: anyone who reaches its port can run code on the board, and
-anyone who answers in its place can run code here. So an address without a host (`qick:///NAME`, `qick://:PORT`) means
-the loopback interface, and any other host causes a warning.
+The server has no authentication and exchanges pickles. Anyone who reaches its port can run code on the board, and
+anyone who answers in its place can run code here. An address without a host (`qick:///NAME`, `qick://:PORT`) therefore
+means the loopback interface, and any other host causes a warning.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ keep the board's port in an isolated network\n"
 
 @dataclass(frozen=True, slots=True)
 class BoardAddress:
-    """Address at which a board's server is looked up."""
+    """Name server and name of a board's server."""
 
     host: str
     port: int
@@ -53,7 +53,7 @@ class BoardAddress:
 
 
 def parse(address: str) -> BoardAddress:
-    """Return the parts of an address. Raise `AddressError`.
+    """Return the parts of an address. Raise `AddressError` for an invalid address.
 
     >>> parse("qick://10.0.0.7/kit")
     BoardAddress(host='10.0.0.7', port=8888, name='kit')
@@ -81,7 +81,7 @@ def connect(address: str) -> Any:
 
 
 def open_local() -> Any:
-    """Return the board that this runs on. Raise `DeviceGone` if this is not a board."""
+    """Return the board that runs this code. Raise `DeviceGone` if this computer is not a board."""
     qick = require("qick", "to speak to a board")
     from lightning.kit.devices.guard import guard_soc
 
@@ -95,7 +95,7 @@ def open_local() -> Any:
 
 
 def open_remote(at: BoardAddress, patience: Patience | None = None) -> Any:
-    """Return a board in the network, by QICK's own proxy; each call has a deadline.
+    """Return a board in the network through QICK's own proxy, with a deadline for each call.
 
     Raise `MissingLibrary`, or `DeviceGone` if the board does not answer.
     """
@@ -107,7 +107,7 @@ def open_remote(at: BoardAddress, patience: Patience | None = None) -> Any:
         sys.stderr.write(_WARNING.format(host=at.host))
     failures = (pyro4.errors.PyroError, OSError)
     try:
-        with _timeout(pyro4, CONNECT_S), contextlib.redirect_stdout(io.StringIO()):
+        with _use_timeout(pyro4, CONNECT_S), contextlib.redirect_stdout(io.StringIO()):
             soc, soccfg = pyro.make_proxy(
                 at.host.strip("[]"), ns_port=at.port, proxy_name=at.name, remote_traceback=False
             )
@@ -117,19 +117,19 @@ def open_remote(at: BoardAddress, patience: Patience | None = None) -> Any:
             device=f"qick://{at.host}:{at.port}/{at.name}",
             hint="Start QICK's nameserver and server on it, and check the name",
         ) from error
-    device = _Remote(soc, soccfg)
+    device = _RemoteSoc(soc, soccfg)
     patience = patience or (SIMULATED if device.simulated else Patience())
     device.limit_calls(patience)
     return GuardedSoc(
         device,
-        identity=_name(soc, soccfg, at),
+        identity=_choose_name(soc, soccfg, at),
         patience=patience,
         lost=(pyro4.errors.CommunicationError,),
     )
 
 
-class _Remote:
-    """A Pyro4 proxy whose configuration is fetched once."""
+class _RemoteSoc:
+    """A Pyro4 proxy that keeps its configuration and limits the time of each call."""
 
     def __init__(self, proxy: Any, soccfg: Any) -> None:
         self._proxy = proxy
@@ -148,23 +148,23 @@ class _Remote:
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._proxy, name)
-        return self._with_timeout(name, attribute) if name in COMPUTING else attribute
+        return self._add_timeout(name, attribute) if name in COMPUTING else attribute
 
-    def _with_timeout(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the call with its own timeout; a proxy has one timeout for all calls, so set and restore it."""
+    def _add_timeout(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the call with its own timeout. A proxy has one timeout for all calls, so set and restore it."""
 
-        def timed(*args: Any, **kwargs: Any) -> Any:
+        def call_with_timeout(*args: Any, **kwargs: Any) -> Any:
             self._proxy._pyroTimeout = self._patience.limit_of_call(name)  # noqa: SLF001  as above
             try:
                 return call(*args, **kwargs)
             finally:
                 self._proxy._pyroTimeout = self._patience.call_s  # noqa: SLF001  as above
 
-        return timed
+        return call_with_timeout
 
 
-def _name(soc: Any, soccfg: Any, at: BoardAddress) -> str:
-    """Return the name of a device: a served twin has its own, a board is named by type, host and firmware."""
+def _choose_name(soc: Any, soccfg: Any, at: BoardAddress) -> str:
+    """Return the name of a device: a served twin's own name, or type, firmware and host of a board."""
     if "identity" in soc._pyroAttrs:  # noqa: SLF001  what the server offers
         return str(soc.identity)
     config = soccfg.get_cfg()
@@ -172,7 +172,7 @@ def _name(soc: Any, soccfg: Any, at: BoardAddress) -> str:
 
 
 @contextlib.contextmanager
-def _timeout(pyro4: Any, seconds: float) -> Iterator[None]:
+def _use_timeout(pyro4: Any, seconds: float) -> Iterator[None]:
     before = pyro4.config.COMMTIMEOUT
     pyro4.config.COMMTIMEOUT = seconds
     try:

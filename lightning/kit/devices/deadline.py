@@ -1,4 +1,4 @@
-"""Deadlines: how long a program may run before its device counts as stuck. The clock is passed in."""
+"""Deadlines: how long a program may run before its device counts as stuck. Callers pass the clock."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Patience:
     call_s: float = 10.0
     """Limit of a single call over the network or to the board's own hardware."""
     slowness: float = 10.0
-    """A run may take this many times its compiled length, plus `progress_s` and `computing_s`."""
+    """A run may take `slowness` times its compiled length, plus `progress_s` and `computing_s`."""
     computing_s: float = 0.0
-    """Limit of a call in which a twin simulates a measurement, if more than `call_s`."""
+    """Limit of a call in which a twin simulates a measurement, if longer than `call_s`."""
 
     def limit_of_call(self, name: str) -> float:
         """Return the limit of this call, in seconds.
@@ -37,10 +37,10 @@ class Patience:
 
 
 COMPUTING = frozenset({"start_tproc", "start_readout", "get_decimated", "get_accumulated"})
-"""Calls in which a twin simulates light and samples; all others return at once."""
+"""Calls in which a twin simulates light and samples. All others return at once."""
 
 SIMULATED = Patience(slowness=10_000.0, computing_s=120.0, progress_s=60.0)
-"""Limits for a twin, whose speed depends on its computer and says nothing about the device."""
+"""Limits for a twin. Its speed depends on the computer that runs it."""
 
 
 class Progress:
@@ -55,7 +55,7 @@ class Progress:
         self._started = self._moved = clock()
         self._limit_s: float | None = None
         self.external = False
-        """Whether the run waits for a trigger from outside."""
+        """True if the run waits for an external trigger."""
 
     @property
     def reached(self) -> str:
@@ -67,7 +67,7 @@ class Progress:
         self._runs = self._count = 0
 
     def begin(self, expected_s: float | None) -> None:
-        """Note the start of a run; `expected_s` is its compiled length if known."""
+        """Note the start of a run. `expected_s` is its compiled length, or None if unknown."""
         self._runs += 1
         self._count = 0
         self._started = self._moved = self._clock()
@@ -75,7 +75,7 @@ class Progress:
         self._limit_s = None if expected_s is None else slack + self.patience.slowness * expected_s
 
     def note_count(self, count: int) -> None:
-        """Note the value of the shot counter. Raise `DeviceStuck` if it is late or has not changed for too long."""
+        """Note the value of the shot counter. Raise `DeviceStuck` if the run is late or the count stays too long."""
         if count != self._count:
             first_from_outside = self.external and self._count == 0
             self._count, self._moved = count, self._clock()

@@ -1,13 +1,13 @@
-"""A guard before a board that may not answer: a QickSoc with deadlines.
+"""A QickSoc with deadlines, for a board that may not answer.
 
 QICK polls the shot counter of a running program for ever, and waits for streamed data for ever. `GuardedSoc` forwards
-every call, and raises `DeviceStuck` if the counter does not change for five seconds or the run far exceeds its
-compiled length, and `DeviceGone` if the device does not answer. It is a `QickConfig`, so programs are compiled from it
-as from the board itself.
+every call. It raises `DeviceStuck` if the counter does not change for five seconds or the run far exceeds its compiled
+length, and `DeviceGone` if the device does not answer. It is a `QickConfig`, so programs compile for it as for the
+board itself.
 
-A transfer that hangs on local hardware cannot be interrupted, so a `Worker` makes these calls in a thread and the
-caller waits with a timeout. A thread that hangs is abandoned (it is a daemon, so the program can still end), and the
-next call starts a new one. The thread ends with its `Worker`.
+A transfer that hangs on local hardware cannot be interrupted. A `Worker` therefore makes these calls in a thread, and
+the caller waits with a timeout. If the thread hangs, the next call starts another. The threads are daemons, so the
+program can still end. A thread that does not hang ends with its `Worker`.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from lightning.kit.programs import ticks
 Job = Callable[[], None]
 
 POLL_S = 0.2
-"""Timeout of one read of the stream; the shot counter is read between two."""
+"""Timeout of one read of the stream. Between two reads, the guard reads the shot counter."""
 INSTRUCTION_TICKS = 16
-"""Upper bound for an instruction of version 1, which takes a few clocks."""
+"""Upper bound for an instruction of processor version 1, which takes a few clocks."""
 OVERFLOWED = "Overflowed the averages buffer"
-"""Start of QICK's error for streamed sums; on a board it is the `__cause__` of the error."""
+"""Start of QICK's error for streamed sums. On a board this error is the `__cause__` of another."""
 Call = Callable[..., Any]
 
 
@@ -47,7 +47,7 @@ class Worker:
     def bound_call(self, call: Callable[..., Any], limit_s: float) -> Callable[..., Any]:
         """Return a function that makes `call` and raises `TimeoutError` if it takes longer than `limit_s`."""
 
-        def bounded(*args: Any, **kwargs: Any) -> Any:
+        def call_bounded(*args: Any, **kwargs: Any) -> Any:
             outcome: queue.SimpleQueue[tuple[bool, Any]] = queue.SimpleQueue()
 
             def job() -> None:
@@ -58,10 +58,10 @@ class Worker:
 
             return self._wait(job, outcome, limit_s)
 
-        return bounded
+        return call_bounded
 
     def _wait(self, job: Job, outcome: queue.SimpleQueue[tuple[bool, Any]], limit_s: float) -> Any:
-        self._job_queue().put(job)
+        self._get_queue().put(job)
         try:
             returned, value = outcome.get(timeout=limit_s)
         except queue.Empty:
@@ -71,22 +71,24 @@ class Worker:
             raise value
         return value
 
-    def _job_queue(self) -> queue.SimpleQueue[Job | None]:
+    def _get_queue(self) -> queue.SimpleQueue[Job | None]:
         if self._jobs is None:
             self._jobs = queue.SimpleQueue()
             weakref.finalize(self, self._jobs.put, None)
-            threading.Thread(target=_work, args=(self._jobs,), daemon=True, name="calls to the board").start()
+            threading.Thread(
+                target=_run_jobs, args=(self._jobs,), daemon=True, name="calls to the board"
+            ).start()
         return self._jobs
 
 
-def _work(jobs: queue.SimpleQueue[Job | None]) -> None:
+def _run_jobs(jobs: queue.SimpleQueue[Job | None]) -> None:
     while (job := jobs.get()) is not None:
         job()
-        del job  # it references the worker, which could otherwise not be finalized
+        del job  # the job references the worker, which could otherwise not be finalized
 
 
 class GuardedSoc(QickConfig):  # type: ignore[misc]
-    """A QickSoc (board, proxy or twin) with deadlines. Other attributes are forwarded to it."""
+    """A QickSoc (board, proxy or twin) with deadlines. Other attributes are forwarded to `unguarded`."""
 
     def __init__(
         self,
@@ -98,16 +100,16 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         lost: tuple[type[Exception], ...] = (),
         worker: Worker | None = None,
     ) -> None:
-        """Guard `soc`; `lost` are exceptions of its transport which mean that the device does not answer."""
+        """Guard `soc`. `lost` are exceptions of its transport that mean "the device does not answer"."""
         super().__init__(soc.get_cfg())
         self.unguarded = soc
         self._cached: list[str] = []
-        """Names of the guarded calls that are cached in this object's dictionary."""
+        """Names of the guarded calls in this object's dictionary."""
         self.simulated = bool(getattr(soc, "simulated", False))
         self.identity = identity or identity_of(soc).name
         self.patience = patience or (SIMULATED if self.simulated else Patience())
         self._clock = clock
-        self._lost: tuple[type[Exception], ...] = (ConnectionError, TimeoutError, *lost)
+        self._lost_errors: tuple[type[Exception], ...] = (ConnectionError, TimeoutError, *lost)
         self._worker = worker
         self._progress = Progress(self.identity, self.patience, clock)
         self._announced_s: float | None = None
@@ -136,26 +138,26 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         return {
             "patience": self.patience,
             "clock": self._clock,
-            "lost": self._lost,
+            "lost": self._lost_errors,
             "worker": self._worker,
         }
 
     def expect(self, seconds: float | None) -> None:
-        """Set the length of one run of the next program, for programs whose words do not show it."""
+        """Set the length of one run of the next program, for programs whose length `ticks` cannot compute."""
         self._announced_s = seconds
 
     def start_src(self, src: str) -> None:
-        """Set the start source; a device that waits for an external start is not stuck."""
+        """Set the start source. A device that waits for an external start does not count as stuck."""
         self._progress.external = src == "external"
         self._forward("start_src", src)
 
     def load_bin_program(self, binprog: Any, load_mem: bool = True) -> None:
-        """Load a program; the length of a version 1 program is computed from its words.
+        """Load a program, and compute the length of a version 1 program from its words.
 
-        Raise `UnsupportedClock` if the converters' clocks are not locked, or not those of the configuration: all
+        Raise `UnsupportedClock` if the converters' clocks are not locked, or differ from the configuration: all
         measurements would be wrong.
         """
-        # Not everything with a QickSoc's interface has converters.
+        # Some objects with a QickSoc's interface have no converters.
         if hasattr(self.unguarded, "clocks_locked") and hasattr(self.unguarded, "get_sample_rates"):
             check_running_clocks(self)
         self._expected_s, self._announced_s = self._announced_s, None
@@ -172,7 +174,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         self._progress.begin(self._expected_s)
 
     def get_tproc_counter(self, addr: int) -> int:
-        """Return the shot counter. Raise `DeviceStuck` if it has not changed for too long or the run is late."""
+        """Return the shot counter. Raise `DeviceStuck` if the run is late or the count stays unchanged too long."""
         count = int(self._forward("get_tproc_counter", addr))
         self._progress.note_count(count)
         return count
@@ -205,23 +207,28 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
 
     def _forward(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
         key = f"_call_{name}"
-        guarded = self.__dict__.get(key) or self._cache(key, self._guard(name, getattr(self.unguarded, name)))
-        return guarded(*args, **kwargs)
+        guarded_call = self.__dict__.get(key) or self._cache(
+            key, self._guard(name, getattr(self.unguarded, name))
+        )
+        return guarded_call(*args, **kwargs)
 
-    def _cache(self, name: str, guarded: Call) -> Call:
-        """Return the call after storing it in the instance dictionary, which bypasses `__getattr__`."""
-        self.__dict__[name] = guarded
+    def _cache(self, name: str, guarded_call: Call) -> Call:
+        """Store the call in the instance dictionary, which bypasses `__getattr__`, and return it."""
+        self.__dict__[name] = guarded_call
         self._cached.append(name)
-        return guarded
+        return guarded_call
 
     def _guard(self, name: str, call: Call) -> Call:
-        """Return the call with its errors translated. Callers cache it, as some calls repeat thousands of times."""
+        """Return a function that makes the call and translates its errors.
+
+        Callers cache the function, because some calls repeat thousands of times.
+        """
         run = (
             call if self._worker is None else self._worker.bound_call(call, self.patience.limit_of_call(name))
         )
-        lost = self._lost
+        lost = self._lost_errors
 
-        def guarded(*args: Any, **kwargs: Any) -> Any:
+        def guarded_call(*args: Any, **kwargs: Any) -> Any:
             try:
                 return run(*args, **kwargs)
             except DeviceGone:
@@ -232,12 +239,12 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
                 if isinstance(error.__cause__, lost):
                     raise self._make_gone(name, error.__cause__) from error
                 if OVERFLOWED in f"{error} {error.__cause__}":
-                    raise self._overrun() from error
+                    raise self._make_overrun() from error
                 raise
 
-        return guarded
+        return guarded_call
 
-    def _overrun(self) -> ReadoutOverrun:
+    def _make_overrun(self) -> ReadoutOverrun:
         return ReadoutOverrun(
             "the sum buffer overflowed: sums arrived faster than they were read",
             device=self.identity,
@@ -253,7 +260,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
 
 
 def guard_soc(soc: Any) -> GuardedSoc:
-    """Return `soc` (a QickSoc or a twin) with deadlines; a `GuardedSoc` is returned unchanged."""
+    """Return `soc` (a QickSoc or a twin) with deadlines. Return a `GuardedSoc` unchanged."""
     if isinstance(soc, GuardedSoc):
         return soc
     return GuardedSoc(soc, worker=None if getattr(soc, "simulated", False) else Worker())

@@ -12,7 +12,7 @@ class DeviceIdentity:
     """Identity of a device."""
 
     name: str
-    """Stable: the same after a restart."""
+    """Stable name, which survives a restart."""
     board: str = ""
     firmware: str = ""
     """Build date of the firmware."""
@@ -20,7 +20,7 @@ class DeviceIdentity:
 
     @property
     def label(self) -> str:
-        """Its name, marked if it is simulated."""
+        """The name, with a mark if the device is simulated."""
         return f"{self.name} (SIMULATED)" if self.simulated else self.name
 
     def as_dict(self) -> dict[str, Any]:
@@ -34,13 +34,13 @@ class DeviceIdentity:
 
 
 def identity_of(soc: Any) -> DeviceIdentity:
-    """Return the identity of a QickSoc, of its twin, or of a QickConfig.
+    """Return the identity of a QickSoc, its twin, or a QickConfig.
 
-    A twin and a guarded device have their own names. A bare board is named by its type and the build of its firmware.
+    A twin or a guarded device has its own name. The name of a bare board consists of its type and firmware build.
     """
-    board, firmware = _entry(soc, "board"), _entry(soc, "fw_timestamp")
-    own = getattr(soc, "identity", None)
-    name = own if isinstance(own, str) and own else board_name(board, firmware)
+    board, firmware = _read_entry(soc, "board"), _read_entry(soc, "fw_timestamp")
+    own_name = getattr(soc, "identity", None)
+    name = own_name if isinstance(own_name, str) and own_name else board_name(board, firmware)
     return DeviceIdentity(name, board, firmware, bool(getattr(soc, "simulated", False)))
 
 
@@ -53,7 +53,7 @@ def board_name(board: str, firmware: str, host: str = "") -> str:
     return f"{board or 'board'}-{firmware or 'unknown'}" + (f" at {host}" if host else "")
 
 
-def _entry(soc: Any, key: str) -> str:
+def _read_entry(soc: Any, key: str) -> str:
     if isinstance(soc, Mapping):
         return str(soc.get(key, ""))
     try:

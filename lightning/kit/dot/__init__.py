@@ -1,4 +1,4 @@
-"""Dot products as waveforms: vectors are played as envelopes, and the detector's light is summed.
+"""Dot products as waveforms: the generators play vectors as envelopes, and the readout sums the detected light.
 
     from lightning.kit.dot import VectorCore
     core = VectorCore(soc)
@@ -8,9 +8,9 @@
 
 | module | purpose |
 |---|---|
-| `symbol` | the samples of an operand; from values to samples |
-| `packing` | which product goes into which symbol of which tile |
-| `program` | tiles on a device: many in one program |
+| `symbol` | converts values to samples |
+| `packing` | assigns products to symbols of tiles |
+| `program` | measures many tiles in one program |
 | `tuning` | the gates' curves, and the decoder of tiles |
 | `core` | `VectorCore` |
 | `inspection` | a vector as a waveform |
@@ -27,11 +27,11 @@ from lightning.kit.dot.inspection import Inspection, inspect
 from lightning.kit.dot.packing import Integers
 from lightning.kit.dot.symbol import Symbol
 
-__all__ = ["Inspection", "Symbol", "VectorCore", "core_of", "dot", "inspect", "matvec"]
+__all__ = ["Inspection", "Symbol", "VectorCore", "dot", "get_core", "inspect", "matvec"]
 
 
 class Computes(Protocol):
-    """The part of `LightningCompute` used here."""
+    """The methods of `LightningCompute` that this module needs."""
 
     @property
     def vectors(self) -> VectorCore:
@@ -47,18 +47,18 @@ class Computes(Protocol):
         ...
 
 
-def core_of(compute: Computes) -> VectorCore:
-    """Return the core that shares device and calibration with a `LightningCompute`."""
+def get_core(compute: Computes) -> VectorCore:
+    """Return the vector core of a `LightningCompute`, on the same device and calibration."""
     return compute.vectors
 
 
 def dot(compute: Computes, weights: npt.ArrayLike, inputs: npt.ArrayLike, *, shots: int | None = None) -> Any:
-    """Return the result of `VectorCore.dot`; `shots` defaults to that of `compute`."""
+    """Return the result of `VectorCore.dot`. `shots` defaults to `compute.shots`."""
     return compute.dot(weights, inputs, shots=shots)
 
 
 def matvec(
     compute: Computes, matrix: npt.ArrayLike, vector: npt.ArrayLike, *, shots: int | None = None
 ) -> Integers:
-    """Return the result of `VectorCore.matvec`; `shots` defaults to that of `compute`."""
+    """Return the result of `VectorCore.matvec`. `shots` defaults to `compute.shots`."""
     return compute.matvec(matrix, vector, shots=shots)

@@ -1,4 +1,4 @@
-"""`VectorCore`: dot products, matrix times vector, matrix times matrix, by light."""
+"""`VectorCore`: products of vectors and matrices, computed by light."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from lightning.kit.dot.symbol import Symbol
 from lightning.kit.dot.tuning import WORST_RESIDUAL, Tiles, Tuning, play, tune
 
 SHOTS = 4
-WHOLE_SYMBOLS = 4
-"""Tile lengths are rounded up to a multiple of this, so that fewer programs are compiled."""
-UNLIT = 0.1
-"""Share of the expected light below which a tile counts as dark: leaks of closed modulators are less."""
+LENGTH_STEP = 4
+"""Tile lengths are multiples of this number of symbols, so that fewer programs must be compiled."""
+MIN_LIGHT_SHARE = 0.1
+"""A tile with less than this share of the expected light counts as dark. Closed modulators leak less."""
 
 
 class VectorCore:
     """Dot products of vectors on one kit.
 
-    `device` is the result of `lightning.connect`. `calibration` defaults to the one stored for it. The first product
-    tunes the core (`tune`, about a second). Raise `NotCalibrated`, `ForeignCalibration` or `StaleCalibration` as
-    `LightningCompute` does, and `ProgramError` for firmware that cannot play vectors.
+    `device` is the result of `lightning.connect`. `calibration` defaults to its stored calibration. The first product
+    tunes the core (`tune`, about a second). Raise `NotCalibrated`, `ForeignCalibration` or `StaleCalibration` like
+    `LightningCompute`, and `ProgramError` for firmware that cannot play vectors.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class VectorCore:
 
     @property
     def tuning(self) -> Tuning:
-        """The result of `tune`, which runs on first access."""
+        """The result of `tune`, which runs at the first access."""
         return self._tuning or self.tune()
 
     def tune(self) -> Tuning:
-        """Measure the gates and the decoder of tiles; call it again if the device has drifted.
+        """Measure the gates' curves and fit the decoder of tiles. Call it again if the device has drifted.
 
         Raise `CalibrationError` if the device does not agree with its calibration.
         """
@@ -63,15 +63,15 @@ class VectorCore:
     def dot(self, weights: npt.ArrayLike, inputs: npt.ArrayLike, *, shots: int = SHOTS) -> Any:
         """Return sum_k weights_k inputs_k / 255 over the last axis, rounded: an int for two vectors, else an array.
 
-        Values are integers from -255 to 255; leading axes broadcast. The result is the mean of `shots` measurements.
-        Raise `OutOfRange` for other values, lengths that differ, or less than one shot. Warn with `DarkWarning` if
-        light was expected and none arrived.
+        Values are integers from -255 to 255. Leading axes broadcast. The result is the mean of `shots` measurements.
+        Raise `OutOfRange` for other values, different lengths, or less than one shot. Warn with `DarkWarning` if light
+        was expected and none arrived.
         """
         answers = np.rint(self.analogue(weights, inputs, shots=shots)).astype(np.int64)
         return answers if answers.ndim else int(answers)
 
     def matvec(self, matrix: npt.ArrayLike, vector: npt.ArrayLike, *, shots: int = SHOTS) -> Integers:
-        """Return the dot products of the rows of an (m, n) matrix with a vector (n,), (m,). Raises as `dot`."""
+        """Return the dot products (m,) of an (m, n) matrix's rows with an (n,) vector. Raise the errors of `dot`."""
         rows, column = np.asarray(matrix), np.asarray(vector)
         if rows.ndim != 2 or column.ndim != 1:
             raise OutOfRange(f"expected a matrix and a vector, not shapes {rows.shape} and {column.shape}")
@@ -79,7 +79,7 @@ class VectorCore:
         return answers
 
     def matmul(self, left: npt.ArrayLike, right: npt.ArrayLike, *, shots: int = SHOTS) -> Integers:
-        """Return the products of (m, n) and (n, p) matrices over 255, (m, p). Raises as `dot`."""
+        """Return the product (m, p) of (m, n) and (n, p) matrices, divided by 255. Raise the errors of `dot`."""
         one, other = np.asarray(left), np.asarray(right)
         if one.ndim != 2 or other.ndim != 2:
             raise OutOfRange(f"expected two matrices, not shapes {one.shape} and {other.shape}")
@@ -92,18 +92,18 @@ class VectorCore:
         if isinstance(shots, bool) or shots != int(shots) or shots < 1:
             raise OutOfRange(f"shots must be an integer of 1 or more, not {shots}")
         length = first.shape[-1]
-        most = self.tiles.most_symbols(self.symbol) // WHOLE_SYMBOLS * WHOLE_SYMBOLS
+        most = self.tiles.most_symbols(self.symbol) // LENGTH_STEP * LENGTH_STEP
         packed = pack(first.reshape(-1, length), second.reshape(-1, length), most)
         totals = np.zeros(first.size // length)
         if packed.row.size:
-            np.add.at(totals, packed.row, packed.sign * self._tile_values(packed, int(shots)))
+            np.add.at(totals, packed.row, packed.sign * self._measure_tiles(packed, int(shots)))
         return totals.reshape(first.shape[:-1])
 
-    def _tile_values(self, packed: Packed, shots: int) -> Floats:
-        """Return the sums of products in units of 1/255, (tiles,)."""
+    def _measure_tiles(self, packed: Packed, shots: int) -> Floats:
+        """Measure the tiles and return the magnitudes of their sums of products in units of 1/255, (tiles,)."""
         tuning = self.tuning
-        # Dark symbols fill the tiles to whole lengths.
-        values = np.pad(packed.values, ((0, 0), (0, -packed.values.shape[1] % WHOLE_SYMBOLS), (0, 0)))
+        # Dark symbols pad the tiles.
+        values = np.pad(packed.values, ((0, 0), (0, -packed.values.shape[1] % LENGTH_STEP), (0, 0)))
         levels = play(
             self.tiles, tuning.coding.words(values), tuning.coding.dark, self.symbol, shots=shots
         ).mean(axis=1)
@@ -114,8 +114,8 @@ class VectorCore:
 
 
 def _find_unlit(answers: Floats, values: Integers) -> npt.NDArray[np.bool_]:
-    """Return a mask of the tiles, (tiles,), with far less light than their values (tiles, symbols, 4) give."""
+    """Return a mask (tiles,) of the tiles with far less light than expected for their values (tiles, symbols, 4)."""
     expected = (values[..., 0::2] * values[..., 1::2]).sum(axis=(1, 2)) / FULL
     noise = WORST_RESIDUAL * np.sqrt(values.shape[1])
-    unlit: npt.NDArray[np.bool_] = (expected >= 10 * noise) & (answers <= UNLIT * expected)
+    unlit: npt.NDArray[np.bool_] = (expected >= 10 * noise) & (answers <= MIN_LIGHT_SHARE * expected)
     return unlit

@@ -1,9 +1,8 @@
 """A vector as a waveform: the products of each symbol, from decimated samples.
 
-The readout's filter reaches 7.5 ticks either way, so a symbol must last 15 ticks for one sample to be settled, the
-one in its middle; all others are guard. The waveform suits a person, and shows which symbol is wrong. Sums of products
-are faster and more accurate with `VectorCore.dot` (its symbols are shorter by a factor of 7.5, and all of their light
-counts).
+The readout's filter reaches 7.5 ticks either way. A symbol must therefore last 15 ticks, so that the sample in its
+middle is settled. The waveform shows a person which symbol is wrong. `VectorCore.dot` computes sums of products faster
+and more accurately: its symbols are 7.5 times shorter, and all of their light counts.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from lightning.kit.dot.program import TileReader
 from lightning.kit.dot.symbol import REACH_TICKS, Coding, Integers, Symbol, Tile, envelopes
 
 SYMBOL = Symbol(samples=240, guard=7)
-"""15 ticks, in the middle of which one sample is settled."""
+"""A symbol of 15 ticks, with one settled sample in its middle."""
 ROUNDS = 4
 FILTER_TICKS = 8
 
@@ -32,9 +31,9 @@ class Inspection:
     """One acquisition of a vector."""
 
     counts: Floats
-    """(samples,) decimated, idle included."""
+    """(samples,) decimated counts, including the idle level."""
     tick_ns: float
-    """Between two samples."""
+    """Time between two samples."""
     settled: Integers
     """(symbols,) index of the settled sample."""
     sums: Floats
@@ -49,9 +48,9 @@ def inspect(
     *,
     rounds: int = ROUNDS,
 ) -> Inspection:
-    """Play magnitudes of two vectors, products 0 and 1 in the first symbol, 2 and 3 in the second, and so on.
+    """Play the magnitudes of two vectors, with products 0 and 1 in the first symbol, 2 and 3 in the second, and so on.
 
-    Raise `OutOfRange` for vectors longer than `capacity`, and the errors of `VectorCore`.
+    Raise `OutOfRange` for a vector longer than `capacity`, and the errors of `TileReader`.
     """
     reader = TileReader(device, calibration)
     first, second = operands(weights, inputs)
@@ -70,17 +69,17 @@ def inspect(
     waveforms = envelopes(words, dark, tile, reader.wiring.alignment)[:, 0]  # (4, samples)
     counts = reader.trace(waveforms, tile, rounds=rounds)
     settled = settled_samples(tile)
-    # Samples at either end are beyond the filter's reach of any symbol, so they show the idle level.
-    clear = REACH_TICKS - FILTER_TICKS
-    idle = float(np.concatenate([counts[:clear], counts[-clear:]]).mean())
+    # The filter does not reach from any symbol to the samples at the ends, so they show the idle level.
+    idle_samples = REACH_TICKS - FILTER_TICKS
+    idle = float(np.concatenate([counts[:idle_samples], counts[-idle_samples:]]).mean())
     sums = calibration.decode_table(counts[settled] - idle, values)
     return Inspection(counts, calibration.timing.tick_ns, settled, sums)
 
 
 def capacity(reader: TileReader) -> int:
-    """Return the products that the decimated buffer of one acquisition holds.
+    """Return the number of products that fit in the decimated buffer of one acquisition.
 
-    132 on the kit's firmware: 66 for either pair.
+    The kit's firmware holds 132: 66 for each pair.
     """
     ticks = reader.decimated - 2 * REACH_TICKS
     return PAIRS * (ticks * reader.samples_per_tick // SYMBOL.samples)
@@ -99,7 +98,7 @@ def settled_samples(tile: Tile) -> Integers:
 
 
 def _group_by_symbol(first: Integers, second: Integers) -> Integers:
-    """Return (n,) magnitudes of both operands as values per symbol, (symbols, 4)."""
+    """Return values per symbol, (symbols, 4), from (n,) magnitudes of both operands."""
     symbols = -(-first.size // PAIRS)
     values = np.zeros((symbols, PAIRS, 2), dtype=np.int64)
     flat = values.reshape(-1, 2)

@@ -1,8 +1,7 @@
-"""From vectors to rows of light: which product goes into which symbol of which tile.
+"""Packing: the assignment of products to the symbols of tiles.
 
-Light has no sign, so positive and negative products of a row go into separate tiles. Both pairs of modulators are used
-at once: a symbol carries one product in each, and the detector adds the two. Products with a factor of zero need no
-light and are omitted.
+Light has no sign, so positive and negative products of a row go into separate tiles. A symbol carries one product in
+each pair of modulators, and the detector adds the two. Products that are zero need no light and are omitted.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ class Packed:
     """Rows of products as tiles of symbols."""
 
     values: Integers
-    """(tiles, symbols, 4) of 0..255; a pair without a product has both values 0."""
+    """(tiles, symbols, 4) of 0..255. Both values of a pair without a product are 0."""
     row: Integers
-    """(tiles,) the row of products of each tile."""
+    """(tiles,) index of the row whose products the tile holds."""
     sign: Integers
     """(tiles,) 1 for positive products, -1 for negative ones."""
 
 
 def operands(weights: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[Integers, Integers]:
-    """Return both operands as integers of one shape (..., n); all axes but the last broadcast.
+    """Return both operands as integers of one shape (..., n). Leading axes broadcast.
 
-    Raise `OutOfRange` for anything but integers from -255 to 255, for vectors of unequal length, and for
-    leading axes that do not broadcast.
+    Raise `OutOfRange` unless all are integers from -255 to 255, for vectors of unequal length, and for leading axes
+    that do not broadcast.
     """
-    first, second = _whole("weights", weights), _whole("inputs", inputs)
+    first, second = _check_whole("weights", weights), _check_whole("inputs", inputs)
     if first.shape[-1] != second.shape[-1]:
         raise OutOfRange(
             f"vectors of {first.shape[-1]} and {second.shape[-1]} entries have no dot product",
@@ -56,9 +55,9 @@ def operands(weights: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[Integers, I
 
 
 def pack(weights: Integers, inputs: Integers, most: int) -> Packed:
-    """Return the tiles of at most `most` symbols for the products of (rows, n) weights and inputs.
+    """Return tiles of at most `most` symbols with the products of (rows, n) weights and inputs.
 
-    All tiles have the length of the longest. A row whose products are all zero has no tile.
+    All tiles are padded to the length of the longest. A row whose products are all zero has no tile.
 
     >>> packed = pack(np.array([[1, -2, 3]]), np.array([[4, 5, 6]]), 8)
     >>> packed.values.tolist(), packed.sign.tolist()
@@ -69,24 +68,24 @@ def pack(weights: Integers, inputs: Integers, most: int) -> Packed:
     values = np.zeros((len(pieces), PAIRS, 2, longest), dtype=np.int64)
     for tile, (row, _, places) in enumerate(pieces):
         for pair in range(PAIRS):
-            of_pair = places[pair::PAIRS]
-            values[tile, pair, 0, : of_pair.size] = weights[row, of_pair]
-            values[tile, pair, 1, : of_pair.size] = inputs[row, of_pair]
+            pair_places = places[pair::PAIRS]
+            values[tile, pair, 0, : pair_places.size] = weights[row, pair_places]
+            values[tile, pair, 1, : pair_places.size] = inputs[row, pair_places]
     rows, signs = (np.array([piece[i] for piece in pieces], dtype=np.int64) for i in (0, 1))
     by_symbol = np.abs(values).reshape(len(pieces), 2 * PAIRS, longest).transpose(0, 2, 1)
     return Packed(by_symbol, rows, signs)
 
 
 def _split_into_pieces(signs: Integers, most: int) -> Iterator[tuple[int, int, Integers]]:
-    """Yield (row, sign, places of the products) for pieces of at most `most` products of one row and sign."""
-    for row, of_row in enumerate(signs):
+    """Split each row by sign into pieces of at most `most` products; yield (row, sign, indices of the products)."""
+    for row, row_signs in enumerate(signs):
         for sign in (1, -1):
-            places = np.flatnonzero(of_row == sign)
+            places = np.flatnonzero(row_signs == sign)
             for first in range(0, places.size, most):
                 yield row, sign, places[first : first + most]
 
 
-def _whole(name: str, values: npt.ArrayLike) -> Integers:
+def _check_whole(name: str, values: npt.ArrayLike) -> Integers:
     array = np.asarray(values)
     if array.ndim == 0 or array.size == 0:
         raise OutOfRange(f"{name} are {'empty' if array.ndim else 'a single number'}", hint="Give vectors")

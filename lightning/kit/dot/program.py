@@ -1,13 +1,13 @@
-"""Tiles measured on a device: one program plays as many as the generators' memories hold, in sequence.
+"""Measurement of tiles on a device: one program plays as many tiles as fit in the generators' memories.
 
-The envelopes of all tiles are side by side in the memory of each generator; the program steps the address from
-tile to tile, plays the four generators, and opens one window of the accumulating readout for each. So one run
-returns one sum per tile and shot, whatever the tile's number of products. The first and last tiles of every run
-are dark: their mean is subtracted from the others.
+The memory of each generator holds the envelopes of all tiles in sequence. For each tile the program advances the
+address, plays the four generators, and opens one window of the accumulating readout. One run thus returns one sum per
+tile and shot, for any number of products in a tile. The first and last tiles of every run are dark. Their mean is
+subtracted from the others.
 
-Why sums and not decimated samples: a window of the accumulating readout may be as long as the tile, while the
-decimated buffer holds 1,024 samples; and the readout's filter, which mixes neighbouring symbols in decimated
-samples, does not change their sum, so symbols may be much shorter than the filter (2 ticks against 15).
+Sums have two advantages over decimated samples. A window of the accumulating readout may be as long as the tile, while
+the decimated buffer holds 1,024 samples. And the readout's filter, which mixes neighbouring symbols, does not change
+their sum, so symbols may be much shorter than the filter (2 ticks against 15).
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ import numpy as np
 from lightning.errors import ProgramError, WrongChannel
 from lightning.kit.calibration.document import Calibration
 from lightning.kit.calibration.fringe import Floats
-from lightning.kit.calibration.measurement.batch import MIXED
+from lightning.kit.calibration.measurement.batch import OSCILLATOR_GAIN
 from lightning.kit.dot.symbol import Alignment, Samples, Symbol, Tile
 from lightning.kit.settings import MODULATORS
 from lightning.optional import require
 
 FULL_GAIN = 32767
 DARK_TILES = 4
-"""At either end of a run of short tiles; a run of long tiles has one."""
+"""Dark tiles at each end of a run of short tiles. A run of long tiles has one at each end."""
 REST_TICKS = 240
-"""Between two tiles: the processor needs some 100 to count, to step addresses and to set four pulses, and a pulse set
-too late plays late."""
+"""Pause between two tiles. The processor needs about 100 ticks to count, advance addresses and set four pulses; with a
+shorter pause the pulses would play late."""
 LONGEST_TICKS = 60_000
 """Limit of a pulse, whose length has 16 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """Generators of the modulators, readout of the detector, and the alignment of their light."""
+    """Generators of the modulators, readout of the detector, and alignment of the light."""
 
     channels: tuple[int, ...]
     readout: int
@@ -48,9 +48,9 @@ class Wiring:
 class TileReader:
     """Measurement of tiles on one device.
 
-    `soc` is the result of `lightning.connect`, or a `QickSoc`; both are used with deadlines. Raise `ProgramError` for
-    firmware whose processor is not version 1, or whose generators, readouts and processor do not run at one rate;
-    `WrongChannel` if it lacks the calibration's generators or readout.
+    `soc` is the result of `lightning.connect`, or a `QickSoc`. Every call has a deadline. Raise `ProgramError` if the
+    processor is not version 1, or if generators, readout and processor do not run at one rate. Raise `WrongChannel` if
+    the firmware lacks the calibration's generators or readout.
     """
 
     def __init__(self, soc: Any, calibration: Calibration) -> None:
@@ -58,7 +58,7 @@ class TileReader:
 
         self.soc = soc = guard_soc(soc)
         channels = tuple(modulator.channel for modulator in calibration.modulators)
-        _check(soc, channels, calibration.readout)
+        _check_firmware(soc, channels, calibration.readout)
         first = soc["gens"][channels[0]]
         self.samples_per_tick = int(first["samps_per_clk"])
         self.memory = min(int(soc["gens"][channel]["maxlen"]) for channel in channels)
@@ -72,42 +72,42 @@ class TileReader:
         return Tile(symbols, symbol, self.samples_per_tick)
 
     def most_symbols(self, symbol: Symbol) -> int:
-        """Return the number of symbols in the longest tile that fits in a run with two dark ones."""
+        """Return the number of symbols in the longest tile that fits in a run with two dark tiles."""
         ticks = min(self.memory // self.samples_per_tick // 3, LONGEST_TICKS)
         edges = self.tile(0, symbol).ticks
         return (ticks - edges) * self.samples_per_tick // symbol.samples
 
     def per_run(self, tile: Tile) -> int:
-        """Return the number of tiles that one run holds besides the dark ones."""
+        """Return the number of tiles that fit in one run besides the dark tiles."""
         return min(self.memory // tile.samples, self.buffer) - 2 * self.dark_tiles(tile)
 
     def dark_tiles(self, tile: Tile) -> int:
-        """Return the number of dark tiles at either end of a run."""
+        """Return the number of dark tiles at each end of a run."""
         return DARK_TILES if 8 * DARK_TILES * tile.samples <= self.memory else 1
 
     def sums(self, envelopes: Samples, tile: Tile, dark: Samples, *, shots: int) -> Floats:
-        """Return the light of each tile above the dark, in counts times ticks, (tiles, shots).
+        """Return the light of each tile above dark, (tiles, shots), in counts times ticks.
 
         `envelopes` are (4, tiles, samples), `dark` (4, samples). More than `per_run` tiles take several runs.
         """
         step = self.per_run(tile)
         parts = [
-            self._run(envelopes[:, first : first + step], tile, dark, shots)
+            self._measure_run(envelopes[:, first : first + step], tile, dark, shots)
             for first in range(0, envelopes.shape[1], step)
         ]
         return np.concatenate(parts)
 
     def trace(self, envelopes: Samples, tile: Tile, *, rounds: int) -> Floats:
-        """Return the decimated counts of a tile's window, (samples,), for (4, samples) envelopes; mean of `rounds`."""
+        """Play (4, samples) envelopes and return the decimated counts (samples,) of the window, mean of `rounds`."""
         self._load(envelopes)
         program = self.program(tile, 1, 1)
         runs = [
             program.acquire_decimated(self.soc, load_envelopes=False, progress=False) for _ in range(rounds)
         ]
-        counts: Floats = MIXED * np.asarray(runs, dtype=float).mean(axis=0).reshape(-1, 2)[:, 0]
+        counts: Floats = OSCILLATOR_GAIN * np.asarray(runs, dtype=float).mean(axis=0).reshape(-1, 2)[:, 0]
         return counts
 
-    def _run(self, envelopes: Samples, tile: Tile, dark: Samples, shots: int) -> Floats:
+    def _measure_run(self, envelopes: Samples, tile: Tile, dark: Samples, shots: int) -> Floats:
         ends = self.dark_tiles(tile)
         edge = np.repeat(dark[:, None, :], ends, axis=1)
         memory = np.concatenate([edge, envelopes, edge], axis=1)
@@ -115,42 +115,42 @@ class TileReader:
         self._load(memory.reshape(MODULATORS, -1))
         per_pass = max(1, self.buffer // tiles)
         passes = [min(per_pass, shots - first) for first in range(0, shots, per_pass)]
-        raw = np.concatenate([self._pass(tile, tiles, count) for count in passes], axis=1)
+        raw = np.concatenate([self._run_pass(tile, tiles, count) for count in passes], axis=1)
         floor = float(np.concatenate([raw[:ends], raw[-ends:]]).mean())
         lit: Floats = raw[ends:-ends] - floor
         return lit
 
-    def _pass(self, tile: Tile, tiles: int, shots: int) -> Floats:
+    def _run_pass(self, tile: Tile, tiles: int, shots: int) -> Floats:
         """Return the raw sums in counts times ticks, (tiles, shots)."""
         program = self.program(tile, tiles, shots)
         program.acquire(self.soc, load_pulses=False, progress=False)
         counts = np.asarray(program.get_raw()[0], dtype=float).reshape(tiles, shots, -1, 2)
-        sums: Floats = MIXED * counts[:, :, 0, 0]
+        sums: Floats = OSCILLATOR_GAIN * counts[:, :, 0, 0]
         return sums
 
     def program(self, tile: Tile, tiles: int, shots: int) -> Any:
-        """Return the QICK program for a run of `tiles` tiles, dark ones included."""
-        return _program_class()(self.soc, tile, tiles, shots, self.wiring)
+        """Return the QICK program for a run of `tiles` tiles, including dark tiles."""
+        return _load_program_class()(self.soc, tile, tiles, shots, self.wiring)
 
     def _load(self, memory: Samples) -> None:
         """Load (4, samples) envelopes into the memories of the generators."""
         for channel, samples in zip(self.wiring.channels, memory, strict=True):
             rows = np.zeros((samples.size, 2), dtype=np.int16)
             rows[:, 0] = samples
-            self.soc.load_envelope(channel, data=rows if _is_here(self.soc) else rows.tolist(), addr=0)
+            self.soc.load_envelope(channel, data=rows if _is_local(self.soc) else rows.tolist(), addr=0)
 
 
-def _is_here(soc: Any) -> bool:
+def _is_local(soc: Any) -> bool:
     """Return whether the device is an object of this process.
 
-    QICK sends lists to other processes, whose numpy version may differ.
+    QICK sends lists to other processes, because their numpy version may differ.
     """
     from qick import QickConfig
 
     return isinstance(getattr(soc, "unguarded", soc), QickConfig)
 
 
-def _check(soc: Any, channels: tuple[int, ...], readout: int) -> None:
+def _check_firmware(soc: Any, channels: tuple[int, ...], readout: int) -> None:
     processor = soc["tprocs"][0]
     if processor["type"] != "axis_tproc64x32_x8":
         raise ProgramError(
@@ -175,12 +175,12 @@ def _check(soc: Any, channels: tuple[int, ...], readout: int) -> None:
 
 
 @lru_cache(maxsize=1)
-def _program_class() -> Any:
-    """Return a subclass of QICK's sweep program that steps an address; a function, because QICK is optional."""
+def _load_program_class() -> Any:
+    """Return a subclass of QICK's sweep program that plays tiles. Imports QICK only here: it is optional."""
     qick = require("qick", "to compile programs for the board")
 
     class TileProgram(qick.RAveragerProgram):  # type: ignore[misc, name-defined]  # QICK has no types
-        """Tiles from the envelope memories, one window each."""
+        """A program that plays tiles from the envelope memories, with one window for each."""
 
         def __init__(self, soccfg: Any, tile: Tile, tiles: int, shots: int, wiring: Wiring) -> None:
             self.tile, self.wiring = tile, wiring

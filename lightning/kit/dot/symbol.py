@@ -1,16 +1,16 @@
-r"""The shape of a symbol: the samples of a generator that carry one operand, and how many of them count.
+r"""The shape of a symbol: the samples of a generator that carry one operand.
 
-Two modulators are in series. The first is held at its operand for the whole symbol; the second, the gate, is dark
-while the first changes, opens to its operand in the middle of the symbol, and closes again before the first changes:
+Two modulators are in series. The first holds its operand for the whole symbol. The second, the gate, is dark while the
+first changes. It opens to its operand in the middle of the symbol, and closes before the first changes again:
 
     first    ____/¯¯¯¯¯¯¯¯¯¯¯¯¯¯¯¯¯¯\______________________/¯¯¯
     gate     _______/¯¯¯¯¯¯¯¯¯¯¯¯\___________/¯¯¯¯¯¯¯¯¯¯¯¯\____
              |guard |   settled   |  guard  |
 
-So the light of a symbol, integrated over time, is the first operand times the light that the gate's pulse passes, its
-edges included. It is a product of a function of each operand, whatever the shape of the edges and the residual skew,
-as long as the skew is shorter than the guard. The readout need not resolve symbols: its filter preserves sums, and a
-window that starts and ends in the dark sums all light of its tile.
+The light of a symbol, integrated over time, is the first operand times the light of the gate's pulse, including its
+edges. As long as the skew is shorter than the guard, this is a product of one function of each operand, for any shape
+of the edges. The readout need not resolve symbols: its filter preserves sums, and a window that starts and ends in the
+dark sums all light of its tile.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ from lightning.kit.calibration.fringe import Floats
 from lightning.kit.settings import MODULATORS
 
 REACH_TICKS = 10
-"""The window extends beyond the symbols by this at both ends, so that light which the readout's filter (120 samples, 8
-ticks either way) or a fraction of a tick has shifted is still summed."""
+"""The window extends beyond the symbols by this at both ends. It then includes all light, which the readout's filter
+(120 samples, 8 ticks either way) and shifts below one tick spread."""
 EDGE_TICKS = 2 * REACH_TICKS
 """Dark ticks before the first symbol of a tile and after the last, so that the filter sees no other tile."""
 
 GATES = (1, 3)
 """The second modulator of each pair."""
 HALF_STEP = 2
-"""A generator's converter truncates the two lowest bits of a word; adding half their range rounds instead."""
+"""Half the range of the two lowest bits of a word. The converter truncates these, so adding this rounds the word."""
 Integers = npt.NDArray[np.int64]
 Samples = npt.NDArray[np.int16]
 
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """Samples of one operand, all at the rate of the generators' converters.
+    """Numbers of samples of one operand, at the rate of the generators' converters.
 
-    With the default, at 6.144 GS/s, a symbol lasts 5.2 ns: 192 million products a second for each pair.
+    By default, at 6.144 GS/s, a symbol lasts 5.2 ns, which gives 192 million products a second for each pair.
     Raise `OutOfRange` for guards below 1 sample, or fewer than 4 samples between the guards.
     """
 
     samples: int = 32
-    """Of one symbol."""
+    """Samples of one symbol."""
     guard: int = 4
-    """Samples at either end of a symbol during which the gate is dark: more than the residual skew plus one rise."""
+    """Dark samples of the gate at each end of a symbol: more than the residual skew plus one rise time."""
 
     def __post_init__(self) -> None:
         if self.guard < 1 or self.settled < 4:
@@ -72,15 +72,15 @@ class Alignment:
     """Delays that make the light of four generators act at the same time."""
 
     delays: tuple[int, int, int, int]
-    """Ticks by which each generator starts later."""
+    """Delay of each generator, in ticks."""
     shifts: tuple[int, int, int, int]
-    """Samples by which its envelope is shifted besides, less than one tick."""
+    """Further delay of each envelope in samples, less than one tick."""
     arrival: int
-    """Ticks from the time of the pulses to the arrival of all their light."""
+    """Ticks from the pulses to the arrival of all their light."""
 
     @classmethod
     def from_timing(cls, timing: Timing, samples_per_tick: int) -> Alignment:
-        """Return the alignment of the measured arrivals, to the nearest sample.
+        """Return the alignment for the measured arrivals, to the nearest sample.
 
         >>> Alignment.from_timing(Timing((146.0, 146.25, 140.0, 145.5), 2.6, 0), 16)
         Alignment(delays=(1, 0, 7, 1), shifts=(0, 12, 0, 8), arrival=147)
@@ -93,7 +93,7 @@ class Alignment:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Dimensions of one tile: a row of symbols between two dark edges, summed by one window."""
+    """Dimensions of one tile: a row of symbols between two dark edges. One window sums its light."""
 
     symbols: int
     symbol: Symbol
@@ -121,24 +121,24 @@ class Tile:
 
     @property
     def offset(self) -> int:
-        """From the arrival of the envelope's first sample to the opening of the window, in ticks."""
+        """Ticks from the arrival of the envelope's first sample to the start of the window."""
         return EDGE_TICKS - REACH_TICKS
 
 
 @dataclass(frozen=True, slots=True)
 class Coding:
-    """Words and operands of the four modulators: the first of each pair is held, the second gated."""
+    """Words and operands of the four modulators. The second of each pair is the gate."""
 
     encoders: tuple[Encoder, Encoder, Encoder, Encoder]
 
     @property
     def dark(self) -> tuple[int, ...]:
-        """The word of value 0 per modulator."""
+        """The word of value 0 of each modulator."""
         return tuple(int(encoder.words[0]) for encoder in self.encoders)
 
     @property
     def fullest(self) -> Floats:
-        """(2,) product of the operands of value 255, per pair."""
+        """(2,) product of each pair's operands at value 255."""
         top = np.array([encoder.operands[-1] for encoder in self.encoders])
         return np.asarray(top[0::2] * top[1::2])
 
@@ -147,12 +147,12 @@ class Coding:
         return np.stack([e.words[values[..., i]] for i, e in enumerate(self.encoders)], axis=-1)
 
     def operands(self, values: Integers) -> Floats:
-        """Return the operands that these words give, (..., 4)."""
+        """Return the operands that the words of these values produce, (..., 4)."""
         return np.stack([e.operands[values[..., i]] for i, e in enumerate(self.encoders)], axis=-1)
 
 
 def envelopes(words: Integers, dark: tuple[int, ...], tile: Tile, alignment: Alignment) -> Samples:
-    """Return the envelopes for (tiles, symbols, 4) words, (4, tiles, samples); further symbols of `tile` are dark.
+    """Return the envelopes (4, tiles, samples) for (tiles, symbols, 4) words. The rest of each tile is dark.
 
     The shift of an alignment moves symbols into the dark edge, which is longer than any shift.
     """

@@ -1,14 +1,14 @@
-"""Tuning of a device before vectors can be decoded: the gates' curves, and the decoder of tiles.
+"""Tuning of a device for vectors: the gates' curves, and the decoder of tiles.
 
-The calibration covers constant words. A gate's pulse has edges, so its transmitted light is not quite proportional to
-that of the constant word; but it follows a fringe again, which a sweep of pulses measures. Then the light of a tile is
+The calibration covers constant words. A gate's pulse has edges, so its light is not quite proportional to the light of
+a constant word. It follows another fringe, which a sweep of pulses measures. Then the light of a tile is
 
     sum over pairs of ( gain sum_k h_k g_k + leak_h sum_k h_k + leak_g sum_k g_k )
 
-with operands h of the held modulator and g of the gate. The controller knows the sums in the leak terms and subtracts
+with operands h of the first modulator and g of the gate. The controller knows the sums in the leak terms and subtracts
 these terms. All coefficients come from a regression over random tiles.
 
-The formula is linear in light: a receiver that compresses raises the residual of the regression and is rejected.
+The formula is linear in the light. A receiver that compresses increases the residual, and the tuning fails.
 """
 
 from __future__ import annotations
@@ -30,20 +30,21 @@ from lightning.kit.settings import MODULATORS
 SWEPT_SYMBOLS = 8
 """Equal symbols in one tile of a sweep."""
 SWEPT_POINTS = 64
-BEYOND = 0.08
-"""Share of the half-wave word by which a sweep of a gate starts before its null and ends after its peak."""
+RANGE_MARGIN = 0.08
+"""A gate's sweep starts this share of the half-wave word below the null and ends as far above the peak."""
 TRAINING_TILES = 64
 TRAINING_SYMBOLS = 128
 SHOTS = 8
 WORD_LIMIT = 32_760
 MIN_PEAK = 0.3
-"""Least share of the light that the calibration predicts; with less, the tuning fails."""
+"""Least measured light, as a share of the light that the calibration predicts."""
 WORST_RESIDUAL = 0.6
-"""In units of 1/255 of a product per root of the number of symbols: noise stays below, compression exceeds it."""
+"""Largest residual, in units of 1/255 of a product per root of the number of symbols. Compression exceeds it; noise
+does not."""
 
 
 class Tiles(Protocol):
-    """Measurement of tiles; `program.TileReader` on a device."""
+    """Measurement of tiles, such as `program.TileReader`."""
 
     wiring: Wiring
 
@@ -56,7 +57,7 @@ class Tiles(Protocol):
         ...
 
     def sums(self, envelopes: Samples, tile: Tile, dark: Samples, *, shots: int) -> Floats:
-        """Return the light above the dark, (tiles, shots)."""
+        """Return the light above dark, (tiles, shots)."""
         ...
 
 
@@ -65,16 +66,16 @@ class TileDecoder:
     """Decoder of the light of tiles, in counts times ticks."""
 
     leak: tuple[float, ...]
-    """(4,) per unit of the sum of a modulator's operands."""
+    """(4,) light per unit of the sum of a modulator's operands."""
     gain: tuple[float, float]
-    """Per unit of the sum of a pair's products."""
+    """Light per unit of the sum of a pair's products."""
     unit: float
-    """Light of a full product, the same for both pairs, because the brighter one is dimmed."""
+    """Light of a full product. It is the same for both pairs, because the brighter pair is dimmed."""
     residual: float
     """Rms residual of the regression, in units of 1/255 of a product per root of a tile's symbols."""
 
     def decode(self, levels: Floats, sums: Floats) -> Floats:
-        """Return the sums of products in units of 1/255, (tiles,), for levels and the (tiles, 4) sums of operands."""
+        """Return the sums of products (tiles,), in units of 1/255, for levels (tiles,) and operand sums (tiles, 4)."""
         analogue: Floats = FULL * (levels - sums @ np.array(self.leak)) / self.unit
         return analogue
 
@@ -90,7 +91,7 @@ class Tuning:
 
 
 def play(tiles: Tiles, words: Integers, dark: tuple[int, ...], symbol: Symbol, *, shots: int) -> Floats:
-    """Play (tiles, symbols, 4) words, and return their light above the dark, in counts times ticks, (tiles, shots)."""
+    """Play (tiles, symbols, 4) words and return their light above dark, (tiles, shots), in counts times ticks."""
     tile = tiles.tile(words.shape[1], symbol)
     blank = np.broadcast_to(np.array(dark), (1, words.shape[1], MODULATORS))
     alignment = tiles.wiring.alignment
@@ -101,33 +102,33 @@ def play(tiles: Tiles, words: Integers, dark: tuple[int, ...], symbol: Symbol, *
 def tune(tiles: Tiles, calibration: Calibration, symbol: Symbol, rng: np.random.Generator) -> Tuning:
     """Sweep both gates, fit the decoder to random tiles, and return the tuning.
 
-    Raise `CalibrationError` if the device does not agree with its calibration: too little light, or light that does
-    not add up.
+    Raise `CalibrationError` if the device does not agree with its calibration: there is too little light, or the
+    regression leaves too large a residual.
     """
-    plain = tuple(m.encoder for m in calibration.modulators)
-    curves = [_gate_curve(tiles, calibration, symbol, pair, plain) for pair in (0, 1)]
+    encoders = tuple(m.encoder for m in calibration.modulators)
+    curves = [_measure_gate(tiles, calibration, symbol, pair, encoders) for pair in (0, 1)]
     gated = [make_encoder(curve) for curve in curves]
     one, three = calibration.modulators[0].shared, calibration.modulators[2].shared
     coding = Coding((one, gated[0], three, gated[1]))
-    decoder = _train(tiles, coding, symbol, rng)
+    decoder = _train_decoder(tiles, coding, symbol, rng)
     return Tuning(symbol, coding, (curves[0], curves[1]), decoder)
 
 
-def _gate_curve(
-    tiles: Tiles, calibration: Calibration, symbol: Symbol, pair: int, plain: tuple[Encoder, ...]
+def _measure_gate(
+    tiles: Tiles, calibration: Calibration, symbol: Symbol, pair: int, encoders: tuple[Encoder, ...]
 ) -> Fringe:
-    """Return the curve of a gate's pulses, measured with its partner open and the other pair dark.
+    """Measure and return the curve of a gate's pulses, with its partner open and the other pair dark.
 
     Raise `CalibrationError` for too little light.
     """
     gate = GATES[pair]
     curve = calibration.modulators[gate].curve
-    margin = BEYOND * curve.half_wave
+    margin = RANGE_MARGIN * curve.half_wave
     low, high = max(curve.null - margin, -WORD_LIMIT), min(curve.peak + margin, WORD_LIMIT)
     sweep_words = np.rint(np.linspace(low, high, SWEPT_POINTS)).astype(np.int64)
-    dark = tuple(int(e.words[0]) for e in plain)
+    dark = tuple(int(e.words[0]) for e in encoders)
     words = np.tile(np.array(dark), (sweep_words.size, SWEPT_SYMBOLS, 1))
-    words[:, :, gate - 1] = plain[gate - 1].words[-1]
+    words[:, :, gate - 1] = encoders[gate - 1].words[-1]
     words[:, :, gate] = sweep_words[:, None]
     levels = play(tiles, words, dark, symbol, shots=SHOTS).mean(axis=1)
     expected = calibration.decoder.gain[pair] * _open_ticks(tiles, symbol)
@@ -149,7 +150,7 @@ def _open_ticks(tiles: Tiles, symbol: Symbol) -> float:
     return SWEPT_SYMBOLS * symbol.settled / tiles.tile(1, symbol).samples_per_tick
 
 
-def _train(tiles: Tiles, coding: Coding, symbol: Symbol, rng: np.random.Generator) -> TileDecoder:
+def _train_decoder(tiles: Tiles, coding: Coding, symbol: Symbol, rng: np.random.Generator) -> TileDecoder:
     length = min(TRAINING_SYMBOLS, tiles.most_symbols(symbol))
     values = training_values(rng, length)
     levels = play(tiles, coding.words(values), coding.dark, symbol, shots=SHOTS).mean(axis=1)
@@ -179,7 +180,7 @@ def _train(tiles: Tiles, coding: Coding, symbol: Symbol, rng: np.random.Generato
 def training_values(rng: np.random.Generator, length: int) -> Integers:
     """Return random values, (tiles, length, 4).
 
-    Each modulator of each tile has its own range, so that the regression can separate sums of operands and of products.
+    Each modulator of each tile has its own range, so that the regression can separate operand sums from product sums.
     """
     top = rng.integers(0, LEVELS, (TRAINING_TILES, 1, MODULATORS))
     base = rng.integers(0, top + 1)

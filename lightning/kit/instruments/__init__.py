@@ -1,6 +1,6 @@
 """Laboratory instruments around the photonic kit, by PyVISA: tunable laser, bias supply, optical power meter.
 
-    line      lines of text over PyVISA, with a deadline on every wait; the errors and their hints
+    line      lines of text over PyVISA, with a deadline for every wait; the errors
     session   one connection: identity, error queue, verified settings
     laser     `TunableLaser`, and Santec's TSL series
     supply    `BiasSupply`, and Keysight's N6700 family

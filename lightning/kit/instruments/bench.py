@@ -29,10 +29,10 @@ def open_instrument(
 ) -> TunableLaser | BiasSupply | PowerMeter:
     """Return the instrument at a VISA resource (`TCPIP::192.0.2.7::5025::SOCKET`, `USB0::...::INSTR`).
 
-    Its identity has been checked. Supported are Santec's TSL series as "laser", Keysight's N6700 family as "bias", and
-    Thorlabs' power meters as "meter". Raise `InstrumentGone`, `InstrumentSilent`, `WrongInstrument`, `AddressError`
-    for an unknown role or an invalid resource, and `MissingLibrary` without PyVISA or its library for the resource's
-    bus.
+    The supported instruments are Santec's TSL series as "laser", Keysight's N6700 family as "bias", and Thorlabs' power
+    meters as "meter". Raise `WrongInstrument` if its identity differs, `InstrumentGone` or `InstrumentSilent` if it
+    does not answer, `AddressError` for an unknown role or an invalid resource, and `MissingLibrary` without PyVISA or
+    its library for the resource's bus.
     """
     if role == "laser":
         return SantecLaser(_open_session(resource, "santec", timeout_s, end="\r\n"))
@@ -51,7 +51,7 @@ def _open_session(resource: str, make: str, timeout_s: float, *, end: str = "\n"
 
 @dataclass(frozen=True, slots=True)
 class Instruments:
-    """The instruments of a bench; None for those that it lacks. A context manager that disconnects on exit."""
+    """The instruments of a bench, None if missing. As a context manager it disconnects them on exit."""
 
     laser: TunableLaser | None = None
     bias: BiasSupply | None = None
@@ -73,7 +73,7 @@ class Instruments:
 
 
 def open_bench(resources: Mapping[str, str], *, timeout_s: float = 2.0) -> Instruments:
-    """Return the instruments at the resources by role, such as `soc.bench()` returns; all or none are open.
+    """Open all instruments or none. `resources` maps roles to VISA resources, like the result of `soc.bench()`.
 
     Raise the errors of `open_instrument`.
     """

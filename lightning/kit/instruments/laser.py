@@ -56,8 +56,8 @@ class TunableLaser(Protocol):
 class SantecLaser:
     """A laser of Santec's TSL series (550, 570, 710, 770) with the command set "legacy".
 
-    In this set 0 opens the shutter and 1 closes it, `*OPC?` answers 0 while the laser settles, and wavelengths are in
-    nm. The power unit is set to dBm before every power command.
+    In this set, 0 opens the shutter and 1 closes it. `*OPC?` answers 0 while the laser settles. Wavelengths are in nm.
+    The driver sets the power unit to dBm before every power command.
     """
 
     POWER_DBM = (-15.0, 13.0)
@@ -71,9 +71,9 @@ class SantecLaser:
         return self._session.identity
 
     def turn_on(self) -> None:
-        """Switch the diode on, open the shutter and wait until it is steady.
+        """Switch the diode on, open the shutter and wait until the output is steady.
 
-        Raise `NotAsSet` if the laser reports that it is off, or an alarm.
+        Raise `NotAsSet` if the laser then reports that it is off, or reports an alarm.
         """
         self._session.tell(":POW:STAT 1")
         self._session.tell(":POW:SHUT 0")
@@ -85,7 +85,7 @@ class SantecLaser:
             raise self._make_dark_error(f"it reports {alarm}")
 
     def turn_off(self) -> None:
-        """Close the shutter and leave the diode on, which keeps it warm. Raise `NotAsSet` if it still reports on."""
+        """Close the shutter. The diode stays on to keep warm. Raise `NotAsSet` if the laser still reports light."""
         self._session.tell(":POW:SHUT 1")
         self._settle("the laser's shutter")
         if self.is_on():
@@ -118,7 +118,7 @@ class SantecLaser:
         return self._session.ask_number(":POW:ACT?")
 
     def wavelength_range_nm(self) -> tuple[float, float]:
-        """Return the ends of its tuning range."""
+        """Return the ends of the laser's tuning range."""
         return self._session.ask_number(":WAV:MIN?"), self._session.ask_number(":WAV:MAX?")
 
     def set_wavelength_nm(self, wavelength_nm: float) -> None:
@@ -140,7 +140,7 @@ class SantecLaser:
         self._session.wait_until(lambda: self._session.ask_truth("*OPC?"), what)
 
     def _use_dbm(self) -> None:
-        """Set the power unit to dBm: someone may have chosen mW at the front panel."""
+        """Set the power unit to dBm, because someone may have chosen mW at the front panel."""
         if self._session.ask_truth(":POW:UNIT?"):
             self._session.tell(":POW:UNIT 0")
 

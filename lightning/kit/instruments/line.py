@@ -1,9 +1,10 @@
-"""Lines of text to an instrument and back, by PyVISA, with a deadline on every wait; errors of instruments.
+"""Lines of text to and from an instrument over PyVISA, with a deadline for every wait; the errors of instruments.
 
-On raw sockets (`TCPIP::host::port::SOCKET`) the pure-Python backend has defaults that would corrupt a session: a
+On raw sockets (`TCPIP::host::port::SOCKET`) the pure-Python backend has defaults that would corrupt a session. A
 refused connection opens without an error, a read spins until its timeout after the other end has closed, and a late
-reply is returned for the next query. So we wait on the socket ourselves, read only what has arrived, and split the
-lines here. Other resources (USB, GPIB, VXI-11) are framed by their bus and use whichever VISA is installed.
+reply is returned for the next query. `SocketLine` therefore waits on the socket itself, reads only bytes that have
+arrived, and splits the lines. On other buses (USB, GPIB, VXI-11) the bus frames the messages, so any installed VISA
+will do.
 
     DeviceError
     └── InstrumentError
@@ -14,7 +15,7 @@ lines here. Other resources (USB, GPIB, VXI-11) are framed by their bus and use 
         ├── WrongInstrument    another instrument is at the address
         └── NotAsSet           a setting reads back another value, or did not settle
 
-After the first three the connection is closed, so that a late reply is dropped; the next use connects again.
+The first three errors close the connection, which drops a late reply. The next use connects again.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from lightning.errors import AddressError, DeviceError, MissingLibrary
 
 _CHUNK_BYTES = 4096
 _LONGEST_REPLY_BYTES = 1 << 16
-_LACKING = re.compile(r"Please install .*\n*No module named '(\w+)'")
+_MISSING_MODULE = re.compile(r"Please install .*\n*No module named '(\w+)'")
 """Message of pyvisa-py's ValueError for a bus whose library is missing."""
 _LIBRARIES = {"usb": "pyusb", "gpib": "gpib-ctypes", "serial": "pyserial"}
-"""Package that provides a module."""
-_ENDS = re.compile(rb"[\r\n]+")
+"""Module to the package that provides it."""
+_LINE_ENDS = re.compile(rb"[\r\n]+")
 
 
 class InstrumentError(DeviceError, code="instrument"):
@@ -79,12 +80,12 @@ class Line(Protocol):
         ...
 
     def close(self) -> None:
-        """Disconnect; does nothing when closed."""
+        """Disconnect. Does nothing if already closed."""
         ...
 
 
 def open_line(resource: str, timeout_s: float, *, end: str = "\n") -> Line:
-    """Connect to a VISA resource; sent lines end with `end`, replies with CR, LF or both.
+    """Connect to a VISA resource. Sent lines end with `end`, replies with CR, LF or both.
 
     Raise `InstrumentGone` if there is no connection, `AddressError` for an invalid resource, and `MissingLibrary`
     without PyVISA or its library for the bus.
@@ -99,7 +100,7 @@ def open_line(resource: str, timeout_s: float, *, end: str = "\n") -> Line:
 def _open_resource(resource: str, timeout_s: float, *, backend: str) -> Any:
     timeout_ms = max(1, round(timeout_s * 1000))
     try:
-        return _manager(backend).open_resource(resource, open_timeout=timeout_ms, timeout=timeout_ms)
+        return _open_manager(backend).open_resource(resource, open_timeout=timeout_ms, timeout=timeout_ms)
     except MissingLibrary:
         raise
     except Exception as error:  # pyvisa-py raises a bare Exception here
@@ -115,7 +116,7 @@ def _open_error(resource: str, error: Exception) -> Exception:
             f"{resource!r} is not a VISA resource",
             hint="Write one as TCPIP::192.0.2.7::5025::SOCKET or USB0::0x1313::0x8078::P0001::INSTR",
         )
-    if missing := _LACKING.search(str(error)):
+    if missing := _MISSING_MODULE.search(str(error)):
         library = _LIBRARIES.get(missing[1], missing[1])
         return MissingLibrary(
             f"{library} is needed to reach {resource}, and is not installed",
@@ -124,7 +125,7 @@ def _open_error(resource: str, error: Exception) -> Exception:
     return _make_gone(resource, error)
 
 
-def _manager(backend: str) -> Any:
+def _open_manager(backend: str) -> Any:
     try:
         import pyvisa
     except ImportError as error:
@@ -134,7 +135,7 @@ def _manager(backend: str) -> Any:
         ) from error
     try:
         return pyvisa.ResourceManager(backend)
-    except (OSError, ValueError):  # no vendor's library: the pure-Python one
+    except (OSError, ValueError):  # without a vendor's library, use the pure-Python backend
         return pyvisa.ResourceManager("@py")
 
 
@@ -146,7 +147,7 @@ class SocketLine:
         self._resource = resource
         self._timeout_s = timeout_s
         self._end = end.encode()
-        self._rest = b""
+        self._unread = b""
         self._socket: socket.socket = visa.visalib.sessions[visa.session].interface
         problem = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if problem:
@@ -161,18 +162,18 @@ class SocketLine:
             raise _make_silence_error(self._resource, text, self._timeout_s)
         try:
             self._visa.write_raw(data)
-        except (_visa_error(), OSError) as error:
+        except (_load_visa_error(), OSError) as error:
             raise _make_gone(self._resource, error) from error
 
     def query(self, text: str) -> str:
         """Send one line and return the reply."""
         deadline_s = time.monotonic() + self._timeout_s
-        # Bytes that arrived before the query would be taken for its reply.
+        # Bytes that arrived before the query would look like its reply.
         while self._wait(select.POLLIN, 0.0):
-            self._rest += self._receive()
-        if self._rest.strip():
-            raise _make_unreadable_error(self._resource, self._rest)
-        self._rest = b""
+            self._unread += self._receive()
+        if self._unread.strip():
+            raise _make_unreadable_error(self._resource, self._unread)
+        self._unread = b""
         self.write(text)
         while True:
             line, is_complete = self._split_line()
@@ -180,33 +181,33 @@ class SocketLine:
                 return line
             if not self._wait(select.POLLIN, deadline_s - time.monotonic()):
                 raise _make_silence_error(self._resource, text, self._timeout_s)
-            self._rest += self._receive()
-            if len(self._rest) > _LONGEST_REPLY_BYTES:
-                raise _make_unreadable_error(self._resource, self._rest[:40])
+            self._unread += self._receive()
+            if len(self._unread) > _LONGEST_REPLY_BYTES:
+                raise _make_unreadable_error(self._resource, self._unread[:40])
 
     def close(self) -> None:
         """Disconnect."""
-        with contextlib.suppress(_visa_error(), OSError):
+        with contextlib.suppress(_load_visa_error(), OSError):
             self._visa.close()
 
     def _split_line(self) -> tuple[str, bool]:
-        """Remove and return the first complete line of the received bytes, and whether there is one."""
-        self._rest = self._rest.lstrip(b"\r\n")
-        match = _ENDS.search(self._rest)
+        """Remove the first complete line from the received bytes; return (line, True), or ("", False) without one."""
+        self._unread = self._unread.lstrip(b"\r\n")
+        match = _LINE_ENDS.search(self._unread)
         if match is None:
             return "", False
-        line, self._rest = self._rest[: match.start()], self._rest[match.end() :]
+        line, self._unread = self._unread[: match.start()], self._unread[match.end() :]
         try:
             return line.decode("ascii").strip(), True
         except UnicodeDecodeError:
             raise _make_unreadable_error(self._resource, line) from None
 
     def _receive(self) -> bytes:
-        """Return only the bytes that have arrived, so that PyVISA never waits. Raise `InstrumentGone` if closed."""
+        """Return only bytes that have arrived, so that PyVISA never waits. Raise `InstrumentGone` if it was closed."""
         try:
             count = len(self._socket.recv(_CHUNK_BYTES, socket.MSG_PEEK))
             data: bytes = self._visa.read_bytes(count) if count else b""
-        except (_visa_error(), OSError) as error:
+        except (_load_visa_error(), OSError) as error:
             raise _make_gone(self._resource, error) from error
         if not data:
             raise _make_gone(self._resource, "the instrument closed the connection")
@@ -219,7 +220,7 @@ class SocketLine:
 
 
 class MessageLine:
-    """Lines over a bus that frames messages itself."""
+    """Lines over a bus that frames messages."""
 
     def __init__(self, visa: Any, resource: str, timeout_s: float, end: str) -> None:
         self._visa = visa
@@ -229,22 +230,22 @@ class MessageLine:
 
     def write(self, text: str) -> None:
         """Send one line."""
-        self._do(self._visa.write, text)
+        self._exchange(self._visa.write, text)
 
     def query(self, text: str) -> str:
         """Send one line and return the reply."""
-        return str(self._do(self._visa.query, text)).strip()
+        return str(self._exchange(self._visa.query, text)).strip()
 
     def close(self) -> None:
         """Disconnect."""
-        with contextlib.suppress(_visa_error(), OSError):
+        with contextlib.suppress(_load_visa_error(), OSError):
             self._visa.close()
 
-    def _do(self, act: Any, text: str) -> Any:
+    def _exchange(self, method: Any, text: str) -> Any:
         import pyvisa
 
         try:
-            return act(text)
+            return method(text)
         except pyvisa.errors.VisaIOError as error:
             if error.error_code == pyvisa.constants.StatusCode.error_timeout:
                 raise _make_silence_error(self._resource, text, self._timeout_s) from error
@@ -255,7 +256,7 @@ class MessageLine:
             raise _make_gone(self._resource, error) from error
 
 
-def _visa_error() -> type[Exception]:
+def _load_visa_error() -> type[Exception]:
     import pyvisa
 
     error: type[Exception] = pyvisa.Error

@@ -17,7 +17,7 @@ class PowerMeter(Protocol):
         ...
 
     def power_w(self) -> float:
-        """Return the power in W. In the dark this is noise, which can be negative."""
+        """Return the power in W. In the dark it is noise and can be negative."""
         ...
 
     def power_dbm(self) -> float:
@@ -29,7 +29,7 @@ class PowerMeter(Protocol):
         ...
 
     def set_averages(self, count: int) -> None:
-        """Set the number of readings that are averaged."""
+        """Set the number of readings to average."""
         ...
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class ThorlabsMeter:
         )
 
     def set_averages(self, count: int) -> None:
-        """Set the number of readings that are averaged, 1 to 10,000."""
+        """Set the number of readings to average, 1 to 10,000."""
         self._session.check_range("a number of readings of", count, *self.AVERAGES)
         self._session.tell(f"SENS:AVER:COUN {count}")
         self._session.compare("the number of readings", count, self._session.ask_number("SENS:AVER:COUN?"), 0)

@@ -1,4 +1,4 @@
-"""A session with one SCPI instrument: its identity, queries, and settings that are verified."""
+"""A session with one SCPI instrument: its identity, queries, and verified settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lightning.kit.instruments.line import (
 )
 
 _MAX_ERRORS = 32
-_ERROR = re.compile(r'\s*([+-]?\d+)\s*,\s*"?([^"]*)"?\s*')
+_ERROR_ENTRY = re.compile(r'\s*([+-]?\d+)\s*,\s*"?([^"]*)"?\s*')
 _POLL_S = 0.005
 
 OpenLine = Callable[[str, float], Line]
@@ -43,8 +43,8 @@ class Identity:
 class Session:
     """A connection to one instrument, opened at the first use and again after a failure.
 
-    Safe for threads, but not for several processes: only one program may use the instrument. Every word of `expected`
-    must occur in its identity (in any case); otherwise `WrongInstrument` is raised.
+    Several threads may share a session, but only one process may use the instrument. Connecting raises
+    `WrongInstrument` unless the identity contains every word of `expected`, in upper or lower case.
     """
 
     def __init__(
@@ -67,19 +67,19 @@ class Session:
 
     @property
     def identity(self) -> Identity:
-        """The identity of the instrument at the address; connects if necessary."""
+        """The identity of the instrument at the address. Connects if necessary."""
         with self._lock:
             self._connect_once()
             assert self._identity is not None
             return self._identity
 
     def open(self) -> None:
-        """Connect and check the identity. Raise `InstrumentError`."""
+        """Connect and check the identity. Raise `InstrumentError` if that fails."""
         with self._lock:
             self._connect_once()
 
     def ask(self, query: str) -> str:
-        """Send a query and return the reply. Raise `InstrumentError`."""
+        """Send a query and return the reply. Raise `InstrumentError` if there is none."""
         with self._lock:
             line = self._connect_once()
             try:
@@ -111,7 +111,7 @@ class Session:
         return reply.upper()
 
     def tell(self, command: str) -> None:
-        """Send a command and read the error queue. Raise `InstrumentRefused` with all its entries."""
+        """Send a command and read the error queue. Raise `InstrumentRefused` with all entries, if there are any."""
         with self._lock:
             line = self._connect_once()
             try:
@@ -119,7 +119,7 @@ class Session:
             except InstrumentError:
                 self._disconnect()
                 raise
-            errors = self._errors()
+            errors = self._read_errors()
         if errors:
             raise InstrumentRefused(
                 f"{command!r} was refused: {'; '.join(errors)}",
@@ -166,7 +166,7 @@ class Session:
         if self._line is None:
             line = self._connect(self.resource, self._timeout_s)
             try:
-                self._identity = self._recognise(line.query("*IDN?"))
+                self._identity = self._check_identity(line.query("*IDN?"))
                 line.write("*CLS")
             except InstrumentError:
                 line.close()
@@ -174,7 +174,7 @@ class Session:
             self._line = line
         return self._line
 
-    def _recognise(self, reply: str) -> Identity:
+    def _check_identity(self, reply: str) -> Identity:
         fields = [field.strip() for field in reply.split(",")]
         if len(fields) < 4 or not all(word.lower() in reply.lower() for word in self._expected):
             raise WrongInstrument(
@@ -184,12 +184,12 @@ class Session:
             )
         return Identity(fields[0], fields[1], fields[2], fields[3])
 
-    def _errors(self) -> list[str]:
+    def _read_errors(self) -> list[str]:
         """Read the error queue until it is empty, and return its entries."""
         errors: list[str] = []
         for _ in range(_MAX_ERRORS):
             reply = self.ask("SYST:ERR?")
-            match = _ERROR.fullmatch(reply)
+            match = _ERROR_ENTRY.fullmatch(reply)
             if match is None:
                 raise self._make_unreadable_error("SYST:ERR?", reply, "an error number and text")
             if int(match[1]) == 0:

@@ -8,7 +8,7 @@ from lightning.kit.instruments.session import Identity, Session
 
 
 class BiasSupply(Protocol):
-    """A supply of bias voltages; outputs are counted from 1, as on its front. All methods raise `InstrumentError`."""
+    """A supply of bias voltages. Outputs count from 1, as on its front. All methods raise `InstrumentError`."""
 
     @property
     def identity(self) -> Identity:
@@ -38,7 +38,7 @@ class BiasSupply(Protocol):
         ...
 
     def turn_off(self, output: int) -> None:
-        """Disconnect an output: it gives 0 V."""
+        """Disconnect an output, which then gives 0 V."""
         ...
 
     def is_on(self, output: int) -> bool:
@@ -53,8 +53,8 @@ class BiasSupply(Protocol):
 class KeysightSupply:
     """A supply of Keysight's N6700 family, whose commands take lists of channels (`VOLT 3.1,(@2)`).
 
-    `limit_v` protects the modulators: nothing above it is sent. `tolerance_v` is the largest accepted difference
-    between a measured voltage and its setpoint.
+    `limit_v` is the highest voltage that the driver sends; it protects the modulators. `tolerance_v` is the largest
+    accepted difference between a measured voltage and its setpoint.
     """
 
     def __init__(self, session: Session, *, limit_v: float = 12.0, tolerance_v: float = 0.02) -> None:
@@ -82,7 +82,7 @@ class KeysightSupply:
 
     def set_voltage_v(self, output: int, voltage_v: float) -> None:
         """Set an output to 0 V or more, read the setpoint back, and measure the voltage if the output is on."""
-        channel = self._channel(output)
+        channel = self._format_channel(output)
         self._session.check_range("a bias voltage of", voltage_v, 0.0, self._limit_v)
         self._session.tell(f"VOLT {voltage_v:.4f},{channel}")
         self._session.compare(
@@ -95,7 +95,7 @@ class KeysightSupply:
 
     def voltage_v(self, output: int) -> float:
         """Return the voltage measured at an output."""
-        return self._session.ask_number(f"MEAS:VOLT? {self._channel(output)}")
+        return self._session.ask_number(f"MEAS:VOLT? {self._format_channel(output)}")
 
     def turn_on(self, output: int) -> None:
         """Connect an output."""
@@ -107,16 +107,16 @@ class KeysightSupply:
 
     def is_on(self, output: int) -> bool:
         """Return whether an output is connected."""
-        return self._session.ask_truth(f"OUTP? {self._channel(output)}")
+        return self._session.ask_truth(f"OUTP? {self._format_channel(output)}")
 
     def close(self) -> None:
         """Disconnect; the outputs stay as they are."""
         self._session.close()
 
     def _switch(self, output: int, *, on: bool) -> None:
-        self._session.tell(f"OUTP {'ON' if on else 'OFF'},{self._channel(output)}")
+        self._session.tell(f"OUTP {'ON' if on else 'OFF'},{self._format_channel(output)}")
         self._session.compare(f"the switch of output {output}", float(on), float(self.is_on(output)), 0.0)
 
-    def _channel(self, output: int) -> str:
+    def _format_channel(self, output: int) -> str:
         self._session.check_range("an output of number", output, 1, self.outputs)
         return f"(@{output})"

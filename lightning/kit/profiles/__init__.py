@@ -1,7 +1,7 @@
 """Profiles of known firmware: QICK configurations to compile for without a board, with couplings and clock rates.
 
-`load("lightning-zcu111").soccfg()` returns a `QickConfig`. Coupling matters because the kit's pulses have frequency 0:
-through baluns (AC) they droop.
+`load("lightning-zcu111").soccfg()` returns a `QickConfig`. Coupling matters because the kit's pulses have frequency 0
+and droop behind baluns (AC).
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Profile:
     """QICK's configuration document."""
 
     def soccfg(self) -> Any:
-        """Return a `qick.QickConfig` to compile programs with. Raises `MissingLibrary` without QICK."""
+        """Return a `qick.QickConfig` for which programs can be compiled. Raise `MissingLibrary` without QICK."""
         qick = require("qick", "to compile programs")
         return qick.QickConfig(copy.deepcopy(self.config))
 
 
 @lru_cache
 def load(name: str) -> Profile:
-    """Return the profile of this name. Raises `UnknownProfile`."""
+    """Return the profile of this name. Raise `UnknownProfile` if there is none."""
     if name not in NAMES:
         raise UnknownProfile(f"there is no profile {name!r}", hint=f"Known are {', '.join(NAMES)}")
     return parse(json.loads(files(__name__).joinpath(f"{name}.json").read_text("utf-8")))
@@ -70,5 +70,5 @@ def parse(document: dict[str, Any]) -> Profile:
 
 @lru_cache
 def find_for_board(board: str) -> tuple[Profile, ...]:
-    """Return the profiles for this board; upper and lower case are equal."""
+    """Return the profiles for this board, in upper or lower case."""
     return tuple(each for each in map(load, NAMES) if each.board.lower() == board.lower())

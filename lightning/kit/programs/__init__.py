@@ -1,7 +1,7 @@
-"""Programs of the timed processor, compiled by QICK on board or off.
+"""Programs of the timed processor, compiled by QICK with or without a board.
 
-`build(soccfg, settings, words)` returns the program for the firmware's processor; both versions compile the same
-`Settings` to the same pulses and the same window. `ticks` computes the duration of a compiled program from its words.
+`build(soccfg, settings, words)` returns the program for the firmware's processor. Both processor versions play the same
+pulses and window for the same `Settings`. `ticks` computes the duration of a compiled program from its words.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lightning.optional import require
 Floats = npt.NDArray[np.float64]
 
 SYNCI, REGWI, LOOPNZ = 0x14, 0x19, 0x30
-UNTOLD = frozenset((0x31, 0x52, 0x54))
+DATA_DEPENDENT = frozenset((0x31, 0x52, 0x54))
 """Opcodes of version 1 that make the duration of a program depend on data: `condj`, `sync`, `wait`."""
 _IMMEDIATE = (1 << 31) - 1
 
@@ -52,7 +52,7 @@ class Compiled(Protocol):
 
 
 def build(soccfg: Any, settings: Settings, words: dict[int, int]) -> Compiled:
-    """Compile one shot for this firmware, with these gain words per generator.
+    """Compile one shot for this firmware. `words` maps generators to gain words.
 
     Raise `ProgramError` for an unsupported processor, `MissingLibrary` without QICK.
     """
@@ -69,20 +69,20 @@ def build(soccfg: Any, settings: Settings, words: dict[int, int]) -> Compiled:
 
 
 def split_by_shot(data: npt.NDArray[np.float64], settings: Settings) -> Floats:
-    """Return the samples by shot, (reps, 2, samples); QICK omits the first axis for a single repetition."""
+    """Return the samples by shot, (reps, 2, samples). QICK omits the first axis of a single repetition."""
     return np.asarray(data, dtype=float).reshape(settings.reps, 2, settings.readout_length)
 
 
 def ticks(words: Sequence[int], *, per_instruction: int = 0) -> int | None:
     """Return the duration of a version 1 program in ticks of the processor's clock, or None if it depends on data.
 
-    `synci` (0x14) advances the reference time; `loopnz` (0x30) jumps back and decrements a register that an earlier
-    `regwi` (0x19) has set. Fields as in QICK's table of instructions: page in bits 55..53, register in bits 45..41,
-    immediate in bits 30..0, jump target in bits 15..0. The result is None for a program that advances time by a
-    register (`sync`, 0x52), waits for one (`wait`, 0x54) or branches on data (`condj`, 0x31), or whose loop count is
-    unknown.
+    `synci` (0x14) advances the reference time. `loopnz` (0x30) jumps back and decrements a register that an earlier
+    `regwi` (0x19) has set. The fields are those of QICK's table of instructions: page in bits 55..53, register in bits
+    45..41, immediate in bits 30..0, jump target in bits 15..0. The result is None if the program advances time by a
+    register (`sync`, 0x52), waits for a register (`wait`, 0x54), branches on data (`condj`, 0x31), or has an unknown
+    loop count.
 
-    `per_instruction` ticks are added for each executed instruction. A loop of three rounds, of ten ticks each:
+    Each executed instruction adds `per_instruction` ticks. A loop of three rounds of ten ticks each:
 
     >>> regwi = (0x19 << 56) | (14 << 41) | 2
     >>> loopnz = (0x30 << 56) | (14 << 41) | (8 << 46) | (14 << 36) | 1
@@ -90,17 +90,17 @@ def ticks(words: Sequence[int], *, per_instruction: int = 0) -> int | None:
     30
     """
     elapsed = [0]
-    """Per address, the ticks until it is first reached after all earlier loops have ended."""
+    """For each address, the ticks until the program first reaches it after all earlier loops."""
     for address, word in enumerate(words):
         opcode = int(word) >> 56
-        if opcode in UNTOLD:
+        if opcode in DATA_DEPENDENT:
             return None
         after = elapsed[address] + per_instruction
         if opcode == SYNCI:
             after += int(word) & _IMMEDIATE
         elif opcode == LOOPNZ:
             start = int(word) & 0xFFFF
-            count = _count(words, address, start)
+            count = _find_loop_count(words, address, start)
             if count is None:
                 return None
             after += (after - elapsed[start]) * count
@@ -108,16 +108,16 @@ def ticks(words: Sequence[int], *, per_instruction: int = 0) -> int | None:
     return elapsed[-1]
 
 
-def _count(words: Sequence[int], loop: int, start: int) -> int | None:
-    """Return how often the loop jumps back: the last value written to its register before it, or None."""
-    register = _register(words[loop])
+def _find_loop_count(words: Sequence[int], loop: int, start: int) -> int | None:
+    """Return how often the loop jumps back: the last value written to its register before the loop, or None."""
+    register = _decode_register(words[loop])
     if start > loop:
         return None
     for word in reversed(words[:start]):
-        if int(word) >> 56 == REGWI and _register(word) == register:
+        if int(word) >> 56 == REGWI and _decode_register(word) == register:
             return int(word) & _IMMEDIATE
     return None
 
 
-def _register(word: int) -> tuple[int, int]:
+def _decode_register(word: int) -> tuple[int, int]:
     return (int(word) >> 53) & 7, (int(word) >> 41) & 31

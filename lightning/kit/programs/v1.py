@@ -11,7 +11,7 @@ from lightning.kit.programs import Floats, split_by_shot, ticks
 from lightning.kit.settings import Settings
 
 SETTLE_TICKS = 200
-"""Before the first shot: time for the processor to fetch the pulses."""
+"""Time before the first shot, in which the processor loads the pulses."""
 
 
 class ShotProgram(AveragerProgram):  # type: ignore[misc]

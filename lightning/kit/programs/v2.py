@@ -1,7 +1,7 @@
 """The kit's program for the timed processor of version 2 (`qick_processor`).
 
-The same shot as for version 1: lengths and times in ticks of the same clocks are converted to microseconds, because
-version 2 does not accept ticks.
+The shot is that of version 1. Lengths and times are converted from ticks to microseconds, because version 2 does not
+accept ticks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lightning.kit.programs import Floats
 from lightning.kit.settings import Settings
 
 SETTLE_US = 1.0
-"""Before the first shot, as QICK recommends."""
+"""Time before the first shot, as QICK recommends."""
 
 
 class ShotProgram(AveragerProgramV2):  # type: ignore[misc]
@@ -71,11 +71,11 @@ class ShotV2:
     def acquire_decimated(self, soc: Any, *, progress: bool) -> list[Floats]:
         """Return one array (reps, 2, samples) per readout, averaged over the runs."""
         readouts = self.program.acquire_decimated(soc, rounds=self.settings.soft_avgs, progress=progress)
-        return [self._by_shot(each) for each in readouts]
+        return [self._split_by_shot(each) for each in readouts]
 
     def rounds(self) -> list[list[Floats]]:
         """Return the runs of the last acquisition, before averaging."""
-        return [[self._by_shot(each) for each in run] for run in self.program.get_rounds()]
+        return [[self._split_by_shot(each) for each in run] for run in self.program.get_rounds()]
 
     def acquire(self, soc: Any, *, progress: bool) -> list[Floats]:
         """Return the mean I and Q of the window in counts, over all shots and runs, (2,) per readout."""
@@ -83,7 +83,7 @@ class ShotV2:
         return [np.asarray(each, dtype=float).reshape(2) for each in means]
 
     def duration_s(self) -> float:
-        """Return a lower bound for the duration of one run: windows, pulses and pauses, without the instructions."""
+        """Return a lower bound for the duration of one run: windows, pulses and pauses without instructions."""
         settings = self.settings
         window = self.program.cycles2us(settings.adc_trig_offset) + max(
             self.program.cycles2us(settings.readout_length, ro_ch=each) for each in settings.readouts
@@ -94,7 +94,7 @@ class ShotV2:
         shot = max(window, pulse) + settings.relax_delay_us
         return float(SETTLE_US + settings.reps * shot) * 1e-6
 
-    def _by_shot(self, data: Floats) -> Floats:
+    def _split_by_shot(self, data: Floats) -> Floats:
         shots = np.asarray(data, dtype=float).reshape(self.settings.reps, self.settings.readout_length, 2)
         return np.moveaxis(shots, -1, -2)
 

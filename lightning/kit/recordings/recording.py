@@ -1,10 +1,10 @@
-"""A file of one session with a device, to share a fault with others.
+"""Recording of a session with a device in a file, to share a fault with others.
 
     with lightning.record(soc, "fault.npz") as soc:
         LightningControl(soc, LightningConfig).acquire_decimated(soc)
 
-The file (numpy's npz, without pickles) holds a JSON head and the arrays of all calls: the device's identity and
-configuration, its calibration, the settings, and every call with its arguments and its result or error.
+The file is numpy's npz without pickles. It holds the device's identity and configuration, its calibration, the
+settings, and every call with its arguments and its result or error: a JSON head, and the arrays of the calls.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FORMAT = "lightbed.recording"
 VERSION = 1
 HEAD = "head"
 
-_NO_ARCHIVE = (
+_INVALID_FILE_ERRORS = (
     ValueError,
     KeyError,
     EOFError,
@@ -47,12 +47,12 @@ _NO_ARCHIVE = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""Errors of numpy and its archive for files of another format, or damaged files."""
+"""Errors of numpy and its archive for damaged files, or files of another format."""
 
 
 @dataclass(slots=True)
 class Event:
-    """One call of a QickSoc's method; `times` counts consecutive equal calls with the same result."""
+    """One call of a QickSoc's method. `times` counts consecutive equal calls with the same result."""
 
     call: str
     args: tuple[Any, ...]
@@ -63,7 +63,7 @@ class Event:
     times: int = 1
 
     def repeats(self, other: Event) -> bool:
-        """Return whether `other` is an equal read of the shot counter; other calls are never merged."""
+        """Return whether both calls read the shot counter with the same result. Only such calls are merged."""
         ours = (self.call, self.args, self.kwargs, self.result, self.error)
         return self.call == "get_tproc_counter" and ours == (
             other.call,
@@ -83,7 +83,7 @@ class Recording:
     soccfg: Mapping[str, Any]
     calibration: Mapping[str, Any] | None = None
     settings: Mapping[str, Any] | None = None
-    """Of the last acquisition by `LightningControl`, as `Settings.as_dict`; None for other programs."""
+    """Settings of the last acquisition by `LightningControl`, as `Settings.as_dict`; None for other programs."""
     events: list[Event] = field(default_factory=list)
 
 
@@ -92,14 +92,14 @@ class Recorder:
 
     def __init__(self, soc: Any, recording: Recording) -> None:
         self._soc = soc
-        self._recording = recording
+        self._parse_recording = recording
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(self._soc, name)
         if not callable(attribute) or name in {"get_cfg", "factory_calibration", "bench"}:
             return attribute
 
-        def recorded(*args: Any, **kwargs: Any) -> Any:
+        def call_and_record(*args: Any, **kwargs: Any) -> Any:
             # Copies, because callers reuse buffers.
             event = Event(name, copy.deepcopy(args), copy.deepcopy(kwargs))
             try:
@@ -112,17 +112,17 @@ class Recorder:
             self._append(event)
             return result
 
-        return recorded
+        return call_and_record
 
     def __getitem__(self, key: str) -> Any:
         return self._soc[key]
 
     def note_settings(self, settings: Mapping[str, Any]) -> None:
         """Store the settings of the next acquisition."""
-        self._recording.settings = dict(settings)
+        self._parse_recording.settings = dict(settings)
 
     def _append(self, event: Event) -> None:
-        events = self._recording.events
+        events = self._parse_recording.events
         if events and events[-1].repeats(event):
             events[-1].times += 1
         else:
@@ -131,7 +131,7 @@ class Recorder:
 
 @contextlib.contextmanager
 def record(soc: Any, file: str | Path) -> Iterator[GuardedSoc]:
-    """Yield the device and record its calls; the file is written at the end of the block, also after an error.
+    """Yield the device and record its calls. Write the file at the end of the block, even after an error.
 
     Raise `RecordingError` if the file cannot be written.
     """
@@ -142,7 +142,7 @@ def record(soc: Any, file: str | Path) -> Iterator[GuardedSoc]:
         made=datetime.now(UTC),
         device=identity_of(device).as_dict(),
         soccfg=device.get_cfg(),
-        calibration=_calibration_document(device),
+        calibration=_find_calibration_document(device),
     )
     try:
         yield GuardedSoc(Recorder(device.unguarded, recording), identity=device.identity, **device.guarding())
@@ -150,8 +150,8 @@ def record(soc: Any, file: str | Path) -> Iterator[GuardedSoc]:
         save(recording, file)
 
 
-def _calibration_document(device: GuardedSoc) -> dict[str, Any] | None:
-    """Return the calibration of the device; None without a valid one."""
+def _find_calibration_document(device: GuardedSoc) -> dict[str, Any] | None:
+    """Return the device's calibration as a document, or None without a valid calibration."""
     from lightning.kit.calibration import find, to_json
 
     try:
@@ -172,7 +172,7 @@ def save(recording: Recording, file: str | Path) -> None:
         "soccfg": pack(recording.soccfg, arrays),
         "calibration": recording.calibration,
         "settings": recording.settings,
-        "events": [_event_document(each, arrays) for each in recording.events],
+        "events": [_event_to_json(each, arrays) for each in recording.events],
     }
     content = io.BytesIO()
     named: dict[str, Any] = {f"array{i}": each for i, each in enumerate(arrays)}
@@ -196,15 +196,15 @@ def load(file: str | Path) -> Recording:
         raise RecordingError(
             f"{file} cannot be read ({error.strerror or error})", hint="Check the path"
         ) from error
-    except _NO_ARCHIVE as error:
+    except _INVALID_FILE_ERRORS as error:
         raise RecordingError(f"{file} is not a valid recording ({error})", hint=hint) from error
     try:
-        return _recording(head, arrays)
+        return _parse_recording(head, arrays)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RecordingError(f"{file} is not a lightbed recording ({error!r})", hint=hint) from error
 
 
-def _recording(head: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Recording:
+def _parse_recording(head: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Recording:
     if head["format"] != FORMAT or head["version"] != VERSION:
         raise ValueError(f"format {head['format']!r}, version {head['version']!r}")
     return Recording(
@@ -213,11 +213,11 @@ def _recording(head: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Recording:
         soccfg=unpack(head["soccfg"], arrays),
         calibration=head["calibration"],
         settings=head["settings"],
-        events=[_event_of(each, arrays) for each in head["events"]],
+        events=[_event_from_json(each, arrays) for each in head["events"]],
     )
 
 
-def _event_document(event: Event, arrays: list[npt.NDArray[Any]]) -> dict[str, Any]:
+def _event_to_json(event: Event, arrays: list[npt.NDArray[Any]]) -> dict[str, Any]:
     return {
         "call": event.call,
         "args": pack(event.args, arrays),
@@ -228,7 +228,7 @@ def _event_document(event: Event, arrays: list[npt.NDArray[Any]]) -> dict[str, A
     }
 
 
-def _event_of(document: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Event:
+def _event_from_json(document: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]]) -> Event:
     error = document["error"]
     return Event(
         call=str(document["call"]),
@@ -241,7 +241,7 @@ def _event_of(document: Mapping[str, Any], arrays: Mapping[str, npt.NDArray[Any]
 
 
 def pack(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
-    """Return a value as JSON; arrays are appended to `arrays`, tuples and dictionaries become tagged objects."""
+    """Return a value as JSON. Append arrays to `arrays`; convert tuples and dictionaries to tagged objects."""
     if isinstance(value, np.ndarray):
         arrays.append(value)
         return {"": "array", "name": f"array{len(arrays) - 1}"}
@@ -252,7 +252,7 @@ def pack(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
     if isinstance(value, Mapping):
         pairs = [[pack(k, arrays), pack(v, arrays)] for k, v in value.items()]
         return {"": "dict", "items": pairs}
-    # Objects of other types cannot be restored; only their repr is stored.
+    # Objects of other types cannot be restored, so only their repr is stored.
     number = value.item() if isinstance(value, np.generic) else value
     if number is None or isinstance(number, (bool, int, float, str)):
         return number
@@ -260,7 +260,7 @@ def pack(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
 
 
 def unpack(value: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Any:
-    """Return the value that `pack` converted; `arrays` are by name."""
+    """Return the value that `pack` converted. `arrays` maps names to arrays."""
     if isinstance(value, list):
         return [unpack(each, arrays) for each in value]
     if not isinstance(value, dict):

@@ -1,10 +1,9 @@
 """`replay://FILE`: a device that replays a recording.
 
-A loaded program must be one of the recorded ones, with the recorded tables, envelopes and windows; its readings and
-errors are then returned in the recorded order. So the same code reproduces a fault anywhere, and other operands are
-rejected.
+A loaded program must be a recorded one, with the recorded tables, envelopes and windows. The device then returns the
+recorded readings and errors in order. The same code thus reproduces a fault anywhere; other operands are rejected.
 
-A program does not contain its tables, so a replay compares these too, by a digest of each.
+A program does not contain its tables. A replay therefore also compares a digest of each table.
 """
 
 from __future__ import annotations
@@ -28,23 +27,23 @@ from lightning.kit.recordings.recording import Event, Recording
 from lightning.kit.settings import Settings
 
 Sent = dict[Hashable, str]
-"""Place -> digest of its last content."""
+"""Digest of the last content by place."""
 
-_COMPARED: Mapping[str, tuple[tuple[str, Any], ...]] = {
+_COMPARED_CALLS: Mapping[str, tuple[tuple[str, Any], ...]] = {
     "load_mem": (("data", ()), ("mem_sel", "dmem"), ("addr", 0)),
     "load_envelope": (("ch", 0), ("data", ()), ("addr", 0)),
     "configure_readout": (("ch", 0), ("ro_regs", ())),
     "config_avg": (("ch", 0), ("address", 0), ("length", 1)),
     "config_buf": (("ch", 0), ("address", 0), ("length", 1)),
 }
-"""QickSoc calls that are compared: names and defaults of their arguments."""
-_CONTENT = frozenset({"data", "ro_regs", "length"})
-"""Arguments that hold the content; the others hold the place."""
+"""QickSoc calls that a replay compares, with names and defaults of their arguments."""
+_CONTENT_ARGUMENTS = frozenset({"data", "ro_regs", "length"})
+"""Arguments that hold the content. The others determine the place."""
 
 PREFIX = "replay://"
-_READS = ("get_decimated", "get_accumulated", "poll_data", "get_tproc_counter")
-_STARTS = ("start_tproc", "start_readout")
-_REPEATED = {
+_READ_CALLS = ("get_decimated", "get_accumulated", "poll_data", "get_tproc_counter")
+_START_CALLS = ("start_tproc", "start_readout")
+_REPLAYED_ERRORS = {
     kind.__name__: kind
     for kind in (
         AttributeError,
@@ -63,7 +62,7 @@ _REPEATED = {
 
 
 def note_content(sent: Sent, call: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Hashable | None:
-    """Store the digest of the content that this call writes, and return its place; None if calls are not compared.
+    """Store the digest of the content that this call writes, and return its place, or None for a call not compared.
 
     >>> sent = {}
     >>> note_content(sent, "load_mem", ([1, 2],), {"addr": 16})
@@ -72,18 +71,18 @@ def note_content(sent: Sent, call: str, args: tuple[Any, ...], kwargs: Mapping[s
     >>> note_content(sent, "load_mem", (np.array([1, 2]), "dmem", 16), {}), sent == before
     (('load_mem', 'dmem', '16'), True)
     """
-    if call not in _COMPARED:
+    if call not in _COMPARED_CALLS:
         return None
-    names = _COMPARED[call]
+    names = _COMPARED_CALLS[call]
     arguments = {**dict(names), **dict(zip((name for name, _ in names), args, strict=False)), **kwargs}
-    place = (call, *(str(arguments[name]) for name, _ in names if name not in _CONTENT))
-    content = [arguments[name] for name, _ in names if name in _CONTENT]
+    place = (call, *(str(arguments[name]) for name, _ in names if name not in _CONTENT_ARGUMENTS))
+    content = [arguments[name] for name, _ in names if name in _CONTENT_ARGUMENTS]
     sent[place] = hashlib.sha256(repr([_normalise(each) for each in content]).encode()).hexdigest()
     return place
 
 
 def _normalise(value: Any) -> Any:
-    """Return a form that is equal for lists and arrays and any width of numbers: over a network QICK sends lists."""
+    """Return a form that is equal for lists and arrays of any integer width, since QICK sends lists over a network."""
     if isinstance(value, Mapping):
         return sorted((str(key), _normalise(each)) for key, each in value.items())
     if isinstance(value, np.generic):
@@ -97,7 +96,7 @@ def _normalise(value: Any) -> Any:
 
 
 def _join_whole_numbers(value: Any) -> npt.NDArray[np.int64] | None:
-    """Return the value as one array if it holds only integers, else None; long envelopes are fast this way."""
+    """Return the value as one array if it holds only integers, else None. This is fast for long envelopes."""
     try:
         array = np.asarray(value)
     except ValueError:  # rows of unequal lengths
@@ -106,7 +105,7 @@ def _join_whole_numbers(value: Any) -> npt.NDArray[np.int64] | None:
 
 
 def connect(address: str) -> ReplayedSoc:
-    """Return a device that replays the file. Raise `AddressError` or `RecordingError`."""
+    """Return a device that replays the file. Raise `AddressError` without a file, `RecordingError` if it is invalid."""
     path = address.removeprefix(PREFIX)
     if not path:
         raise AddressError(f"{address!r} names no file", hint="Write replay://FILE, as in replay://fault.npz")
@@ -116,7 +115,7 @@ def connect(address: str) -> ReplayedSoc:
 class ReplayedSoc(QickConfig):  # type: ignore[misc]
     """A QickSoc that replays a recording.
 
-    Raise `RecordingError` for a program or a reading that was not recorded.
+    Calls raise `RecordingError` for a program or a reading that was not recorded.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -124,22 +123,22 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         self.identity = str(recording.device["name"])
         self.simulated = bool(recording.device["simulated"])
         self.made = recording.made
-        """Date of the recording, from which the age of a calibration is counted."""
+        """Date of the recording, at which the age of a calibration is computed."""
         self.about = f"recording of {self.identity}, made {recording.made.isoformat(timespec='seconds')}"
         self.autoproxy: list[Any] = []
         self._recording = recording
         self._acquisitions = _group_by_program(recording.events)
         self._next = 0
         self._candidates: list[int] = []
-        """Indices of the acquisitions with the loaded program, the next first; empty after its start."""
+        """Indices of the acquisitions with the loaded program, next acquisition first; empty after the start."""
         self._sent: Sent = {}
-        self._fresh: set[Hashable] = set()
+        self._new_places: set[Hashable] = set()
         """Places written since the start of the previous program."""
-        self._answers: dict[str, deque[Event]] = _queues(recording.events)
+        self._answers: dict[str, deque[Event]] = _queue_by_call(recording.events)
 
     @property
     def config(self) -> Configuration:
-        """The configuration of the recorded acquisition. Raise `RecordingError` if another program was recorded."""
+        """The configuration of the recorded acquisition. Raise `RecordingError` if the recording has none."""
         if self._recording.settings is None:
             raise RecordingError(
                 "the recording is not an acquisition by LightningControl",
@@ -153,12 +152,12 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         return None if calibration is None else dict(calibration)
 
     def clocks_locked(self) -> bool:
-        """Return the last recorded state of the clocks; True if none was recorded."""
+        """Return the last recorded state of the clocks, or True without one."""
         results = [each.result for each in self._recording.events if each.call == "clocks_locked"]
         return bool(results[-1]) if results else True
 
     def get_sample_rates(self) -> Any:
-        """Return the last recorded rates, or those of the configuration if none were recorded."""
+        """Return the last recorded rates, or the configuration's rates without any."""
         results = [each.result for each in self._recording.events if each.call == "get_sample_rates"]
         tiles = self["rf"]["tiles"]
         nominal = {kind: {tile: each["fs"] for tile, each in tiles[kind].items()} for kind in ("dac", "adc")}
@@ -168,7 +167,7 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         """Select the next acquisition with this program, cyclically. Raise `RecordingError` if there is none."""
         count = len(self._acquisitions)
         order = [(self._next + step) % count for step in range(count)]
-        self._candidates = [i for i in order if _equal(self._acquisitions[i].program, binprog)]
+        self._candidates = [i for i in order if _are_equal(self._acquisitions[i].program, binprog)]
         if not self._candidates:
             raise RecordingError(
                 f"this program is not among the {count} recorded",
@@ -190,7 +189,7 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
     def _start(self) -> None:
         if not self._candidates:  # a further run of the same acquisition
             return
-        fitting = (i for i in self._candidates if self._acquisitions[i].fits(self._sent, self._fresh))
+        fitting = (i for i in self._candidates if self._acquisitions[i].fits(self._sent, self._new_places))
         index = next(fitting, None)
         if index is None:
             raise RecordingError(
@@ -199,11 +198,11 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
                 hint="Repeat the recorded calls; a recording holds no other results",
             )
         self._select(index)
-        self._candidates, self._fresh = [], set()
+        self._candidates, self._new_places = [], set()
 
     def _select(self, index: int) -> None:
         self._next = (index + 1) % len(self._acquisitions)
-        self._answers = _queues(self._acquisitions[index].events)
+        self._answers = _queue_by_call(self._acquisitions[index].events)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -214,13 +213,13 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         return partial(self._answer, name)
 
     def _answer(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """Return the next recorded result of this call, or raise its error; store the digest of what it writes."""
+        """Store the digest of what this call writes; return its next recorded result, or raise its error."""
         place = note_content(self._sent, name, args, kwargs)
         if place is not None:
-            self._fresh.add(place)
+            self._new_places.add(place)
         queue = self._answers.get(name)
         if not queue:
-            if name in _READS:
+            if name in _READ_CALLS:
                 raise RecordingError(
                     f"the recording ends before this {name}",
                     device=self.identity,
@@ -241,19 +240,19 @@ class Acquisition:
 
     program: Any
     sent: Sent
-    """Content of the device when it started."""
+    """Digests of the device's content when the program started."""
     fresh: set[Hashable]
     """Places written since the start of the previous program."""
     events: list[Event] = field(default_factory=list)
     begun: bool = False
 
     def fits(self, sent: Sent, fresh: set[Hashable]) -> bool:
-        """Return whether the content is the same in all places that this or the recorded session has written."""
+        """Return whether all places that either session has newly written have the same content."""
         return all(self.sent.get(place) == sent.get(place) for place in self.fresh | fresh)
 
 
 def _group_by_program(events: list[Event]) -> list[Acquisition]:
-    """Return the acquisition of every loaded program, in order."""
+    """Group events into acquisitions, one for each loaded program, in order."""
     acquisitions: list[Acquisition] = []
     sent: Sent = {}
     fresh: set[Hashable] = set()
@@ -268,23 +267,23 @@ def _group_by_program(events: list[Event]) -> list[Acquisition]:
             continue
         last = acquisitions[-1]
         last.events.append(event)
-        if event.call in _STARTS and not last.begun:
+        if event.call in _START_CALLS and not last.begun:
             last.sent, last.fresh, last.begun = dict(sent), fresh, True
             fresh = set()
     return acquisitions
 
 
-def _queues(events: list[Event]) -> dict[str, deque[Event]]:
+def _queue_by_call(events: list[Event]) -> dict[str, deque[Event]]:
     answers: dict[str, deque[Event]] = {}
     for event in events:
         answers.setdefault(event.call, deque()).append(event)
     return answers
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _are_equal(one: Any, other: Any) -> bool:
     """Return whether two programs are equal: lists of words (version 1), or dictionaries of arrays (version 2)."""
     if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
+        return one.keys() == other.keys() and all(_are_equal(one[key], other[key]) for key in one)
     if one is None or other is None:
         return one is other
     return np.array_equal(np.asarray(one), np.asarray(other))
@@ -292,5 +291,5 @@ def _equal(one: Any, other: Any) -> bool:
 
 def _make_error(kind: str, message: str) -> Exception:
     """Return the recorded error if it is a known builtin, else a `ConnectionError`."""
-    error_class = _REPEATED.get(kind)
+    error_class = _REPLAYED_ERRORS.get(kind)
     return ConnectionError(f"{kind}: {message}") if error_class is None else error_class(message)

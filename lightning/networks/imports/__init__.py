@@ -26,12 +26,12 @@ __all__ = ["from_torch", "load_network"]
 def load_network(
     path: str | Path, preprocessing: Preprocessing | None = None, choices: Choices | None = None
 ) -> Network:
-    """Return the network in an `.onnx` file, or of the weights in an `.npz` file.
+    """Return the network in an `.onnx` file, or the network of the weights in an `.npz` file.
 
-    `preprocessing` replaces the file's own: pixels / 255 for `.npz`; for `.onnx` that of its metadata (written by
-    `to_onnx`), else none. `choices` settle what an ONNX file leaves open: shapes and values of inputs, and the outputs;
-    they are ignored for `.npz`. Raise `NetworkError` for a file that is missing, damaged or of another kind,
-    `UnsupportedNode` or `CyclicNetwork` for its graph, `OutOfRange` for preprocessing that does not fit the input.
+    `preprocessing` replaces the file's own. By default it is pixels / 255 for `.npz`; for `.onnx` it is read from the
+    metadata that `to_onnx` wrote, if any. `choices` fix open shapes, inputs and outputs of an ONNX file; `.npz` ignores
+    them. Raise `NetworkError` for a missing, damaged or other file, `UnsupportedNode` or `CyclicNetwork` for its graph,
+    and `OutOfRange` for preprocessing that does not fit the input.
     """
     path = Path(path)
     if not path.is_file():

@@ -1,4 +1,4 @@
-"""Simplification of a network without a change of its results: folding into products, removal of unused nodes."""
+"""Simplification of a network: folding into products and removal of unused nodes. Results do not change."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class Affine:
 
 
 def finish(builder: Builder, name: str, entry: str, output: str, preprocessing: Preprocessing) -> Network:
-    """Return the network of a builder, simplified.
+    """Return the simplified network of a builder.
 
     Raise `NetworkError` if the output does not depend on the input, or weights are not finite.
     """
     if output not in builder.shapes:
         raise NetworkError(f"{name}: the output does not depend on the input", hint="Check the export")
     nodes, output = _fold(builder, output)
-    nodes = _find_needed(_normalisations_apart(builder, nodes), output)
-    # Masks may hold infinity, photonic weights may not.
+    nodes = _find_needed(_replace_normalisations(builder, nodes), output)
+    # Masks may hold infinity. Photonic weights may not.
     for node in nodes:
         if node.operation in PHOTONIC and not all(
             np.isfinite(builder.constants[t]).all() for t in node.inputs[1:]
@@ -58,33 +58,33 @@ def finish(builder: Builder, name: str, entry: str, output: str, preprocessing: 
 
 
 def _fold(builder: Builder, output: str) -> tuple[list[Node], str]:
-    """Return the nodes with every scale and shift folded into the product before it, and the new output.
+    """Fold every scale and shift into the product before it; return the nodes and the new output.
 
-    Unneeded nodes are removed first: a fold of one of them would change a product that the output depends on.
+    Remove unneeded nodes first: folding one of them would change a product that the output depends on.
     """
     needed = _find_needed(builder.nodes, output)
-    folding = _Folding(builder, Counter(tensor for node in needed for tensor in set(node.inputs)))
+    folding = _Folder(builder, Counter(tensor for node in needed for tensor in set(node.inputs)))
     for node in needed:
         folding.add(node)
     return folding.nodes, folding.renamed.get(output, output)
 
 
 @dataclass
-class _Folding:
-    """Folding of nodes in order; maps each tensor to the product that it comes from."""
+class _Folder:
+    """Folder of nodes, added in order. It tracks which product each tensor comes from."""
 
     builder: Builder
     readers: Counter[str]
     nodes: list[Node] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
     places: dict[str, int] = field(default_factory=dict)
-    """Per tensor, the index in `nodes` of the product whose rows it holds."""
+    """For each tensor, the index in `nodes` of the product whose rows it holds."""
 
     def add(self, node: Node) -> None:
         current = replace(node, inputs=tuple(self.renamed.get(tensor, tensor) for tensor in node.inputs))
-        source = _activation(self.builder, current)
+        source = _find_activation(self.builder, current)
         place = self.places.get(source) if self.readers[source] == 1 else None
-        affine = None if place is None else _affine(self.builder, current, self.nodes[place])
+        affine = None if place is None else _find_affine(self.builder, current, self.nodes[place])
         if place is None or affine is None:
             self._append(current, place)
             return
@@ -97,31 +97,31 @@ class _Folding:
     def _append(self, node: Node, place: int | None) -> None:
         if node.operation in PHOTONIC:
             self.places[node.output] = len(self.nodes)
-        elif place is not None and self._drops_a_row(node):
+        elif place is not None and self._removes_row(node):
             self.places[node.output] = place
         self.nodes.append(node)
 
-    def _drops_a_row(self, node: Node) -> bool:
-        """Return whether `node` reshapes an image of one row to a sequence, as after a convolution over a sequence."""
+    def _removes_row(self, node: Node) -> bool:
+        """Return whether `node` reshapes an image of one row to a sequence, as after a one-dimensional convolution."""
         if node.operation != "Reshape":
             return False
         before, after = (self.builder.shapes[tensor] for tensor in (node.inputs[0], node.output))
         return len(before) == 3 and before == (after[0], 1, *after[1:])
 
 
-def _activation(builder: Builder, node: Node) -> str:
-    """Return the only activation that `node` reads; "" if it reads several or none."""
+def _find_activation(builder: Builder, node: Node) -> str:
+    """Return the only activation that `node` reads, or "" if it reads several or none."""
     read = [tensor for tensor in node.inputs if not builder.is_constant(tensor)]
     return read[0] if len(read) == 1 else ""
 
 
-def _affine(builder: Builder, node: Node, product: Node) -> Affine | None:
-    """Return the scale and shift that `node` applies per row of `product`; None if it is not of this form."""
-    source = _activation(builder, node)
+def _find_affine(builder: Builder, node: Node, product: Node) -> Affine | None:
+    """Return the scale and shift that `node` applies to each row of `product`, or None if it does something else."""
+    source = _find_activation(builder, node)
     if node.operation not in AFFINE or builder.shapes[node.output] != builder.shapes[source]:
         return None
     constants = [
-        _rows_of_constant(builder, product, source, tensor) for tensor in node.inputs if tensor != source
+        _find_row_values(builder, product, source, tensor) for tensor in node.inputs if tensor != source
     ]
     rows = [values.astype(np.float64) for values in constants if values is not None]
     if len(rows) != len(constants):
@@ -129,7 +129,7 @@ def _affine(builder: Builder, node: Node, product: Node) -> Affine | None:
     return AFFINE[node.operation](rows, node.inputs[0] != source)
 
 
-def _quotient(rows: list[Array], constant_first: bool) -> Affine | None:
+def _make_quotient(rows: list[Array], constant_first: bool) -> Affine | None:
     usable = not constant_first and rows[0].all()
     return Affine(1 / rows[0], 0 * rows[0]) if usable else None
 
@@ -141,13 +141,13 @@ AFFINE: Mapping[str, Callable[[list[Array], bool], Affine | None]] = {
         np.full_like(rows[0], -1 if first else 1), rows[0] if first else -rows[0]
     ),
     "Mul": lambda rows, _: Affine(rows[0], np.zeros_like(rows[0])),
-    "Div": _quotient,
+    "Div": _make_quotient,
 }
-"""From the constants of a node, by row, and whether the first of its inputs is a constant."""
+"""Functions that return the scale and shift of a node, from its constants by row and `constant_first`."""
 
 
-def _rows_of_constant(builder: Builder, product: Node, source: str, tensor: str) -> Array | None:
-    """Return a constant as (rows,) if it has one value per row of `product`, or one for all; else None."""
+def _find_row_values(builder: Builder, product: Node, source: str, tensor: str) -> Array | None:
+    """Return a constant as (rows,) if it has one value per row of `product`, or one for all rows; else None."""
     value = builder.constants[tensor]
     rank = builder.rank(source)
     aligned = value.reshape((1,) * (rank - value.ndim) + value.shape)
@@ -172,8 +172,8 @@ def _absorb(builder: Builder, product: Node, affine: Affine) -> Node:
     return replace(product, inputs=inputs)
 
 
-def _normalisations_apart(builder: Builder, nodes: list[Node]) -> list[Node]:
-    """Return the nodes with every remaining normalisation replaced by a digital `Mul` and `Add`."""
+def _replace_normalisations(builder: Builder, nodes: list[Node]) -> list[Node]:
+    """Replace every remaining normalisation with a digital `Mul` and `Add`; return the nodes."""
     result: list[Node] = []
     for node in nodes:
         if node.operation != "BatchNormalization":

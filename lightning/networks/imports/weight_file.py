@@ -1,4 +1,4 @@
-"""Weights w1, w2, ... in an `.npz`: a fully connected network with ReLU between its layers."""
+"""Import of weights w1, w2, ... in an `.npz`, as a fully connected network with ReLU between its layers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lightning.networks.network import Floats, Network, Node, Preprocessing
 PIXELS = Preprocessing(scale=1 / 255)
 """Default preprocessing of these networks: bytes scaled to 0..1."""
 
-DAMAGED = (
+INVALID_FILE_ERRORS = (
     OSError,
     EOFError,
     ValueError,
@@ -31,23 +31,23 @@ DAMAGED = (
     zipfile.BadZipFile,
     zlib.error,
 )
-"""Errors of zipfile and numpy for a file of another format, or a damaged one."""
+"""Errors of zipfile and numpy for a damaged file, or a file of another format."""
 
 
 def from_weights(path: Path, preprocessing: Preprocessing | None = None) -> Network:
-    """Return the network of w1 (outputs, inputs), w2, ... and optional biases b1 (outputs,), b2, ...
+    """Return the network of weights w1 (outputs, inputs), w2, ... and optional biases b1 (outputs,), b2, ...
 
     Raise `NetworkError` for an invalid file, and for arrays that do not form a chain of layers.
     """
-    arrays = _arrays(path)
-    depth = _depth(arrays, path)
-    constants = {name: _layer_array(arrays, name, path) for name in sorted(arrays)}
+    arrays = _read_arrays(path)
+    depth = _check_names(arrays, path)
+    constants = {name: _read_layer_array(arrays, name, path) for name in sorted(arrays)}
     nodes: list[Node] = []
     shapes: dict[str, tuple[int, ...]] = {"input": (constants["w1"].shape[1],)}
     for number in range(1, depth + 1):
         source = f"relu{number - 1}" if number > 1 else "input"
         rows = constants[f"w{number}"].shape[0]
-        _check(constants, number, shapes[source][0], path)
+        _check_shapes(constants, number, shapes[source][0], path)
         bias = (f"b{number}",) if f"b{number}" in constants else ()
         nodes.append(Node(f"fc{number}", "Gemm", (source, f"w{number}", *bias), f"fc{number}"))
         shapes[f"fc{number}"] = (rows,)
@@ -59,33 +59,33 @@ def from_weights(path: Path, preprocessing: Preprocessing | None = None) -> Netw
     )
 
 
-def _arrays(path: Path) -> dict[str, np.ndarray]:
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
     try:
         with np.load(BytesIO(path.read_bytes()), allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except DAMAGED as error:
+    except INVALID_FILE_ERRORS as error:
         raise NetworkError(
             f"{path} cannot be read as arrays: {error}",
             hint="Write it with numpy.savez(path, w1=..., w2=...)",
         ) from error
 
 
-def _depth(arrays: dict[str, np.ndarray], path: Path) -> int:
+def _check_names(arrays: dict[str, np.ndarray], path: Path) -> int:
     foreign = sorted(name for name in arrays if not re.fullmatch(r"[wb][1-9][0-9]*", name))
     depth = sum(name.startswith("w") for name in arrays)
     missing = [f"w{number}" for number in range(1, depth + 1) if f"w{number}" not in arrays]
-    lonely = [name for name in arrays if name.startswith("b") and f"w{name[1:]}" not in arrays]
-    if foreign or missing or lonely or not depth:
+    unmatched = [name for name in arrays if name.startswith("b") and f"w{name[1:]}" not in arrays]
+    if foreign or missing or unmatched or not depth:
         wrong = (
-            f"has {', '.join(foreign + lonely)}"
-            if foreign or lonely
+            f"has {', '.join(foreign + unmatched)}"
+            if foreign or unmatched
             else f"lacks {', '.join(missing) or 'w1'}"
         )
         raise NetworkError(f"{path} {wrong}", hint="Name weights w1, w2, ... and biases b1, b2, ...")
     return depth
 
 
-def _layer_array(arrays: dict[str, np.ndarray], name: str, path: Path) -> Floats:
+def _read_layer_array(arrays: dict[str, np.ndarray], name: str, path: Path) -> Floats:
     array, axes = arrays[name], 2 if name.startswith("w") else 1
     if array.dtype.kind not in "iuf" or array.ndim != axes or array.size == 0:
         raise NetworkError(
@@ -98,7 +98,7 @@ def _layer_array(arrays: dict[str, np.ndarray], name: str, path: Path) -> Floats
     return floats
 
 
-def _check(constants: dict[str, Floats], number: int, terms: int, path: Path) -> None:
+def _check_shapes(constants: dict[str, Floats], number: int, terms: int, path: Path) -> None:
     weights = constants[f"w{number}"]
     if weights.shape[1] != terms:
         raise NetworkError(

@@ -19,7 +19,7 @@ from lightning.networks.operations.builder import (
 
 
 def add_batch_normalisation(builder: Builder, call: Call) -> str:
-    """Add a scale and shift per channel from constant statistics; `simplify` folds it into a product if possible."""
+    """Add a scale and shift per channel from constant statistics. `simplify` folds them into a product if possible."""
     x = builder.require_activation(call)
     scale, bias, mean, variance = (
         builder.require_constant(call, place).astype(np.float64) for place in (1, 2, 3, 4)
@@ -30,9 +30,9 @@ def add_batch_normalisation(builder: Builder, call: Call) -> str:
     if any(values.shape != channels for values in (scale, bias, mean, variance)):
         raise call.make_error(f"has statistics that do not match {channels} channels")
     factor = scale / np.sqrt(variance + call.number("epsilon", 1e-5))
-    along = (-1, *(1,) * (builder.rank(x) - 2))
-    scaled = builder.constant(factor.reshape(along), f"{call.name}.scale")
-    shift = builder.constant((bias - mean * factor).reshape(along), f"{call.name}.shift")
+    channel_shape = (-1, *(1,) * (builder.rank(x) - 2))
+    scaled = builder.constant(factor.reshape(channel_shape), f"{call.name}.scale")
+    shift = builder.constant((bias - mean * factor).reshape(channel_shape), f"{call.name}.shift")
     return builder.emit("BatchNormalization", [x, scaled, shift], call.name)
 
 
@@ -64,7 +64,7 @@ def add_softmax(builder: Builder, call: Call) -> str:
 
 
 def add_reduction(builder: Builder, call: Call) -> str:
-    """Add `ReduceMean`, `ReduceSum` or `ReduceMax`; the axes are an attribute, or an input in later opsets."""
+    """Add `ReduceMean`, `ReduceSum` or `ReduceMax`. The axes are an attribute, in later opsets an input."""
     x = builder.require_activation(call)
     second = builder.find_constant(call, 1)
     requested = call.attributes.get("axes", ()) if second is None else second.reshape(-1).tolist()
@@ -80,15 +80,15 @@ def add_reduction(builder: Builder, call: Call) -> str:
 
 
 def softmax(x: Array, axis: int) -> Array:
-    """Return the softmax along `axis`; the maximum is subtracted first to avoid overflow."""
+    """Return the softmax along `axis`. Subtract the maximum first to avoid overflow."""
     powers = np.exp(x - x.max(axis=axis, keepdims=True))
     return np.asarray(powers / powers.sum(axis=axis, keepdims=True))
 
 
 def log_softmax(x: Array, axis: int) -> Array:
     """Return the logarithm of `softmax`."""
-    lower = x - x.max(axis=axis, keepdims=True)
-    return np.asarray(lower - np.log(np.exp(lower).sum(axis=axis, keepdims=True)))
+    shifted = x - x.max(axis=axis, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=axis, keepdims=True)))
 
 
 def layer_norm(inputs: Sequence[Array], attributes: Attributes) -> Array:
@@ -107,7 +107,7 @@ def batch_norm(inputs: Sequence[Array], _: Attributes) -> Array:
     return scaled + inputs[2]
 
 
-def _reduce(function: Callable[..., Array]) -> Computation:
+def _make_reduction(function: Callable[..., Array]) -> Computation:
     return lambda inputs, a: function(inputs[0], axis=tuple(a["axes"]), keepdims=bool(a["keepdims"]))
 
 
@@ -116,7 +116,7 @@ AXES: Mapping[str, Operator] = {
     "LayerNormalization": Operator(add_layer_normalisation, layer_norm),
     "Softmax": Operator(add_softmax, lambda inputs, a: softmax(inputs[0], a["axis"])),
     "LogSoftmax": Operator(add_softmax, lambda inputs, a: log_softmax(inputs[0], a["axis"])),
-    "ReduceMean": Operator(add_reduction, _reduce(np.mean)),
-    "ReduceSum": Operator(add_reduction, _reduce(np.sum)),
-    "ReduceMax": Operator(add_reduction, _reduce(np.max)),
+    "ReduceMean": Operator(add_reduction, _make_reduction(np.mean)),
+    "ReduceSum": Operator(add_reduction, _make_reduction(np.sum)),
+    "ReduceMax": Operator(add_reduction, _make_reduction(np.max)),
 }

@@ -1,4 +1,4 @@
-"""A network under construction: nodes in canonical form, with shapes found by computing an empty batch."""
+"""A network under construction: nodes in canonical form. Shapes result from computing an empty batch."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Attributes = Mapping[str, Any]
 Computation = Callable[[Sequence[Array], Attributes], Array]
 
 BATCH = (1 << 31) - 1
-"""Stands for the number of images in computed shapes; a prime that no real shape has as a factor."""
+"""Placeholder for the number of images in computed shapes: a prime that is a factor of no real shape."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """One call of an ONNX operation; its inputs name tensors of a `Builder`, "" if omitted."""
+    """One call of an ONNX operation. `inputs` name tensors of a `Builder`, "" if omitted."""
 
     name: str
     operation: str
@@ -58,26 +58,26 @@ class Call:
         """Return an integer attribute."""
         return int(self.number(name, default))
 
-    def integers(self, name: str, default: Sequence[int], least: int = 0) -> tuple[int, ...]:
-        """Return an attribute of integers, as many as in `default`, each at least `least`.
+    def integers(self, name: str, default: Sequence[int], minimum: int = 0) -> tuple[int, ...]:
+        """Return an attribute of integers, as many as in `default`, each `minimum` or more.
 
         Raise `UnsupportedNode` for anything else.
         """
         value = self.attributes.get(name, default)
         numbers = tuple(value) if isinstance(value, (list, tuple)) else ()
-        fits = len(numbers) == len(default) and all(isinstance(n, int) and n >= least for n in numbers)
+        fits = len(numbers) == len(default) and all(isinstance(n, int) and n >= minimum for n in numbers)
         if not fits:
             raise self.make_error(
-                f"has {name} = {value!r}", f"Give {len(default)} numbers of at least {least}"
+                f"has {name} = {value!r}", f"Give {len(default)} numbers of at least {minimum}"
             )
         return numbers
 
 
 @dataclass
 class Builder:
-    """A network under construction; `batched` says whether the batch axis is symbolic (else its length is 1).
+    """A network under construction. `batched` is true for a symbolic batch axis, false for a batch of 1.
 
-    `compute_node` computes a node, like `operation_list.compute_node`; shapes are computed with it.
+    `compute_node` computes a node, like `operation_list.compute_node`. The builder uses it to find shapes.
     """
 
     compute_node: Callable[[Node, Mapping[str, Array], Mapping[str, Array]], Array]
@@ -88,11 +88,11 @@ class Builder:
     notes: list[str] = field(default_factory=list)
 
     def constant(self, array: npt.ArrayLike, name: str) -> str:
-        """Add a constant, floats as float32, and return its name: `name`, with a number if that is in use."""
+        """Add a constant, floats as float32, and return its name: `name`, with a suffix if already in use."""
         stored = np.asarray(array)
         if stored.dtype.kind == "f" or stored.dtype.name == "bfloat16":
             stored = stored.astype(np.float32)
-        unique = self._unique(name, self._list_names())
+        unique = self._make_unique(name, self._list_names())
         self.constants[unique] = np.asarray(stored, order="C")
         return unique
 
@@ -108,15 +108,15 @@ class Builder:
 
         Raise `NetworkError` if the output's shape is empty or too large.
         """
-        unique = self._unique(name, {node.name for node in self.nodes})
-        output = self._unique(unique, self._list_names())
+        unique = self._make_unique(name, {node.name for node in self.nodes})
+        output = self._make_unique(unique, self._list_names())
         node = Node(unique, operation, tuple(inputs), output, dict(attributes or {}))
         self.shapes[output] = self._check_shape(unique, self.shape_after(node))
         self.nodes.append(node)
         return output
 
     def shape_after(self, node: Node) -> tuple[int, ...]:
-        """Return the shape of one image after `node`, found by computing an empty batch."""
+        """Return the shape of one image after `node`. Compute an empty batch to find it."""
         empty = {
             name: np.zeros((0, *shape), np.float32)
             for name, shape in self.shapes.items()
@@ -169,13 +169,13 @@ class Builder:
         return self.require_constant(call, place) if call.input_name(place) else None
 
     def axis(self, call: Call, axis: int, rank: int) -> int:
-        """Return `axis` counted from the front. Raise `UnsupportedNode` for the batch axis or an invalid one."""
-        counted = axis + rank if axis < 0 else axis
-        if not 0 <= counted < rank:
+        """Return `axis` as an index from the front. Raise `UnsupportedNode` for the batch axis or an invalid axis."""
+        positive_axis = axis + rank if axis < 0 else axis
+        if not 0 <= positive_axis < rank:
             raise call.make_error(f"uses axis {axis} of {rank}")
-        if counted == 0:
+        if positive_axis == 0:
             raise call.make_error("works across images, along the batch axis", "Keep images apart")
-        return counted
+        return positive_axis
 
     def note(self, sentence: str) -> None:
         """Add a note about a change, for the user."""
@@ -192,7 +192,7 @@ class Builder:
         return self.constants.keys() | self.shapes.keys()
 
     @staticmethod
-    def _unique(name: str, used: Container[str]) -> str:
+    def _make_unique(name: str, used: Container[str]) -> str:
         unique, number = name, 1
         while unique in used:
             number += 1
@@ -205,9 +205,9 @@ class Operator:
     """An ONNX operation.
 
     `translate` adds the nodes of a call to a builder and returns the names of its outputs. `compute` returns the
-    float32 result of a node of this operation from its inputs and attributes; None if `translate` uses other
-    operations only. Activations have the batch axis in front. Shapes are found by computing an empty batch, which costs
-    nothing and needs no separate rules for shapes.
+    float32 result of a node from its inputs and attributes. It is None if `translate` uses only other operations.
+    Activations have the batch axis in front. Computing an empty batch shows the output shape, so there are no separate
+    rules for shapes.
     """
 
     translate: Callable[[Builder, Call], str | tuple[str, ...]]

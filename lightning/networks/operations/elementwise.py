@@ -19,9 +19,9 @@ DEFAULTS: Mapping[str, Mapping[str, float]] = {
     "Elu": {"alpha": 1.0},
     "HardSigmoid": {"alpha": 0.2, "beta": 0.5},
 }
-"""Attributes, with ONNX's defaults."""
+"""Attributes by operation, with ONNX's defaults."""
 FLOATS = frozenset({1, 10, 11, 16})
-"""ONNX's numbers of float32, float16, float64, bfloat16."""
+"""ONNX's type codes of float32, float16, float64, bfloat16."""
 ERFC = (
     0.17087277,
     -0.82215223,
@@ -41,7 +41,7 @@ ERFC = (
 
 
 def add_unary(builder: Builder, call: Call) -> str:
-    """Add an operation of one activation, whose output has the same shape."""
+    """Add an operation of one activation. Its output has the same shape."""
     attributes = {
         name: call.number(name, default) for name, default in DEFAULTS.get(call.operation, {}).items()
     }
@@ -59,7 +59,7 @@ def leave_out(builder: Builder, call: Call) -> str:
 
 
 def leave_out_cast(builder: Builder, call: Call) -> str:
-    """Return the activation of a cast between floats, which are all float32 here."""
+    """Return the activation of a cast between floats: all floats are float32 here."""
     if call.integer("to", 1) not in FLOATS:
         raise call.make_error("converts activations to integers or booleans", "Keep activations floats")
     builder.note(f"Cast {call.name} left out: activations are float32")
@@ -67,7 +67,7 @@ def leave_out_cast(builder: Builder, call: Call) -> str:
 
 
 def add_gelu(builder: Builder, call: Call) -> str:
-    """Add `Gelu` of ONNX's opset 20: exact, or approximated by tanh."""
+    """Add `Gelu` of ONNX's opset 20, exact or approximated by tanh."""
     way = call.attributes.get("approximate", "none")
     if way not in {"none", "tanh"}:
         raise call.make_error(f"has approximate = {way!r}", "Give none or tanh")
@@ -75,7 +75,7 @@ def add_gelu(builder: Builder, call: Call) -> str:
 
 
 def add_clip(builder: Builder, call: Call) -> str:
-    """Add a clip to two constant bounds, either of which may be missing."""
+    """Add a clip to two constant bounds. Either may be missing."""
     bounds = []
     for place, missing in ((1, -np.inf), (2, np.inf)):
         bound = builder.find_constant(call, place)
@@ -88,7 +88,7 @@ def add_clip(builder: Builder, call: Call) -> str:
 
 
 def add_binary(builder: Builder, call: Call) -> str:
-    """Add an operation of two tensors, at least one of them an activation, broadcast per image."""
+    """Add an operation of two tensors, broadcast for each image. At least one is an activation."""
     if call.operation == "Pow" and call.input_name(0) in builder.constants:
         raise call.make_error("raises a constant to the power of activations", "Write it as Exp")
     if len(call.inputs) != 2:
@@ -97,7 +97,7 @@ def add_binary(builder: Builder, call: Call) -> str:
 
 
 def add_pairs(operation: str) -> Callable[[Builder, Call], str]:
-    """Return an importer of `Sum`, `Max` or `Min` of any number of tensors, as pairs of `operation`."""
+    """Return a translation of `Sum`, `Max` or `Min` of several tensors to `operation` on pairs."""
 
     def translate(builder: Builder, call: Call) -> str:
         total, *others = sorted(call.inputs, key=builder.is_constant)
@@ -119,7 +119,7 @@ def _align(builder: Builder, call: Call, inputs: tuple[str, ...]) -> list[str]:
     aligned = []
     for number, tensor in enumerate(inputs):
         if builder.is_constant(tensor):
-            aligned.append(_broadcastable(builder, call, tensor, max(ranks)))
+            aligned.append(_make_broadcastable(builder, call, tensor, max(ranks)))
         else:
             missing = (1,) * (max(ranks) - builder.rank(tensor))
             aligned.append(
@@ -128,7 +128,7 @@ def _align(builder: Builder, call: Call, inputs: tuple[str, ...]) -> list[str]:
     return aligned
 
 
-def _broadcastable(builder: Builder, call: Call, tensor: str, rank: int) -> str:
+def _make_broadcastable(builder: Builder, call: Call, tensor: str, rank: int) -> str:
     value = builder.constants[tensor]
     if value.ndim > rank or (value.ndim == rank and value.shape[0] != 1):
         raise call.make_error(
@@ -205,7 +205,7 @@ def gelu(x: Array, approximate: str = "none") -> Array:
 
 
 def sigmoid(x: Array) -> Array:
-    """Return 1 / (1 + exp(-x)), by way of tanh, which does not overflow."""
+    """Return 1 / (1 + exp(-x)), computed from tanh, which does not overflow."""
     return np.asarray(0.5 * (1 + np.tanh(0.5 * x)))
 
 
@@ -229,43 +229,43 @@ def hard_sigmoid(x: Array, alpha: float, beta: float) -> Array:
     return np.asarray(np.clip(np.float32(alpha) * x + np.float32(beta), 0, 1))
 
 
-def _unary(function: Callable[[Array], Array]) -> Computation:
+def _make_unary(function: Callable[[Array], Array]) -> Computation:
     return lambda inputs, _: function(inputs[0])
 
 
-def _binary(function: Callable[[Array, Array], Array]) -> Computation:
+def _make_binary(function: Callable[[Array, Array], Array]) -> Computation:
     return lambda inputs, _: function(inputs[0], inputs[1])
 
 
 ELEMENTWISE: Mapping[str, Operator] = {
-    "Relu": Operator(add_unary, _unary(lambda x: np.maximum(x, 0))),
+    "Relu": Operator(add_unary, _make_unary(lambda x: np.maximum(x, 0))),
     "LeakyRelu": Operator(add_unary, lambda inputs, a: leaky_relu(inputs[0], a["alpha"])),
     "Elu": Operator(add_unary, lambda inputs, a: elu(inputs[0], a["alpha"])),
     "HardSigmoid": Operator(add_unary, lambda inputs, a: hard_sigmoid(inputs[0], a["alpha"], a["beta"])),
-    "Sigmoid": Operator(add_unary, _unary(sigmoid)),
-    "Softplus": Operator(add_unary, _unary(softplus)),
-    "Tanh": Operator(add_unary, _unary(np.tanh)),
-    "Erf": Operator(add_unary, _unary(erf)),
-    "Exp": Operator(add_unary, _unary(np.exp)),
-    "Log": Operator(add_unary, _unary(np.log)),
-    "Sqrt": Operator(add_unary, _unary(np.sqrt)),
-    "Abs": Operator(add_unary, _unary(np.abs)),
-    "Neg": Operator(add_unary, _unary(np.negative)),
-    "Reciprocal": Operator(add_unary, _unary(np.reciprocal)),
-    "Add": Operator(add_binary, _binary(np.add)),
-    "Sub": Operator(add_binary, _binary(np.subtract)),
-    "Mul": Operator(add_binary, _binary(np.multiply)),
-    "Div": Operator(add_binary, _binary(np.divide)),
-    "Pow": Operator(add_binary, _binary(np.power)),
-    "PRelu": Operator(add_binary, _binary(lambda x, slope: np.where(x < 0, slope * x, x))),
+    "Sigmoid": Operator(add_unary, _make_unary(sigmoid)),
+    "Softplus": Operator(add_unary, _make_unary(softplus)),
+    "Tanh": Operator(add_unary, _make_unary(np.tanh)),
+    "Erf": Operator(add_unary, _make_unary(erf)),
+    "Exp": Operator(add_unary, _make_unary(np.exp)),
+    "Log": Operator(add_unary, _make_unary(np.log)),
+    "Sqrt": Operator(add_unary, _make_unary(np.sqrt)),
+    "Abs": Operator(add_unary, _make_unary(np.abs)),
+    "Neg": Operator(add_unary, _make_unary(np.negative)),
+    "Reciprocal": Operator(add_unary, _make_unary(np.reciprocal)),
+    "Add": Operator(add_binary, _make_binary(np.add)),
+    "Sub": Operator(add_binary, _make_binary(np.subtract)),
+    "Mul": Operator(add_binary, _make_binary(np.multiply)),
+    "Div": Operator(add_binary, _make_binary(np.divide)),
+    "Pow": Operator(add_binary, _make_binary(np.power)),
+    "PRelu": Operator(add_binary, _make_binary(lambda x, slope: np.where(x < 0, slope * x, x))),
     "Identity": Operator(leave_out),
     "Dropout": Operator(leave_out),
     "Cast": Operator(leave_out_cast),
     "Gelu": Operator(add_gelu, lambda inputs, a: gelu(inputs[0], a["approximate"])),
     "Clip": Operator(add_clip, lambda inputs, a: np.clip(inputs[0], a["min"], a["max"])),
     "Sum": Operator(add_pairs("Add")),
-    "Max": Operator(add_pairs("Max"), _binary(np.maximum)),
-    "Min": Operator(add_pairs("Min"), _binary(np.minimum)),
+    "Max": Operator(add_pairs("Max"), _make_binary(np.maximum)),
+    "Min": Operator(add_pairs("Min"), _make_binary(np.minimum)),
     "HardSwish": Operator(add_hard_swish),
     "Mish": Operator(add_mish),
     "Swish": Operator(add_swish),

@@ -1,7 +1,7 @@
 """The list of supported ONNX operations: translation to nodes, and computation in float32.
 
-Each operation is an entry of a table in a neighbouring module, such as `ELEMENTWISE`; its functions stand above the
-table. An operation that is composed of others needs only a translation.
+Each operation is an entry of a table in a neighbouring module, such as `ELEMENTWISE`. Its functions stand above the
+table. An operation composed of others needs only a translation.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ INTEGERS_HINT = "Import the network in floats: `lightning compile` quantises it"
 def translate(builder: Builder, call: Call) -> tuple[str, ...]:
     """Add the nodes of `call` to `builder`, and return the names of its outputs.
 
-    Raise `UnsupportedNode` for an unsupported operation, and `NetworkError` for contradictory inputs and attributes;
-    both name the node.
+    Raise `UnsupportedNode` for an unsupported operation, and `NetworkError` for contradictory inputs and attributes.
+    Both errors name the node.
     """
     if call.domain or call.operation not in OPERATORS:
         hint = INTEGERS_HINT if call.operation.startswith(INTEGERS) else HINT
@@ -62,7 +62,7 @@ def translate(builder: Builder, call: Call) -> tuple[str, ...]:
 
 
 def compute_node(node: Node, arrays: Mapping[str, Array], constants: Mapping[str, Array]) -> Array:
-    """Return the output of `node`, float32 (n, ...); `arrays` hold activations with the batch axis in front.
+    """Return the output of `node`, float32 (n, ...). `arrays` hold activations with the batch axis in front.
 
     Raise `UnsupportedNode` for an unknown operation.
     """
@@ -77,7 +77,7 @@ def compute_node(node: Node, arrays: Mapping[str, Array], constants: Mapping[str
 def run_float(network: Network, inputs: npt.ArrayLike) -> Floats:
     """Return the outputs, (n, *output_shape), for preprocessed inputs (n, *input_shape).
 
-    Raise `InputError` for another shape. Overflow gives infinity, as in every other float32 runtime.
+    Raise `InputError` for another shape. Overflow gives infinity, as in other float32 runtimes.
     """
     return compute_activations(network, inputs, (network.output,))[network.output]
 
@@ -85,7 +85,7 @@ def run_float(network: Network, inputs: npt.ArrayLike) -> Floats:
 def compute_activations(
     network: Network, inputs: npt.ArrayLike, wanted: tuple[str, ...]
 ) -> dict[str, Floats]:
-    """Return the tensors `wanted`, computed like `run_float`; others are freed after their last use."""
+    """Return the tensors `wanted`, computed like `run_float`. Other tensors are freed after their last use."""
     x = np.asarray(inputs, np.float32)
     if x.shape[1:] != network.input_shape or x.ndim == 0:
         raise InputError(

@@ -34,11 +34,11 @@ def add_gemm(builder: Builder, call: Call) -> str:
 
 
 def _add_affine(builder: Builder, call: Call, x: str, weights: Array, beta: float) -> str:
-    """Add x @ weights.T + beta * (input 2); a constant input 2 becomes the bias."""
+    """Add x @ weights.T + beta * (input 2). A constant input 2 becomes the bias."""
     third = call.input_name(2)
     rows = len(weights)
     if builder.is_constant(third):
-        bias = beta * np.broadcast_to(_bias_row(call, builder.constants[third], rows), (rows,))
+        bias = beta * np.broadcast_to(_check_bias(call, builder.constants[third], rows), (rows,))
         return add_dense(builder, call, x, weights, bias)
     product = add_dense(builder, call, x, weights, None)
     if not third:
@@ -49,7 +49,7 @@ def _add_affine(builder: Builder, call: Call, x: str, weights: Array, beta: floa
     return builder.emit("Add", [product, third], f"{call.name}/add")
 
 
-def _bias_row(call: Call, bias: Array, rows: int) -> Array:
+def _check_bias(call: Call, bias: Array, rows: int) -> Array:
     if bias.shape not in {(), (1,), (rows,), (1, 1), (1, rows)}:
         raise call.make_error(
             f"adds a constant of shape {bias.shape} to {rows} outputs", "Give one bias per output"
@@ -90,7 +90,7 @@ def add_matmul(builder: Builder, call: Call) -> str:
 
 
 def _drop_leading_axes(factor: Array) -> Array:
-    """Return a factor without the leading axes of length 1 that a matrix does not need."""
+    """Remove leading axes of length 1 from a factor with more than two axes."""
     while factor.ndim > 2 and factor.shape[0] == 1:
         factor = factor[0]
     return factor
@@ -123,7 +123,7 @@ def _add_with_left_constant(builder: Builder, call: Call, x: str, factor: Array)
 
 
 def _add_stacked_product(builder: Builder, call: Call, factors: list[str]) -> str:
-    """Add a digital product with a stack of constant matrices, one for each index of the leading axes."""
+    """Add a digital product with constant matrices, one for each index of the leading axes."""
     ranks = [builder.constants[f].ndim + 1 if builder.is_constant(f) else builder.rank(f) for f in factors]
     if (ranks[0] > ranks[1]) if builder.is_constant(factors[0]) else (ranks[1] > ranks[0]):
         raise call.make_error("multiplies by a constant that has more axes than an image")

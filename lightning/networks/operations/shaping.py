@@ -34,11 +34,11 @@ def add_reshape(builder: Builder, call: Call) -> str:
     """Add a reshape to a constant shape that keeps the batch axis first."""
     x = builder.require_activation(call)
     target = [int(size) for size in builder.require_constant(call, 1).reshape(-1)]
-    return builder.reshape(x, image_shape(builder, call, x, target), call.name)
+    return builder.reshape(x, resolve_image_shape(builder, call, x, target), call.name)
 
 
-def image_shape(builder: Builder, call: Call, x: str, target: list[int]) -> tuple[int, ...]:
-    """Return the shape per image after ONNX's Reshape of `x` to `target`: 0 copies an axis, -1 is inferred.
+def resolve_image_shape(builder: Builder, call: Call, x: str, target: list[int]) -> tuple[int, ...]:
+    """Return the shape of one image after ONNX's Reshape of `x` to `target`. There, 0 copies an axis, -1 is inferred.
 
     Raise `UnsupportedNode` if the reshape mixes images.
     """
@@ -65,7 +65,7 @@ def image_shape(builder: Builder, call: Call, x: str, target: list[int]) -> tupl
 
 
 def add_squeeze(builder: Builder, call: Call) -> str:
-    """Remove axes of length 1, all of them or those of input 1."""
+    """Remove axes of length 1: those in input 1, or all."""
     x = builder.require_activation(call)
     shape, rank = builder.shapes[x], builder.rank(x)
     requested = builder.find_constant(call, 1)
@@ -80,7 +80,7 @@ def add_squeeze(builder: Builder, call: Call) -> str:
 
 
 def add_unsqueeze(builder: Builder, call: Call) -> str:
-    """Add more axes of length 1."""
+    """Insert axes of length 1."""
     x = builder.require_activation(call)
     axes = builder.require_constant(call, 1).reshape(-1)
     rank = builder.rank(x) + len(axes)
@@ -90,7 +90,7 @@ def add_unsqueeze(builder: Builder, call: Call) -> str:
 
 
 def add_transpose(builder: Builder, call: Call) -> str:
-    """Add a transpose of the axes, the batch axis in front."""
+    """Add a transpose that keeps the batch axis in front."""
     x = builder.require_activation(call)
     rank = builder.rank(x)
     order = call.attributes.get("perm", tuple(reversed(range(rank))))
@@ -105,7 +105,7 @@ def add_transpose(builder: Builder, call: Call) -> str:
 
 
 def add_concat(builder: Builder, call: Call) -> str:
-    """Add a concatenation along an axis; constants are the same for every image."""
+    """Add a concatenation along an axis. Constants repeat for every image."""
     rank = max(builder.rank(tensor) for tensor in call.inputs if not builder.is_constant(tensor))
     for tensor in call.inputs:
         value = builder.constants.get(tensor)
@@ -116,7 +116,7 @@ def add_concat(builder: Builder, call: Call) -> str:
 
 
 def add_split(builder: Builder, call: Call) -> tuple[str, ...]:
-    """Split along an axis, with a `Slice` per output."""
+    """Split along an axis, with a `Slice` for each output."""
     x = builder.require_activation(call)
     axis = builder.axis(call, call.integer("axis", 0), builder.rank(x))
     length, sizes = builder.shapes[x][axis - 1], builder.find_constant(call, 1)
@@ -131,7 +131,7 @@ def add_split(builder: Builder, call: Call) -> tuple[str, ...]:
 
 
 def add_slice(builder: Builder, x: str, axis: int, span: tuple[int, int | None, int], name: str) -> str:
-    """Add `x`[start:stop:step] along `axis`, the bounds as Python counts them."""
+    """Add `x`[start:stop:step] along `axis`, with bounds as in Python."""
     start, stop, step = span
     return builder.emit("Slice", [x], name, {"axis": axis, "start": start, "stop": stop, "step": step})
 
@@ -148,15 +148,15 @@ def add_slices(builder: Builder, call: Call) -> str:
             continue
         place = builder.axis(call, int(axis), builder.rank(x))
         x = add_slice(
-            builder, x, place, canonical_span(builder.shapes[x][place - 1], start, stop, step), call.name
+            builder, x, place, normalise_span(builder.shapes[x][place - 1], start, stop, step), call.name
         )
     return x
 
 
-def canonical_span(length: int, start: Any, stop: Any, step: Any) -> tuple[int, int | None, int]:
-    """Return (start, stop, step) for Python slices; stop is None for a backward slice that includes the first entry.
+def normalise_span(length: int, start: Any, stop: Any, step: Any) -> tuple[int, int | None, int]:
+    """Return (start, stop, step) of a Python slice. `stop` is None for a backward slice that includes the first entry.
 
-    >>> canonical_span(5, -1, -(2**63), -2)
+    >>> normalise_span(5, -1, -(2**63), -2)
     (4, None, -2)
     """
     first, last, move = slice(int(start), int(stop), int(step)).indices(length)
@@ -164,7 +164,7 @@ def canonical_span(length: int, start: Any, stop: Any, step: Any) -> tuple[int, 
 
 
 def add_gather(builder: Builder, call: Call) -> str:
-    """Add a choice of entries of an axis, at constant places."""
+    """Add a selection of entries along an axis, by constant indices."""
     if builder.is_constant(call.input_name(0)):
         raise call.make_error("looks up activations in a table", "Pass the vectors instead of their indices")
     x, places = builder.require_activation(call), builder.require_constant(call, 1)
@@ -214,7 +214,7 @@ def add_expand(builder: Builder, call: Call) -> str:
 
 
 def concat(inputs: Sequence[Array], attributes: Attributes) -> Array:
-    """Return the concatenated tensors; constants (batch axis of length 1) are repeated for every image."""
+    """Return the concatenated tensors. Repeat constants (batch axis of length 1) for every image."""
     images = max(len(x) for x in inputs) if all(len(x) for x in inputs) else 0
     full = [np.broadcast_to(x, (images, *x.shape[1:])) for x in inputs]
     return np.concatenate(full, axis=attributes["axis"])

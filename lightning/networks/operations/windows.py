@@ -1,4 +1,4 @@
-"""Operations whose windows move over images or sequences: convolution and pooling."""
+"""Operations with a window that moves over images or sequences: convolution and pooling."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from lightning.networks.patches import Pads, Pair, output_size, pad_image, patch
 Move = tuple[Pair, Pads, Pair]
 """Strides, pads, dilations."""
 
-BLOCK = 1 << 20
-"""Numbers in the patches of one block of images: more would exceed the processor's caches."""
+BLOCK_SIZE = 1 << 20
+"""Numbers in the patches of one block of images. More would not fit in the processor's caches."""
 
 
 # ----------------------------------------------------------------- translation
 
 
 def add_conv(builder: Builder, call: Call) -> str:
-    """Add a convolution over one axis or two, grouped, strided, dilated, padded."""
+    """Add a convolution over one or two axes, with groups, strides, dilations and pads."""
     x, weights, bias = (
         builder.require_activation(call),
         builder.require_constant(call, 1),
@@ -36,11 +36,11 @@ def add_conv(builder: Builder, call: Call) -> str:
     )
     groups, rows = call.integer("group", 1), len(weights)
     _check_kernel(builder, call, weights, bias)
-    image, flat = as_image(builder, call, x)
+    image, flat = reshape_to_image(builder, call, x)
     kernels = weights.reshape(rows, weights.shape[1], 1, -1) if flat else weights
     kernel = (kernels.shape[2], kernels.shape[3])
     size = (builder.shapes[image][1], builder.shapes[image][2])
-    move = move_of(call, size, kernel, flat=flat)
+    move = read_move(call, size, kernel, flat=flat)
     if min(output_size(size, kernel, *move)) < 1:
         raise call.make_error(f"has a kernel {kernel} larger than the image {size}")
     inputs = [image, builder.constant(kernels, f"{call.name}.weight")]
@@ -63,8 +63,8 @@ def _check_kernel(builder: Builder, call: Call, weights: Array, bias: Array | No
         raise call.make_error(f"has a bias of shape {bias.shape} for {rows} outputs")
 
 
-def as_image(builder: Builder, call: Call, x: str) -> tuple[str, bool]:
-    """Return (image, flat): a sequence (channels, length) is reshaped to an image of one row, and `flat` is True.
+def reshape_to_image(builder: Builder, call: Call, x: str) -> tuple[str, bool]:
+    """Return (image, flat). Reshape a sequence (channels, length) to an image of one row, with `flat` True.
 
     Raise `UnsupportedNode` for other numbers of axes.
     """
@@ -90,11 +90,11 @@ def add_pool(builder: Builder, call: Call) -> str:
     x = builder.require_activation(call)
     if call.outputs > 1:
         raise call.make_error("returns indices too", "Export it with one output")
-    image, flat = as_image(builder, call, x)
+    image, flat = reshape_to_image(builder, call, x)
     size = (builder.shapes[image][1], builder.shapes[image][2])
-    sides = call.integers("kernel_shape", (0,) if flat else (0, 0), least=1)
+    sides = call.integers("kernel_shape", (0,) if flat else (0, 0), minimum=1)
     kernel = (1, sides[0]) if flat else (sides[0], sides[1])
-    move = move_of(call, size, kernel, flat=flat)
+    move = read_move(call, size, kernel, flat=flat)
     strides, pads, dilations = move
     reach = [dilations[axis % 2] * (kernel[axis % 2] - 1) + 1 for axis in range(4)]
     if any(pad >= far for pad, far in zip(pads, reach, strict=True)):
@@ -113,22 +113,22 @@ def add_pool(builder: Builder, call: Call) -> str:
 def add_global_pool(builder: Builder, call: Call) -> str:
     """Add `GlobalAveragePool` or `GlobalMaxPool` of images or sequences."""
     x = builder.require_activation(call)
-    image, flat = as_image(builder, call, x)
+    image, flat = reshape_to_image(builder, call, x)
     return remove_row(builder, call, builder.emit(call.operation, [image], call.name), flat=flat)
 
 
-def move_of(call: Call, size: tuple[int, ...], kernel: Pair, *, flat: bool) -> Move:
-    """Return strides, pads and dilations of a call, for an image of `size`; with `flat` its attributes have one axis.
+def read_move(call: Call, size: tuple[int, ...], kernel: Pair, *, flat: bool) -> Move:
+    """Return strides, pads and dilations of a call for an image of `size`. With `flat`, its attributes have one axis.
 
     Raise `UnsupportedNode` for invalid attributes, for example negative pads.
     """
     ones = (1,) if flat else (1, 1)
-    strides = _pair(call.integers("strides", ones, least=1))
-    dilations = _pair(call.integers("dilations", ones, least=1))
+    strides = _make_pair(call.integers("strides", ones, minimum=1))
+    dilations = _make_pair(call.integers("dilations", ones, minimum=1))
     return strides, _find_pads(call, (size[0], size[1]), kernel, strides, dilations, flat=flat), dilations
 
 
-def _pair(values: tuple[int, ...]) -> Pair:
+def _make_pair(values: tuple[int, ...]) -> Pair:
     return (1, values[0]) if len(values) == 1 else (values[0], values[1])
 
 
@@ -137,17 +137,17 @@ def _find_pads(call: Call, size: Pair, kernel: Pair, strides: Pair, dilations: P
     if way == "VALID":
         return (0, 0, 0, 0)
     if way in {"SAME_UPPER", "SAME_LOWER"}:
-        return same_pads(size, kernel, strides, dilations, upper=way == "SAME_UPPER")
+        return compute_same_pads(size, kernel, strides, dilations, upper=way == "SAME_UPPER")
     if way != "NOTSET":
         raise call.make_error(f"has auto_pad = {way!r}")
     given = call.integers("pads", (0, 0) if flat else (0, 0, 0, 0))
     return (0, given[0], 0, given[1]) if flat else cast("Pads", given)
 
 
-def same_pads(size: Pair, kernel: Pair, strides: Pair, dilations: Pair, *, upper: bool) -> Pads:
-    """Return pads for an output of ceil(size / stride); with `upper` an odd pad is at the end, else at the start.
+def compute_same_pads(size: Pair, kernel: Pair, strides: Pair, dilations: Pair, *, upper: bool) -> Pads:
+    """Return pads for an output of ceil(size / stride). With `upper`, an odd pad is at the end, else at the start.
 
-    >>> same_pads((5, 6), kernel=(3, 3), strides=(1, 2), dilations=(1, 1), upper=True)
+    >>> compute_same_pads((5, 6), kernel=(3, 3), strides=(1, 2), dilations=(1, 1), upper=True)
     (1, 0, 1, 1)
     """
     before, after = [], []
@@ -193,7 +193,7 @@ def conv(inputs: Sequence[Array], attributes: Attributes) -> Array:
     tall, wide = output_size((x.shape[2], x.shape[3]), kernel, strides, pads, dilations)
     by_group = weights.reshape(groups, rows // groups, -1).transpose(0, 2, 1)
     out = np.empty((len(x), rows, tall * wide), np.float32)
-    step = max(1, BLOCK // (tall * wide * groups * by_group.shape[1]))
+    step = max(1, BLOCK_SIZE // (tall * wide * groups * by_group.shape[1]))
     for start in range(0, len(x), step):
         rows_of_patches = patches(x[start : start + step], kernel, strides, pads, dilations, groups)
         sums = np.matmul(rows_of_patches.transpose(0, 2, 1, 3), by_group)
@@ -207,7 +207,7 @@ def conv(inputs: Sequence[Array], attributes: Attributes) -> Array:
 
 def max_pool(inputs: Sequence[Array], attributes: Attributes) -> Array:
     """Return the largest value in each window; padding never counts."""
-    x = pad_image(inputs[0], _pads_with_excess(attributes), -np.inf)
+    x = pad_image(inputs[0], _add_excess(attributes), -np.inf)
     dilations = attributes.get("dilations", (1, 1))
     return reduce(np.maximum, slide(x, attributes["kernel"], attributes["strides"], dilations))
 
@@ -215,9 +215,9 @@ def max_pool(inputs: Sequence[Array], attributes: Attributes) -> Array:
 def average_pool(inputs: Sequence[Array], attributes: Attributes) -> Array:
     """Return the mean of each window over the image, and over `pads` too with `count_include_pad`.
 
-    `excess` (bottom, right) is the extra padding of `ceil_mode`; it never counts.
+    `excess` (bottom, right) is the extra padding of `ceil_mode`. It never counts.
     """
-    x, pads = inputs[0], _pads_with_excess(attributes)
+    x, pads = inputs[0], _add_excess(attributes)
     move = attributes["kernel"], attributes["strides"], attributes.get("dilations", (1, 1))
     outline = np.ones((1, 1, *x.shape[2:]), np.float32)
     if attributes.get("count_include_pad", False):
@@ -230,7 +230,7 @@ def average_pool(inputs: Sequence[Array], attributes: Attributes) -> Array:
     return np.asarray(total / sum(slide(outline, *move)), np.float32)
 
 
-def _pads_with_excess(attributes: Attributes) -> Pads:
+def _add_excess(attributes: Attributes) -> Pads:
     """Return the padding, including the extra padding of `ceil_mode`."""
     top, left, bottom, right = attributes["pads"]
     below, right_of_it = attributes.get("excess", (0, 0))

@@ -2,7 +2,7 @@
 
 | module | contents |
 |---|---|
-| `binary`, `v2` | tensors of every datatype; the documents of the protocol; both without sockets |
+| `binary`, `v2` | codecs of tensors and documents, without sockets |
 | `metrics` | counters, and their text for Prometheus |
 | `asgi` | bodies and replies in plain ASGI |
 | `fast_path` | the route `infer`: checks, keys, deadline and answer of a request |

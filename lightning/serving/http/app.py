@@ -1,4 +1,4 @@
-"""The Open Inference Protocol over HTTP: the fast inference route in front of a FastAPI application."""
+"""The Open Inference Protocol over HTTP: a fast inference route in front of a FastAPI application."""
 
 from __future__ import annotations
 
@@ -11,17 +11,24 @@ from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from lightning.errors import LightningError, MalformedRequest
-from lightning.serving.http.asgi import Disconnected, Reply, body_bytes, read_body, refusal, refuse
+from lightning.serving.http.asgi import (
+    Disconnected,
+    Reply,
+    check_content_length,
+    make_refusal,
+    read_body,
+    refuse,
+)
 from lightning.serving.http.fast_path import Infer
-from lightning.serving.http.metrics import ReadPackets, exposition
+from lightning.serving.http.metrics import ReadPackets, format_metrics
 from lightning.serving.http.v2 import Document, decode_object
 from lightning.serving.model_instance import ModelInstance
 
 MODEL = "/v2/models/{model}"
 VERSION = MODEL + "/versions/{number}"
-STEP = "/v2/repository/models/{model}"
-SMALL = 1 << 16
-"""Maximum body of a request that is not an inference, in bytes."""
+REPOSITORY_ROUTE = "/v2/repository/models/{model}"
+MAX_DOCUMENT_BYTES = 1 << 16
+"""Maximum size of a request body, in bytes, except for inference."""
 
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -59,11 +66,11 @@ INFER: dict[str, Any] = {
 
 
 class Service:
-    """The whole application: inference requests go directly to `Infer`, all others through FastAPI."""
+    """The whole application. Inference requests go directly to `Infer`, all others to FastAPI."""
 
     def __init__(self, infer: Infer, packets: ReadPackets | None = None) -> None:
         self.infer = infer
-        self.face = build_face(infer, packets)
+        self.face = build_app(infer, packets)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request (ASGI application)."""
@@ -85,25 +92,25 @@ class Service:
         await reply.send(send)
 
 
-def build_face(infer: Infer, packets: ReadPackets | None = None) -> FastAPI:
+def build_app(infer: Infer, packets: ReadPackets | None = None) -> FastAPI:
     """Return the FastAPI application with all routes. Loading a model runs in a thread, because it is slow."""
-    face = FastAPI(title="lightning", version=our_version(), description="Open Inference Protocol (v2).")
+    face = FastAPI(title="lightning", version=toolkit_version(), description="Open Inference Protocol (v2).")
     _add_health(face, infer)
     _add_models(face, infer)
     _add_repository(face, infer)
     face.add_exception_handler(LightningError, _refuse)
     face.add_exception_handler(HTTPException, _refuse_for_framework)
-    face.add_exception_handler(Disconnected, _unheard)
+    face.add_exception_handler(Disconnected, _reply_to_disconnected)
 
     @face.get("/metrics")
     async def metrics() -> Response:
         """Return the metrics for Prometheus."""
-        return Response(exposition(infer.repository, infer.counts, packets), media_type=PROMETHEUS)
+        return Response(format_metrics(infer.repository, infer.counts, packets), media_type=PROMETHEUS)
 
     return face
 
 
-def our_version() -> str:
+def toolkit_version() -> str:
     """Return the version of this toolkit, or "unknown" if it is not installed."""
     try:
         return version("lightbed")
@@ -111,8 +118,8 @@ def our_version() -> str:
         return "unknown"
 
 
-def metadata(instance: ModelInstance) -> Document:
-    """Return the metadata of a model. Inputs of any numeric datatype are accepted, whatever the metadata name."""
+def describe_model(instance: ModelInstance) -> Document:
+    """Return the metadata of a model. The model accepts every numeric datatype, not only that in the metadata."""
     network = instance.model.network
     return {
         "name": instance.name,
@@ -136,18 +143,18 @@ def _add_health(face: FastAPI, infer: Infer) -> None:
         """Return the name, version and extensions of the server."""
         return {
             "name": "lightbed",
-            "version": our_version(),
+            "version": toolkit_version(),
             "extensions": ["binary_tensor_data", "model_repository"],
         }
 
     @face.get("/v2/health/live")
     async def live() -> Document:
-        """Return that the server runs."""
+        """Report that the server runs."""
         return {"live": True}
 
     @face.get("/v2/health/ready")
     async def ready(response: Response) -> Document:
-        """Return whether a model is in service; the status is 503 if none is. Loaded models are warm."""
+        """Return whether a model is in service. The status is 503 if none is. Loaded models are warm."""
         is_ready = bool(infer.repository.serving())
         response.status_code = 200 if is_ready else 503
         return {"ready": is_ready}
@@ -159,12 +166,12 @@ def _add_models(face: FastAPI, infer: Infer) -> None:
     async def model_metadata(model: str, number: str | None = None) -> Document:
         """Return names, datatypes and shapes of the inputs and outputs of a model."""
         with infer.repository.acquire(model, number) as instance:
-            return metadata(instance)
+            return describe_model(instance)
 
     @face.get(MODEL + "/ready")
     @face.get(VERSION + "/ready")
     async def model_ready(model: str, number: str | None = None) -> Document:
-        """Return that a model is in service; the status is 404 if it is not."""
+        """Report that a model is in service. The status is 404 if it is not."""
         with infer.repository.acquire(model, number) as instance:
             return {"name": instance.name, "ready": True}
 
@@ -172,7 +179,7 @@ def _add_models(face: FastAPI, infer: Infer) -> None:
     @face.post(VERSION + "/infer", openapi_extra=INFER)
     async def answer(request: Request, model: str, number: str | None = None) -> Response:
         """Run a model on a batch. The body is JSON, or JSON followed by binary tensors."""
-        return _response(await infer.reply(model, number, request.scope, request.receive))
+        return _make_response(await infer.reply(model, number, request.scope, request.receive))
 
 
 def _add_repository(face: FastAPI, infer: Infer) -> None:
@@ -188,9 +195,9 @@ def _add_repository(face: FastAPI, infer: Infer) -> None:
             if each.ready or not only_ready
         ]
 
-    @face.post(STEP + "/load")
+    @face.post(REPOSITORY_ROUTE + "/load")
     async def load(request: Request, model: str) -> Document:
-        """Load a model, or reload it from its source; requests are served meanwhile."""
+        """Load a model, or reload it from its source, while requests are served."""
         if (await _read_document(request, infer)).get("parameters"):
             raise MalformedRequest(
                 "the server loads models from its own files only", hint="Send no `parameters`"
@@ -198,16 +205,16 @@ def _add_repository(face: FastAPI, infer: Infer) -> None:
         instance = await run_in_threadpool(infer.repository.load, model)
         return {"name": instance.name, "version": instance.version}
 
-    @face.post(STEP + "/unload")
+    @face.post(REPOSITORY_ROUTE + "/unload")
     async def unload(model: str) -> Document:
-        """Take a model out of service; pending requests are still answered."""
+        """Take a model out of service. Pending requests are still answered."""
         infer.repository.unload(model)
         return {"name": model}
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, LightningError)
-    return _response(refusal(error, request.scope["headers"]))
+    return _make_response(make_refusal(error, request.scope["headers"]))
 
 
 async def _refuse_for_framework(request: Request, error: Exception) -> Response:
@@ -216,21 +223,21 @@ async def _refuse_for_framework(request: Request, error: Exception) -> Response:
     message = (
         f"{request.method} {path}: {error.detail}. Routes are listed at /docs; the protocol's begin with /v2"
     )
-    response = _response(refuse(message, f"http.{status}", status))
+    response = _make_response(refuse(message, f"http.{status}", status))
     response.headers.update(error.headers or {})
     return response
 
 
-async def _unheard(_request: Request, _error: Exception) -> Response:
+async def _reply_to_disconnected(_request: Request, _error: Exception) -> Response:
     return Response(status_code=499)  # nginx's code for a client that has closed the connection
 
 
 async def _read_document(request: Request, infer: Infer) -> Document:
     headers = request.scope["headers"]
-    size = body_bytes(headers, min(SMALL, infer.limits.body_bytes))
+    size = check_content_length(headers, min(MAX_DOCUMENT_BYTES, infer.limits.body_bytes))
     return decode_object(await read_body(headers, request.receive, size))
 
 
-def _response(reply: Reply) -> Response:
+def _make_response(reply: Reply) -> Response:
     headers: dict[str, Any] = {key.decode(): value.decode() for key, value in reply.headers}
     return Response(reply.body, reply.status, headers)

@@ -1,4 +1,4 @@
-"""Plain ASGI: bodies with a size limit, replies, and errors as documents of the protocol."""
+"""Plain ASGI: size-limited bodies, replies, and errors as documents of the protocol."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Pairs = Iterable[tuple[bytes, bytes]]
-Take = Callable[[int], None]
+ReserveBytes = Callable[[int], None]
 
 STATUS: dict[type[LightningError], int] = {
     UnknownModel: 404,
@@ -74,21 +74,21 @@ class Reply:
         await send({"type": "http.response.body", "body": self.body})
 
 
-def status_of(error: LightningError) -> int:
+def find_status(error: LightningError) -> int:
     """Return the HTTP status of the nearest base class in `STATUS`."""
     return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
 
 
-def refusal(error: LightningError, headers: Pairs) -> Reply:
-    """Return the reply to an error: the document of the protocol, plus the error code of this toolkit."""
-    return refuse(str(error), error.code, status_of(error), headers)
+def make_refusal(error: LightningError, headers: Pairs) -> Reply:
+    """Return the reply to an error, with its document and the error code of this toolkit."""
+    return refuse(str(error), error.code, find_status(error), headers)
 
 
 def refuse(message: str, code: str, status: int, headers: Pairs = ()) -> Reply:
     """Return an error reply from its message, code and status.
 
-    A client that waits for permission to send a body (`Expect: 100-continue`) will not send it now, so the connection
-    is closed; bodies of other clients are read and discarded.
+    A client that waits for permission to send a body (`Expect: 100-continue`) does not send it after an error, so the
+    connection is closed. Bodies of other clients are read and discarded.
     """
     expects_continue = header(headers, b"expect") is not None
     return Reply(
@@ -99,15 +99,15 @@ def refuse(message: str, code: str, status: int, headers: Pairs = ()) -> Reply:
 
 
 def header(headers: Pairs, name: bytes) -> bytes | None:
-    """Return the value of a header, or None; `name` is in lower case, as ASGI has them."""
+    """Return the value of a header, or None. `name` is in lower case, as in ASGI."""
     for key, value in headers:
         if key == name:
             return value
     return None
 
 
-def header_length(headers: Pairs) -> int | None:
-    """Return how many bytes of the body are JSON, or None without the header. Raise `MalformedRequest`."""
+def read_header_length(headers: Pairs) -> int | None:
+    """Return the number of JSON bytes in the body, or None without the header. Raise `MalformedRequest` if invalid."""
     value = header(headers, HEADER_LENGTH)
     if value is None:
         return None
@@ -119,23 +119,25 @@ def header_length(headers: Pairs) -> int | None:
     return int(value)
 
 
-def body_bytes(headers: Pairs, limit: int) -> int:
+def check_content_length(headers: Pairs, limit: int) -> int:
     """Return the announced size of the body, or `limit` without one. Raise `RequestTooLarge` above the limit."""
     content_length = header(headers, b"content-length")
     if content_length is None:
         return limit
     size = int(content_length)
     if size > limit:
-        raise _too_large(size, limit)
+        raise _make_too_large(size, limit)
     return size
 
 
-async def read_body(headers: Pairs, receive: Receive, limit: int, take: Take = lambda _: None) -> bytes:
+async def read_body(
+    headers: Pairs, receive: Receive, limit: int, take: ReserveBytes = lambda _: None
+) -> bytes:
     """Read the whole body.
 
-    `take` is called with the size of each part that arrives; it may raise to refuse the part. Raise `RequestTooLarge`
-    as soon as more than `limit` bytes have arrived, `DeadlineMissed` after `BODY_S`, `Disconnected`, or
-    `MalformedRequest` for a compressed body.
+    Call `take` with the size of each part that arrives. It may raise an error to refuse the part. Raise
+    `RequestTooLarge` after more than `limit` bytes, `DeadlineMissed` after `BODY_S`, `Disconnected` if the client
+    leaves, or `MalformedRequest` for a compressed body.
     """
     if header(headers, b"content-encoding") is not None:
         raise MalformedRequest("compressed bodies are not supported", hint="Send the body uncompressed")
@@ -143,12 +145,12 @@ async def read_body(headers: Pairs, receive: Receive, limit: int, take: Take = l
     if message["type"] == "http.request" and not message.get("more_body"):
         body: bytes = message.get("body", b"")
         if len(body) > limit:
-            raise _too_large(len(body), limit)
+            raise _make_too_large(len(body), limit)
         take(len(body))
         return body
     try:
         async with asyncio.timeout(BODY_S):
-            return await _read_on(message, receive, limit, take)
+            return await _read_rest(message, receive, limit, take)
     except TimeoutError as error:
         raise DeadlineMissed(
             f"the body of the request did not arrive within {BODY_S:g} s",
@@ -156,7 +158,7 @@ async def read_body(headers: Pairs, receive: Receive, limit: int, take: Take = l
         ) from error
 
 
-async def _read_on(message: Message, receive: Receive, limit: int, take: Take) -> bytes:
+async def _read_rest(message: Message, receive: Receive, limit: int, take: ReserveBytes) -> bytes:
     parts, size = [], 0
     while True:
         if message["type"] != "http.request":
@@ -164,14 +166,14 @@ async def _read_on(message: Message, receive: Receive, limit: int, take: Take) -
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > limit:
-            raise _too_large(size, limit)
+            raise _make_too_large(size, limit)
         take(len(parts[-1]))
         if not message.get("more_body"):
             return b"".join(parts)
         message = await receive()
 
 
-def _too_large(size: int, limit: int) -> RequestTooLarge:
+def _make_too_large(size: int, limit: int) -> RequestTooLarge:
     return RequestTooLarge(
         f"the request has {size} bytes or more; the limit is {limit}",
         hint="Send smaller batches, or start the server with a larger --max-body",

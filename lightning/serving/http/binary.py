@@ -1,4 +1,4 @@
-"""Tensors of the protocol's datatypes: from bytes and JSON lists, and back to bytes (little-endian, row-major)."""
+"""Codec of tensors: from bytes or JSON lists to arrays, and back to bytes (little-endian, row-major)."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ CODES = dict(zip(DATATYPES, "BHIQbhiqefd", strict=True))
 """Type codes of the datatypes in the module `array` (https://docs.python.org/3/library/array.html)."""
 
 ONLY_BINARY = "FP16"
-"""Datatype without a JSON form that all clients agree on."""
+"""Datatype without a common JSON form."""
 
 MAX_AXES = 8
-"""Maximum number of axes; no network needs more."""
+"""Maximum number of axes. No network needs more."""
 
 MAX_SIZE = 2**40
-"""Maximum product of the nonzero lengths: numpy refuses a shape whose product overflows, even if the array is empty."""
+"""Maximum product of the nonzero lengths. Numpy refuses a shape whose product overflows, even of an empty array."""
 
 
 def parse_datatype(name: object) -> np.dtype[Any]:
@@ -54,7 +54,7 @@ def parse_datatype(name: object) -> np.dtype[Any]:
 
 
 def parse_shape(value: object) -> Shape:
-    """Return the shape of a tensor from its entry in a document. Raise `MalformedRequest`."""
+    """Return the shape of a tensor from its entry in a document. Raise `MalformedRequest` if it is invalid."""
     if (
         isinstance(value, list)
         and 0 < len(value) <= MAX_AXES
@@ -84,7 +84,10 @@ def from_bytes(raw: bytes, datatype: object, shape: Shape) -> Array:
 
 
 def from_lists(data: object, datatype: object, shape: Shape) -> Array:
-    """Return the numbers of a JSON list, flat or nested like the shape; read-only. Raise `MalformedRequest`.
+    """Return a read-only array of the numbers in a JSON list, flat or nested like the shape.
+
+    Raise `MalformedRequest` for an invalid list.
+
 
     >>> from_lists([[1, 2], [3, 4]], "UINT8", (2, 2)).tolist()
     [[1, 2], [3, 4]]
@@ -94,7 +97,7 @@ def from_lists(data: object, datatype: object, shape: Shape) -> Array:
         raise MalformedRequest(
             f"JSON cannot carry {ONLY_BINARY}", hint="Send it as binary data, or send FP32"
         )
-    numbers = _flat(data, shape)
+    numbers = _flatten(data, shape)
     if len(numbers) != math.prod(shape):
         raise MalformedRequest(
             f"a tensor of shape {list(shape)} does not have {len(numbers)} numbers",
@@ -112,8 +115,8 @@ def to_bytes(numbers: Array) -> bytes:
     return bytes(numbers.astype(numbers.dtype.newbyteorder("<"), copy=False).tobytes())
 
 
-def _flat(data: object, shape: Shape) -> list[Any]:
-    """Return all numbers as a flat list. Without numpy, which would also convert text, however long."""
+def _flatten(data: object, shape: Shape) -> list[Any]:
+    """Return all numbers as a flat list. Do not use numpy, which would also convert text of any length."""
     if not isinstance(data, list):
         raise MalformedRequest(
             "`data` of a tensor is not a list", hint="Send its numbers as a list, or as binary data"

@@ -1,4 +1,4 @@
-"""`POST v2/models/{m}[/versions/{v}]/infer` in plain ASGI: a framework would take longer than the inference."""
+"""`POST v2/models/{m}[/versions/{v}]/infer` in plain ASGI. A framework would take longer than the inference."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from lightning.serving.http.asgi import (
     Receive,
     Reply,
     Scope,
-    body_bytes,
-    header_length,
+    check_content_length,
+    make_refusal,
     read_body,
-    refusal,
+    read_header_length,
     refuse,
 )
 from lightning.serving.http.binary import Array
 from lightning.serving.http.metrics import Counts
 from lightning.serving.http.v2 import HEADER_LENGTH, Body, InferRequest, decode_request, encode_answer
-from lightning.serving.model_instance import AT_ONCE_S, ModelInstance
+from lightning.serving.model_instance import MAX_INLINE_S, ModelInstance
 from lightning.serving.repository import Repository
 
-KEYS = 1 << 64
-"""Number of keys: they are integers from 0 to this, exclusive."""
+KEY_COUNT = 1 << 64
+"""Number of keys. A key is an integer below this."""
 
 MEBIBYTE = 1 << 20
 _logger = logging.getLogger(__name__)
@@ -46,26 +46,26 @@ class Task:
     inputs: Array
     keys: Keys
     deadline: float
-    """Time on the clock `time.perf_counter`; infinite without a deadline."""
+    """Deadline on the clock `time.perf_counter`, in seconds; infinite without a deadline."""
 
 
 @dataclass(slots=True)
-class FreshKeys:
-    """Keys for requests without any, so that every image has its own noise in the lifetime of a server."""
+class KeyCounter:
+    """Source of keys for requests without a key, so that every image in the lifetime of a server has its own noise."""
 
     next: int = 0
 
     def take(self, images: int) -> int:
-        """Reserve a new key for each of `images` images, and return the first."""
+        """Reserve `images` consecutive keys and return the first."""
         first = self.next
-        self.next = (first + images) % KEYS
+        self.next = (first + images) % KEY_COUNT
         return first
 
 
-def make_task(request: InferRequest, instance: ModelInstance, fresh: FreshKeys, arrived: float) -> Task:
+def make_task(request: InferRequest, instance: ModelInstance, fresh: KeyCounter, arrived: float) -> Task:
     """Return the task of a request that arrived at `arrived`.
 
-    Raise `InputError` for inputs that the model does not have, `MalformedRequest` for a bad key or timeout.
+    Raise `InputError` for other inputs than the model's, `MalformedRequest` for an invalid key or timeout.
     """
     expected = instance.model.network.input
     names = [each.name for each in request.inputs]
@@ -78,7 +78,7 @@ def make_task(request: InferRequest, instance: ModelInstance, fresh: FreshKeys, 
             hint="Send one input with this name; the model's metadata give its shape",
         )
     inputs = to_uint8(request.inputs[0].array) if instance.prefers_bytes else request.inputs[0].array
-    first = _first_key(request)
+    first = _find_first_key(request)
     if first is None:
         first = fresh.take(len(inputs))
     return Task(inputs, make_keys(first, len(inputs)), arrived + read_timeout_s(request.parameters))
@@ -96,7 +96,7 @@ def make_keys(first: int, images: int) -> Keys:
 
 
 def derive_key(identity: str) -> int:
-    """Return the key of a request id: its value if it is a number below 20 digits, else its hash (BLAKE2b, 8 bytes).
+    """Return the key of a request id: its value if it is a number of fewer than 20 digits, else an 8-byte BLAKE2b hash.
 
     >>> derive_key("17")
     17
@@ -107,9 +107,9 @@ def derive_key(identity: str) -> int:
 
 
 def read_timeout_s(parameters: Mapping[str, Any]) -> float:
-    """Return the timeout of a request in seconds, infinite without one; the parameter is in microseconds, as in Triton.
+    """Return the timeout of a request in seconds, infinite without one.
 
-    Raise `MalformedRequest` unless it is a positive integer.
+    As in Triton, the parameter is in microseconds. Raise `MalformedRequest` unless it is a positive integer.
     """
     timeout = parameters.get("timeout")
     if timeout is None:
@@ -123,15 +123,15 @@ def read_timeout_s(parameters: Mapping[str, Any]) -> float:
 
 
 async def run(instance: ModelInstance, task: Task) -> Answers:
-    """Run the model, on the event loop if that is quick and the model is free, else in its thread.
+    """Run the model: on the event loop if it is quick and free, otherwise in the model's thread.
 
-    Raise `DeadlineMissed` if the answer cannot come in time or came too late.
+    Raise `DeadlineMissed` if the answer would come or came too late.
     """
     _check_deadline(task, instance.seconds_per_image if instance.seconds_per_image < math.inf else 0.0)
-    # Quick work saves the switch of threads; longer work would block the event loop.
-    if len(task.inputs) * instance.seconds_per_image > AT_ONCE_S or not instance.lock.acquire(timeout=0):
+    # Quick work on the event loop saves a switch of threads. Longer work would block the loop.
+    if len(task.inputs) * instance.seconds_per_image > MAX_INLINE_S or not instance.lock.acquire(timeout=0):
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(instance.worker, _run_in_turn, instance, task)
+        return await loop.run_in_executor(instance.worker, _run_locked, instance, task)
     try:
         answers = instance.executor.run(task.inputs, task.keys)
     finally:
@@ -141,7 +141,7 @@ async def run(instance: ModelInstance, task: Task) -> Answers:
 
 
 def make_answer(request: InferRequest, instance: ModelInstance, task: Task, answers: Answers) -> Body:
-    """Return the encoded answer; its parameters include the noise key and the cycles of the datapath."""
+    """Return the encoded answer. Its parameters include the noise key and the cycles of the datapath."""
     parameters = {
         "fidelity": instance.executor.fidelity,
         "key": int(task.keys[0]),
@@ -152,7 +152,7 @@ def make_answer(request: InferRequest, instance: ModelInstance, task: Task, answ
     return encode_answer(instance.name, instance.version, request, outputs, parameters)
 
 
-def _run_in_turn(instance: ModelInstance, task: Task) -> Answers:
+def _run_locked(instance: ModelInstance, task: Task) -> Answers:
     _check_deadline(task)
     answers = instance.run(task.inputs, task.keys)
     _check_deadline(task)
@@ -169,23 +169,23 @@ def _check_deadline(task: Task, needed_s: float = 0.0) -> None:
 
 
 def to_uint8(numbers: Array) -> Array:
-    """Return numbers as uint8 if all are integers from 0 to 255, as in an image; else return them unchanged.
+    """Return the numbers as uint8 if all are integers from 0 to 255, else unchanged.
 
     >>> to_uint8(np.array([0.0, 255.0])).dtype, to_uint8(np.array([0.5])).dtype
     (dtype('uint8'), dtype('float64'))
     """
     if numbers.dtype == np.uint8:
         return numbers
-    with np.errstate(invalid="ignore"):  # casts of NaN warn; the model refuses it later
+    with np.errstate(invalid="ignore"):  # a cast of NaN warns; the model refuses NaN later
         rounded = numbers.astype(np.uint8)
     return rounded if np.array_equal(rounded, numbers) else numbers
 
 
-def _first_key(request: InferRequest) -> int | None:
+def _find_first_key(request: InferRequest) -> int | None:
     key = request.parameters.get("key")
     if key is None:
         return derive_key(request.id) if request.id else None
-    if type(key) is not int or not 0 <= key < KEYS:
+    if type(key) is not int or not 0 <= key < KEY_COUNT:
         raise MalformedRequest(
             f"`key` is {str(key)[:80]!r}, not a valid key",
             hint="Give an integer from 0 to 2**64 - 1, or leave it out",
@@ -198,28 +198,30 @@ class Limits:
     """Limits of a server."""
 
     body_bytes: int = 64 * MEBIBYTE
-    """Size of a request body."""
+    """Largest size of a request body."""
     in_flight: int = 1024
-    """Number of requests that may wait for an answer."""
+    """Most requests that may wait for an answer."""
     all_bodies_bytes: int = 512 * MEBIBYTE
-    """Received bytes of all waiting requests; announced bytes do not count."""
+    """Most received bytes of all waiting requests. Announced bytes do not count."""
 
 
 @dataclass
 class Infer:
-    """The inference route of a server; it belongs to one event loop."""
+    """The inference route of a server. It belongs to one event loop."""
 
     repository: Repository
     limits: Limits = field(default_factory=Limits)
     counts: Counts = field(default_factory=Counts)
-    fresh: FreshKeys = field(default_factory=FreshKeys)
-    held_bytes: int = 0
+    fresh: KeyCounter = field(default_factory=KeyCounter)
+    reserved_bytes: int = 0
     """Received bytes of the bodies of waiting requests."""
 
     async def reply(self, name: str, version: str | None, scope: Scope, receive: Receive) -> Reply:
-        """Read a request and return its answer or an error reply. Raise `Disconnected`."""
+        """Read a request and return its answer or an error reply. Raise `Disconnected` if the client leaves."""
         arrived = time.perf_counter()
-        label = ""  # shared by all unknown names: a counter for each would let clients fill the memory
+        label = (
+            ""  # shared by all unknown names, because a counter for each would let clients fill the memory
+        )
         self.counts.in_flight += 1
         try:
             self._refuse_when_busy()
@@ -228,7 +230,7 @@ class Infer:
                 return await self._answer(instance, scope, receive, arrived)
         except LightningError as error:
             self._count_failure(label, arrived, error.code)
-            return refusal(error, scope["headers"])
+            return make_refusal(error, scope["headers"])
         except Disconnected:
             self._count_failure(label, arrived, Disconnected.code)
             raise
@@ -244,17 +246,17 @@ class Infer:
 
         def take(size: int) -> None:
             nonlocal own_bytes
-            if self.held_bytes + size > self.limits.all_bodies_bytes:
+            if self.reserved_bytes + size > self.limits.all_bodies_bytes:
                 raise Busy("waiting requests use all the memory reserved for them", hint="Try again later")
-            self.held_bytes += size
+            self.reserved_bytes += size
             own_bytes += size
 
         try:
-            limit = body_bytes(scope["headers"], self.limits.body_bytes)
+            limit = check_content_length(scope["headers"], self.limits.body_bytes)
             body = await read_body(scope["headers"], receive, limit, take)
-            return await self._answer_body(instance, body, header_length(scope["headers"]), arrived)
+            return await self._answer_body(instance, body, read_header_length(scope["headers"]), arrived)
         finally:
-            self.held_bytes -= own_bytes
+            self.reserved_bytes -= own_bytes
 
     async def _answer_body(
         self, instance: ModelInstance, body: bytes, json_bytes: int | None, arrived: float

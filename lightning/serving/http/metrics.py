@@ -33,7 +33,7 @@ BOUNDS_S = (
     10.0,
     60.0,
 )
-"""Upper bounds of the buckets of the latency histogram; the last bucket has no upper bound."""
+"""Upper bounds of the latency histogram's buckets. The last bucket has no upper bound."""
 
 ReadPackets = Callable[[], PacketCounts]
 """A function that returns the current counts of packets."""
@@ -46,7 +46,7 @@ class Histogram:
 
     >>> histogram = Histogram()
     >>> histogram.observe(1e-4)
-    >>> histogram.cumulative()[:2]
+    >>> histogram.accumulate()[:2]
     [('0.0001', 1), ('0.00025', 1)]
     """
 
@@ -58,8 +58,8 @@ class Histogram:
         self.counts[bisect_left(BOUNDS_S, seconds)] += 1
         self.sum_s += seconds
 
-    def cumulative(self) -> list[tuple[str, int]]:
-        """Return for each upper bound, as text, how many times were less than or equal to it."""
+    def accumulate(self) -> list[tuple[str, int]]:
+        """Return (upper bound as text, number of times up to the bound) for each bucket."""
         rows, total = [], 0
         for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), self.counts, strict=True):
             total += count
@@ -74,13 +74,13 @@ class ModelCounts:
     latency: Histogram = field(default_factory=Histogram)
     failures: Counter[str] = field(default_factory=Counter)
     images: int = 0
-    """Images that were answered."""
+    """Answered images."""
     events: Counter[str] = field(default_factory=Counter)
     """Counters of the executor: clipped activations and readouts, wrapped sums."""
 
     @property
     def requests(self) -> int:
-        """Number of requests that ended, in an answer or an error."""
+        """Number of requests that ended with an answer or an error."""
         return sum(self.latency.counts)
 
 
@@ -114,7 +114,7 @@ class Counts:
         counts.failures[code] += 1
 
 
-def exposition(repository: Repository, counts: Counts, packets: ReadPackets | None = None) -> bytes:
+def format_metrics(repository: Repository, counts: Counts, packets: ReadPackets | None = None) -> bytes:
     """Return all metrics of a server as text for Prometheus."""
     registry = CollectorRegistry()
     registry.register(
@@ -126,7 +126,7 @@ def exposition(repository: Repository, counts: Counts, packets: ReadPackets | No
 
 
 class _FamilyCollector:
-    """Prometheus collector of metric families that are computed beforehand."""
+    """Prometheus collector of precomputed metric families."""
 
     def __init__(self, families: Sequence[Any]) -> None:
         self._families = families
@@ -167,7 +167,7 @@ def _collect_requests(counts: Counts) -> Iterator[Any]:
     for name, each in counts.models.items():
         requests.add_metric([name], each.requests)
         images.add_metric([name], each.images)
-        seconds.add_metric([name], each.latency.cumulative(), each.latency.sum_s)
+        seconds.add_metric([name], each.latency.accumulate(), each.latency.sum_s)
         for reason, count in each.failures.items():
             failures.add_metric([name, reason], count)
         for event, count in each.events.items():

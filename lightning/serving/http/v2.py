@@ -1,7 +1,7 @@
 """Codec of the documents of the Open Inference Protocol (KServe v2, https://kserve.github.io/website), without sockets.
 
-A request is a JSON document. If a header states the length of the document, binary tensors may follow it. This is the
-binary tensor extension, which Triton defines:
+A request is a JSON document. If a header states the length of the document, binary tensors may follow. Triton defines
+this binary tensor extension:
 https://docs.nvidia.com/deeplearning/triton-inference-server/user-guide/docs/protocol/extension_binary_data.html
 """
 
@@ -23,8 +23,8 @@ Document = dict[str, Any]
 HEADER_LENGTH = b"inference-header-content-length"
 """Name of the header with the number of JSON bytes in a body."""
 
-_NO_NUMBER = re.compile("NaN|-?Infinity")
-"""Python's text for numbers that JSON does not have."""
+_NON_JSON_NUMBER = re.compile("NaN|-?Infinity")
+"""Python's names for numbers that JSON lacks."""
 
 NAMES = {kind: name for name, kind in DATATYPES.items()}
 
@@ -53,20 +53,20 @@ class InferRequest:
     id: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     outputs: tuple[RequestedOutput, ...] = ()
-    """Requested outputs; empty for all of them, in the form given by `binary`."""
+    """Requested outputs. If empty, the answer has all outputs, in the form that `binary` gives."""
     binary: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """The body of an answer; the first `header_length` bytes are JSON, or all if it is None."""
+    """The body of an answer. The first `header_length` bytes are JSON; None means all bytes."""
 
     content: bytes
     header_length: int | None = None
 
 
 @cache
-def _orjson() -> ModuleType:
+def _import_orjson() -> ModuleType:
     return require("orjson", "to serve models")
 
 
@@ -74,30 +74,32 @@ def _orjson() -> ModuleType:
 
 
 def decode_request(body: bytes, header_length: int | None = None) -> InferRequest:
-    """Decode the request in a body. Raise `MalformedRequest`, which names the part at fault."""
-    text, rest = _split(body, header_length)
-    document = _object(_parse(text), "the request")
-    parameters = _parameters(document, "the request")
-    binary = _flag(parameters, "binary_data_output")
+    """Decode the request in a body. Raise `MalformedRequest` with the invalid part."""
+    text, rest = _split_body(body, header_length)
+    document = _check_object(_parse_json(text), "the request")
+    parameters = _read_parameters(document, "the request")
+    binary = _read_flag(parameters, "binary_data_output")
     inputs, offset = [], 0
-    for each in _list(document, "inputs", "the request"):
-        tensor, offset = _tensor(_object(each, "an input"), rest, offset)
+    for each in _read_list(document, "inputs", "the request"):
+        tensor, offset = _parse_tensor(_check_object(each, "an input"), rest, offset)
         inputs.append(tensor)
     if offset != len(rest):
         raise MalformedRequest(
             f"{len(rest) - offset} bytes follow the last tensor",
             hint="Give each binary input its `binary_data_size`",
         )
-    outputs = tuple(_parse_output(each, binary) for each in _list(document, "outputs", "the request", ()))
-    return InferRequest(tuple(inputs), _text(document, "id", ""), parameters, outputs, binary)
+    outputs = tuple(
+        _parse_output(each, binary) for each in _read_list(document, "outputs", "the request", ())
+    )
+    return InferRequest(tuple(inputs), _read_text(document, "id", ""), parameters, outputs, binary)
 
 
 def decode_object(body: bytes) -> Document:
-    """Decode a JSON object; an empty body is an empty object. Raise `MalformedRequest`."""
-    return _object(_parse(body), "the request") if body.strip() else {}
+    """Decode a JSON object. An empty body is an empty object. Raise `MalformedRequest` for anything else."""
+    return _check_object(_parse_json(body), "the request") if body.strip() else {}
 
 
-def _split(body: bytes, header_length: int | None) -> tuple[bytes, bytes]:
+def _split_body(body: bytes, header_length: int | None) -> tuple[bytes, bytes]:
     if header_length is None:
         return body, b""
     if not 0 < header_length <= len(body):
@@ -108,23 +110,23 @@ def _split(body: bytes, header_length: int | None) -> tuple[bytes, bytes]:
     return body[:header_length], body[header_length:]
 
 
-def _parse(text: bytes) -> object:
-    orjson = _orjson()
+def _parse_json(text: bytes) -> object:
+    orjson = _import_orjson()
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        if word := _NO_NUMBER.search(error.doc, max(error.pos - 1, 0), error.pos + 8):
+        if word := _NON_JSON_NUMBER.search(error.doc, max(error.pos - 1, 0), error.pos + 8):
             raise MalformedRequest(f"JSON cannot carry {word[0]}", hint="Send finite numbers") from error
         raise MalformedRequest(
             f"the request is not JSON ({error})", hint="Send UTF-8 JSON; binary tensors need their own header"
         ) from error
 
 
-def _tensor(document: Document, rest: bytes, offset: int) -> tuple[Tensor, int]:
-    """Return an input tensor, and the offset of the next one in the binary data `rest`."""
-    name = _text(document, "name")
+def _parse_tensor(document: Document, rest: bytes, offset: int) -> tuple[Tensor, int]:
+    """Return an input tensor, and the offset of the next tensor in the binary data `rest`."""
+    name = _read_text(document, "name")
     shape, datatype = parse_shape(document.get("shape")), document.get("datatype")
-    parameters = _parameters(document, f"input {name!r}")
+    parameters = _read_parameters(document, f"input {name!r}")
     if "shared_memory_region" in parameters:
         raise MalformedRequest("shared memory is not supported", hint="Send the tensor in the request")
     size = parameters.get("binary_data_size")
@@ -141,53 +143,53 @@ def _tensor(document: Document, rest: bytes, offset: int) -> tuple[Tensor, int]:
                 "them"
             ),
         )
-    # A slice of bytes is a copy, hence aligned, as compiled code needs.
+    # A slice of bytes is a copy. It is aligned, which compiled code needs.
     return Tensor(name, from_bytes(rest[offset : offset + size], datatype, shape)), offset + size
 
 
 def _parse_output(value: object, binary: bool) -> RequestedOutput:
-    document = _object(value, "an output")
-    name = _text(document, "name")
-    parameters = _parameters(document, f"output {name!r}")
+    document = _check_object(value, "an output")
+    name = _read_text(document, "name")
+    parameters = _read_parameters(document, f"output {name!r}")
     for unknown in ("classification", "shared_memory_region"):
         if unknown in parameters:
             raise MalformedRequest(
                 f"{unknown!r} of an output is not supported", hint="Request the numbers themselves"
             )
-    return RequestedOutput(name, _flag(parameters, "binary_data", default=binary))
+    return RequestedOutput(name, _read_flag(parameters, "binary_data", default=binary))
 
 
-def _object(value: object, owner: str) -> Document:
+def _check_object(value: object, owner: str) -> Document:
     if not isinstance(value, dict):
         raise MalformedRequest(f"{owner} is not a JSON object", hint='Send {"inputs": [{"name": ...}]}')
     return value
 
 
 def _get_value(document: Document, key: str, default: object) -> object:
-    """Return the value of a key, or the default if it is missing or null, which some clients write instead."""
+    """Return the value of a key, or the default if it is missing or null. Some clients write null."""
     value = document.get(key)
     return default if value is None else value
 
 
-def _list(document: Document, key: str, owner: str, default: object = None) -> Any:
+def _read_list(document: Document, key: str, owner: str, default: object = None) -> Any:
     value = _get_value(document, key, default)
     if not isinstance(value, list | tuple):
         raise MalformedRequest(f"{owner} has no list {key!r}", hint='Send {"inputs": [{"name": ...}]}')
     return value
 
 
-def _text(document: Document, key: str, default: str | None = None) -> str:
+def _read_text(document: Document, key: str, default: str | None = None) -> str:
     value = _get_value(document, key, default)
     if not isinstance(value, str):
         raise MalformedRequest(f"{key!r} is missing or not a string", hint=f"Give {key!r} as a string")
     return value
 
 
-def _parameters(document: Document, owner: str) -> Document:
-    return _object(_get_value(document, "parameters", {}), f"`parameters` of {owner}")
+def _read_parameters(document: Document, owner: str) -> Document:
+    return _check_object(_get_value(document, "parameters", {}), f"`parameters` of {owner}")
 
 
-def _flag(parameters: Document, key: str, *, default: bool = False) -> bool:
+def _read_flag(parameters: Document, key: str, *, default: bool = False) -> bool:
     value = parameters.get(key, default)
     if not isinstance(value, bool):
         raise MalformedRequest(f"parameter {key!r} is not a boolean", hint="Send true or false")
@@ -202,32 +204,32 @@ def encode_answer(
 ) -> Body:
     """Encode an answer with the requested outputs, each in the requested form.
 
-    Raise `MalformedRequest` if the model has no output of a requested name.
+    Raise `MalformedRequest` if the model lacks a requested output.
     """
     entries: list[Document] = []
-    tails: list[bytes] = []
+    binary_parts: list[bytes] = []
     for request_output in request.outputs or [RequestedOutput(name, request.binary) for name in outputs]:
         if request_output.name not in outputs:
             raise MalformedRequest(
                 f"model {model!r} has no output {request_output.name!r}", hint=f"It has {', '.join(outputs)}"
             )
-        entries.append(_output(request_output, outputs[request_output.name], tails))
+        entries.append(_encode_output(request_output, outputs[request_output.name], binary_parts))
     document = {"model_name": model, "model_version": version, "id": request.id}
     text = document_bytes(document | {"parameters": parameters, "outputs": entries})
-    if not tails:
+    if not binary_parts:
         return Body(text)
-    return Body(b"".join((text, *tails)), len(text))
+    return Body(b"".join((text, *binary_parts)), len(text))
 
 
-def _output(requested: RequestedOutput, array: Array, tails: list[bytes]) -> Document:
+def _encode_output(requested: RequestedOutput, array: Array, binary_parts: list[bytes]) -> Document:
     entry: Document = {"name": requested.name, "datatype": NAMES[array.dtype], "shape": list(array.shape)}
     if not requested.binary:
         return entry | {"data": array.ravel()}
-    tails.append(to_bytes(array))
-    return entry | {"parameters": {"binary_data_size": len(tails[-1])}}
+    binary_parts.append(to_bytes(array))
+    return entry | {"parameters": {"binary_data_size": len(binary_parts[-1])}}
 
 
 def document_bytes(document: Document) -> bytes:
-    """Return a document as JSON; numpy arrays become lists."""
-    orjson = _orjson()
+    """Return a document as JSON, with numpy arrays as lists."""
+    orjson = _import_orjson()
     return bytes(orjson.dumps(document, option=orjson.OPT_SERIALIZE_NUMPY))

@@ -3,10 +3,10 @@
 | module | contents |
 |---|---|
 | `codec` | inference packets, without sockets |
-| `server`, `packet_loop` | the packet server with its thread; the loop from datagrams to their outcomes |
+| `server`, `packet_loop` | the packet server and its thread; the loop that answers datagrams |
 | `mmsg`, `reassembly`, `counts` | many datagrams per system call; fragments and repetitions; outcomes |
-| `services`, `packet_kernel` | answers of a model as datagrams, and the compiled fast path |
-| `deferred` | requests that are answered in another thread |
+| `services`, `packet_kernel` | answers of a model as datagrams; the compiled fast path |
+| `deferred` | requests that another thread answers |
 """
 
 from __future__ import annotations

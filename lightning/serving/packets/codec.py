@@ -1,7 +1,7 @@
-"""Codec of inference packets: a request, its answer, or a refusal, each in one datagram or in numbered fragments.
+"""Codec of inference packets: a request, an answer, or a refusal, each in one datagram or in numbered fragments.
 
-Every datagram has a big-endian header of 32 bytes, and at most 1440 bytes after it, so that it fits into an Ethernet
-frame (1472 bytes). The codec has no sockets: it converts bytes to a `Packet`, or raises a `PacketError` that names the
+Every datagram has a big-endian header of 32 bytes and a payload of at most 1440 bytes, so that it fits into an Ethernet
+frame (1472 bytes). The codec has no sockets. It converts bytes to a `Packet`, or raises a `PacketError` that names the
 wrong field. docs/reference/inference-packets.md has the same table.
 
 | offset | bytes | field |
@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import ServingError
-from lightning.execution.interface import classes_of
+from lightning.execution.interface import find_classes
 
 MAGIC = b"LBIP"
 VERSION = 1
@@ -51,7 +51,7 @@ class Kind(IntEnum):
 
 
 class Datatype(IntEnum):
-    """Type of the numbers in a payload; float32 is big-endian, like the header."""
+    """Type of the numbers in a payload. float32 is big-endian, like the header."""
 
     UINT8 = 1
     FLOAT32 = 2
@@ -67,7 +67,7 @@ class Code(IntEnum):
     UNKNOWN_MODEL = 2
     LATE = 3
     INPUT = 4
-    """The model does not accept these numbers: too many, too few, NaN."""
+    """The model does not accept the numbers, because there are too many, too few, or NaN."""
     FAILED = 5
     """The model itself failed."""
     BUSY = 6
@@ -75,7 +75,7 @@ class Code(IntEnum):
 
 
 class PacketError(ServingError, code="serving.packet"):
-    """A datagram that is not a valid inference packet; `reason` names the wrong field, for programs."""
+    """A datagram that is not a valid inference packet. `reason` names the wrong field."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
@@ -94,7 +94,7 @@ class Packet:
     request: int
     payload: bytes = b""
     time_us: int = 0
-    """In a request its deadline after arrival, otherwise the time from the arrival of the request to sending."""
+    """In a request: its deadline after arrival. Otherwise: the time from the arrival of the request to sending."""
     datatype: Datatype = Datatype.UINT8
     code: int = 0
     fragment: int = 0
@@ -175,7 +175,7 @@ def split(
     time_us: int = 0,
     datatype: Datatype = Datatype.UINT8,
 ) -> list[Packet]:
-    """Split a message into packets. Raise `PacketError` if it needs more than 65,535 of them.
+    """Split a message into packets. Raise `PacketError` if it needs more than 65,535 packets.
 
     >>> [len(each.payload) for each in split(Kind.REQUEST, 1, 7, bytes(3136))]
     [1440, 1440, 256]
@@ -200,7 +200,7 @@ def split(
 
 
 ANSWER = struct.Struct(">IIQ")
-"""Header of an answer's message: the class, the number of scores, cycles of the datapath."""
+"""Header of an answer's message: class, number of scores, cycles of the datapath."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ class Scores:
     """Content of an answer."""
 
     chosen: int
-    """The class, as `lightning.execution.interface.classes_of` finds it."""
+    """The class, as `lightning.execution.interface.find_classes` finds it."""
     cycles: int
     """Cycles of the datapath for this answer."""
     scores: npt.NDArray[np.float32]
@@ -221,7 +221,7 @@ def encode_answer(scores: npt.NDArray[np.float32], cycles: int) -> bytes:
     '00000001 00000002 00000000 00000068 3f800000 40400000'
     """
     flat = scores.reshape(1, -1)
-    return ANSWER.pack(int(classes_of(flat)[0]), flat.size, cycles) + flat.astype(">f4").tobytes()
+    return ANSWER.pack(int(find_classes(flat)[0]), flat.size, cycles) + flat.astype(">f4").tobytes()
 
 
 def decode_answer(message: bytes) -> Scores:

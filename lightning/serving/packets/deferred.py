@@ -1,4 +1,4 @@
-"""Requests for slow or busy models, which are answered in another thread so that others need not wait."""
+"""Requests for slow or busy models. Another thread answers them, so that other requests need not wait."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ LOG = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-FOREVER = 1 << 63
-"""The latest time of a request without a deadline."""
+NO_DEADLINE = 1 << 63
+"""`Job.latest` of a request without a deadline."""
 MAX_PENDING = 256
-"""Maximum number of requests that wait for their models."""
+"""Most requests that may wait for their models."""
 MAX_ELAPSED_US = 0xFFFFFFFF
 """Largest time that the header of a packet can hold."""
 
@@ -55,14 +55,14 @@ class Job:
 
 
 class Deferred:
-    """Requests that wait for their models, with a thread per model. Only the thread of the packet loop may use it."""
+    """Requests that wait for their models, with a thread per model. Only the packet loop's thread may call it."""
 
     def __init__(self, inbox: Inbox, repository: Repository) -> None:
         self._inbox = inbox
         self._repository = repository
         self._threads: dict[int, ThreadPoolExecutor] = {}
         self._pending: dict[Future[Code | None], Job] = {}
-        self._sending = threading.Lock()
+        self._send_lock = threading.Lock()
         self._closed = False
 
     def __len__(self) -> int:
@@ -74,11 +74,11 @@ class Deferred:
             return False
         if job.model not in self._threads:
             self._threads[job.model] = ThreadPoolExecutor(1, thread_name_prefix=f"packets-{job.model}")
-        self._pending[self._threads[job.model].submit(self._finish, job)] = job
+        self._pending[self._threads[job.model].submit(self._run_job, job)] = job
         return True
 
     def collect(self) -> Iterator[tuple[Job, Code | None]]:
-        """Refuse the jobs past their deadline; yield all jobs that have ended, each with its refusal code or None."""
+        """Refuse jobs past their deadline; yield (job, refusal code or None) for each job that has ended."""
         for future, job in list(self._pending.items()):
             if wall_clock() > job.latest and future.cancel():
                 self._refuse(job, Code.LATE)
@@ -88,19 +88,19 @@ class Deferred:
             yield job, Code.LATE if future.cancelled() else future.result()
 
     def close(self) -> None:
-        """Send nothing from now on; a model may still be computing."""
-        with self._sending:
+        """Send nothing from now on. A model may still be computing."""
+        with self._send_lock:
             self._closed = True
         for each in self._threads.values():
             each.shutdown(wait=False, cancel_futures=True)
 
-    def _finish(self, job: Job) -> Code | None:
-        code = try_work(lambda: self._work(job), job.model, job.request)
+    def _run_job(self, job: Job) -> Code | None:
+        code = try_work(lambda: self._compute_answer(job), job.model, job.request)
         if code is not None:
             self._refuse(job, code)
         return code
 
-    def _work(self, job: Job) -> Code | None:
+    def _compute_answer(self, job: Job) -> Code | None:
         with self._repository.acquire(job.model) as instance:
             answers = run_before_deadline(instance, job)
         return Code.LATE if answers is None else self._answer(job, answers)
@@ -121,14 +121,14 @@ class Deferred:
         )
 
     def _send(self, job: Job, packet: Packet) -> bool:
-        with self._sending:
+        with self._send_lock:
             return not self._closed and self._inbox.send(serialise(packet), job.sender)
 
 
 def run_before_deadline(instance: ModelInstance, job: Job) -> Answers | None:
-    """Wait for the model and run it; return None if the deadline passes first. Raise `InputError`."""
+    """Wait for the model and run it. Return None if the deadline passes first. Raise `InputError` for invalid input."""
     inputs = decode_inputs(instance, job.numbers, job.datatype)
-    timeout_s = (job.latest - wall_clock()) / 1e9 if job.latest < FOREVER else -1
+    timeout_s = (job.latest - wall_clock()) / 1e9 if job.latest < NO_DEADLINE else -1
     if job.latest < wall_clock() or not instance.lock.acquire(timeout=timeout_s):
         return None
     try:
@@ -139,7 +139,7 @@ def run_before_deadline(instance: ModelInstance, job: Job) -> Answers | None:
 
 
 def try_work(work: Callable[[], Result], model: int, request: int) -> Result | Code:
-    """Return the result of `work`, or the refusal code for its error; log unexpected errors."""
+    """Return the result of `work`, or the refusal code for its error. Log unexpected errors."""
     try:
         return work()
     except UnknownModel:
@@ -152,5 +152,5 @@ def try_work(work: Callable[[], Result], model: int, request: int) -> Result | C
 
 
 def measure_elapsed_us(arrived: int) -> int:
-    """Return the time since `arrived` (ns of the wall clock); 0 if the clock has been set back."""
+    """Return the time since `arrived` (ns of the wall clock), or 0 if the clock was set back."""
     return min(max(wall_clock() - arrived, 0) // 1000, MAX_ELAPSED_US)

@@ -1,7 +1,8 @@
-"""Many datagrams per system call, with the time at which the kernel received each of them (Linux).
+"""Many datagrams per system call, with the kernel's reception time of each (Linux).
 
-This calls `recvmmsg` and `sendmmsg` of the C library on preallocated arrays. The calls do not wait, and keep the global
-interpreter lock: to release and reacquire it would take longer than the call, and up to 5 ms if a thread is busy.
+This calls `recvmmsg` and `sendmmsg` of the C library on preallocated arrays. The calls do not wait, so they keep
+the global interpreter lock. Releasing and reacquiring it would take longer than the call, and up to 5 ms if a thread is
+busy.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ import numpy.typing as npt
 
 from lightning.errors import ServingError
 
-SLOT = 2048
-"""Bytes reserved for a datagram; a longer one is truncated, and then malformed by its length."""
+SLOT_BYTES = 2048
+"""Bytes reserved for a datagram. A longer datagram is truncated, which makes its length field wrong."""
 
-ADDRESS = 16
+ADDRESS_BYTES = 16
 """Bytes of struct sockaddr_in."""
-MEMORY = 4 << 20
-"""Bytes of receive buffer requested for a socket; the kernel grants no more than its limit."""
+RECEIVE_BUFFER_BYTES = 4 << 20
+"""Bytes of receive buffer requested for a socket. The kernel grants no more than its limit."""
 
 # SO_TIMESTAMPNS and SO_RXQ_OVFL of asm-generic/socket.h, for which Python has no names.
 _TIMESTAMPS = 35
 _OVERRUNS = 40
-_CONTROL = 64
+_CONTROL_BYTES = 64
 
 MESSAGE = np.dtype(
     {
@@ -41,19 +42,19 @@ MESSAGE = np.dtype(
 VECTOR = np.dtype([("base", "u8"), ("length", "u8")])
 """struct iovec."""
 
-# Control messages, cmsg(3): the time (struct timespec), then, after the first loss, the number of lost datagrams.
+# Control messages, cmsg(3): the time (struct timespec), and after the first loss also the number of lost datagrams.
 _CONTROLS = np.dtype(
     {
         "names": ["time", "overruns"],
         "formats": [("i8", 2), "u4"],
         "offsets": [16, 48],
-        "itemsize": _CONTROL,
+        "itemsize": _CONTROL_BYTES,
     }
 )
 
 
-def system_library() -> Any:
-    """Return the C library; its calls keep the interpreter lock.
+def load_system_library() -> Any:
+    """Return the C library, whose calls keep the interpreter lock.
 
     Raise `ServingError` if it lacks `recvmmsg` or `sendmmsg`, or on a 32-bit system.
     """
@@ -74,7 +75,7 @@ def system_library() -> Any:
     return library
 
 
-def address_of(array: npt.NDArray[Any]) -> int:
+def find_memory_address(array: npt.NDArray[Any]) -> int:
     """Return the memory address of an array."""
     return int(array.ctypes.data)
 
@@ -86,52 +87,52 @@ class Inbox:
     """
 
     def __init__(self, receiver: socket.socket, slots: int = 32) -> None:
-        self.library = system_library()
+        self.library = load_system_library()
         self.descriptor = receiver.fileno()
         self.slots = slots
         self.unreachable = False
-        """Whether the last empty `receive` failed because no process receives at the connected address."""
-        self.bytes = np.zeros((slots, SLOT), np.uint8)
+        """True if the last `receive` failed because no process receives at the connected address."""
+        self.bytes = np.zeros((slots, SLOT_BYTES), np.uint8)
         self.buffer = self.bytes.data.cast("B")
-        self.senders = np.zeros((slots, ADDRESS), np.uint8)
+        self.senders = np.zeros((slots, ADDRESS_BYTES), np.uint8)
         self._controls = np.zeros(slots, _CONTROLS)
         self._vectors = np.zeros(slots, VECTOR)
         self._messages = np.zeros(slots, MESSAGE)
         self.sizes = self._messages["length"]
         """(slots,) size of each datagram."""
         self.times = self._controls["time"]
-        """(slots, 2) reception by the kernel: seconds and nanoseconds of the wall clock."""
+        """(slots, 2) reception time by the kernel: seconds and nanoseconds of the wall clock."""
         # Each message points to its own slot of every buffer.
         steps = np.arange(self.slots, dtype=np.uint64)
-        self._vectors["base"] = address_of(self.bytes) + steps * SLOT
-        self._vectors["length"] = SLOT
-        self._messages["name"] = address_of(self.senders) + steps * ADDRESS
-        self._messages["vectors"] = address_of(self._vectors) + steps * VECTOR.itemsize
+        self._vectors["base"] = find_memory_address(self.bytes) + steps * SLOT_BYTES
+        self._vectors["length"] = SLOT_BYTES
+        self._messages["name"] = find_memory_address(self.senders) + steps * ADDRESS_BYTES
+        self._messages["vectors"] = find_memory_address(self._vectors) + steps * VECTOR.itemsize
         self._messages["vector_count"] = 1
-        self._messages["control"] = address_of(self._controls) + steps * _CONTROL
-        self._renew(self.slots)
-        self._where = address_of(self._messages)
+        self._messages["control"] = find_memory_address(self._controls) + steps * _CONTROL_BYTES
+        self._reset_capacities(self.slots)
+        self._messages_address = find_memory_address(self._messages)
         receiver.setblocking(False)
         for option in (_TIMESTAMPS, _OVERRUNS):
             receiver.setsockopt(socket.SOL_SOCKET, option, 1)
 
-    def _renew(self, used: int) -> None:
+    def _reset_capacities(self, used: int) -> None:
         # The kernel overwrites these capacities with the lengths that it used.
-        self._messages["name_length"][:used] = ADDRESS
-        self._messages["control_length"][:used] = _CONTROL
+        self._messages["name_length"][:used] = ADDRESS_BYTES
+        self._messages["control_length"][:used] = _CONTROL_BYTES
 
     def receive(self) -> int:
-        """Receive pending datagrams into the first slots, and return their number; 0 if there are none.
+        """Receive pending datagrams into the first slots, and return their number.
 
         This never waits.
         """
         count: int = self.library.recvmmsg(
-            self.descriptor, self._where, self.slots, socket.MSG_DONTWAIT, None
+            self.descriptor, self._messages_address, self.slots, socket.MSG_DONTWAIT, None
         )
         if count <= 0:
             self.unreachable = ctypes.get_errno() == errno.ECONNREFUSED
             return 0
-        self._renew(count)
+        self._reset_capacities(count)
         return count
 
     def sender(self, slot: int) -> bytes:
@@ -139,9 +140,9 @@ class Inbox:
         return bytes(self.senders[slot])
 
     def send(self, datagram: bytes, to: bytes) -> bool:
-        """Send a datagram; return whether the kernel accepted it. Any thread may call this."""
+        """Send a datagram and return whether the kernel accepted it. Any thread may call this."""
         sent: int = self.library.sendto(
-            self.descriptor, datagram, len(datagram), socket.MSG_DONTWAIT, to, ADDRESS
+            self.descriptor, datagram, len(datagram), socket.MSG_DONTWAIT, to, ADDRESS_BYTES
         )
         return sent == len(datagram)
 
@@ -155,10 +156,10 @@ class Inbox:
         return lengths
 
     def arrival(self, slot: int) -> int:
-        """Return when the kernel received a datagram: nanoseconds of the wall clock."""
+        """Return the time at which the kernel received a datagram, in nanoseconds of the wall clock."""
         seconds, nanoseconds = self.times[slot].tolist()
         return int(seconds * 1_000_000_000 + nanoseconds)
 
     def overruns(self, count: int) -> int:
-        """Return how many datagrams the kernel has discarded so far because the buffer was full (modulo 2^32)."""
+        """Return the number of datagrams, modulo 2^32, that the kernel has discarded because the buffer was full."""
         return int(self._controls["overruns"][:count].max())

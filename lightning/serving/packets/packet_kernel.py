@@ -1,6 +1,6 @@
-"""The compiled fast path of packets: it answers requests for one image of bytes to a chain, without Python in between.
+"""The compiled fast path of packets. Without Python code, it answers requests for one image of bytes to a chain.
 
-All other datagrams are left to Python, also most refusals. System calls go through the C library. Import this module
+It leaves all other datagrams and most refusals to Python. System calls go through the C library. Import this module
 only inside functions, because numba is slow to import.
 """
 
@@ -16,13 +16,13 @@ from lightning.execution.kernels.chain import answers
 from lightning.execution.kernels.compiled import compile_kernel
 from lightning.serving.packets.codec import ANSWER, HEADER
 from lightning.serving.packets.counts import ANSWERED, FAILED, LATE, REPLAYED
-from lightning.serving.packets.mmsg import ADDRESS
+from lightning.serving.packets.mmsg import ADDRESS_BYTES
 from lightning.serving.packets.reassembly import PEER_FACTOR, REQUEST_FACTOR, SHIFT
 
 Array = npt.NDArray[Any]
 
-HEAD = HEADER.size
-SCORES = HEADER.size + ANSWER.size
+HEADER_BYTES = HEADER.size
+SCORES_OFFSET = HEADER.size + ANSWER.size
 
 _WALL_CLOCK = 0
 _DO_NOT_WAIT = 0x40
@@ -49,27 +49,27 @@ def answer_round(
 ) -> None:
     """Answer the complete requests for a model in the first `slots` slots, or refuse them as late.
 
-    `arrivals` (slots, 2) are seconds and nanoseconds. `templates` are the header of a request, without deadline and
-    number, and the datagrams of an answer and of a refusal, without the fields that vary. `arrays` are those of the
-    chain. The function writes to `outcomes`, to `replay_cache` (the table of a `ReplayCache`), and to `scratch`: an
-    image (1, terms), its key, scores (1, rows), their bytes, counters (2,), and the clock (2,).
+    `arrivals` (slots, 2) are seconds and nanoseconds. `templates` are the expected header of a request, the datagram of
+    an answer, and the datagram of a refusal, all without the fields that vary. `arrays` are `Chain.arrays`. The
+    function writes to `outcomes`, to `replay_cache` (the table of a `ReplayCache`), and to `scratch`: an image
+    (1, terms), its key, scores (1, rows), their bytes, counters (2,), and the clock (2,).
     """
     expected, answer, refusal = templates
     raw, key, scores, score_bytes, counters, clock = scratch
     terms = raw.shape[1]
     for slot in range(slots):
         datagram = datagrams[slot]
-        if lengths[slot] != HEAD + terms or not has_expected_header(datagram, expected):
+        if lengths[slot] != HEADER_BYTES + terms or not has_expected_header(datagram, expected):
             continue
         arrived = arrivals[slot, 0] * 1_000_000_000 + arrivals[slot, 1]
         deadline = np.int64(read_number(datagram, 12, 4)) * 1000
         in_time = deadline == 0 or wall_clock(clock) - arrived <= deadline
         if in_time:
-            copy(datagram, HEAD, raw[0], 0, terms)
+            copy(datagram, HEADER_BYTES, raw[0], 0, terms)
             key[0] = read_number(datagram, 16, 8)
             answers(raw, key, *arrays, scores, counters)  # type: ignore[call-arg]
-            write_number(answer, HEAD, 4, class_of(scores))
-            swap(score_bytes, answer, SCORES)
+            write_number(answer, HEADER_BYTES, 4, find_class(scores))
+            swap(score_bytes, answer, SCORES_OFFSET)
         elapsed = max(wall_clock(clock) - arrived, 0)
         if not in_time or (deadline > 0 and elapsed > deadline):
             send(refusal, datagram, elapsed, descriptor, senders, slot)
@@ -84,11 +84,11 @@ def answer_round(
 
 @compile_kernel()
 def send(reply: Array, datagram: Array, elapsed: Any, descriptor: Any, senders: Array, slot: Any) -> bool:
-    """Send a reply with number and elapsed time to the sender of a datagram; return whether the kernel accepted it."""
+    """Send a reply with number and elapsed time to a datagram's sender; return whether the kernel accepted it."""
     write_number(reply, 12, 4, np.uint64(min(elapsed // 1000, 0xFFFFFFFF)))
     copy(datagram, 16, reply, 16, 8)
-    to = np.uintp(senders.ctypes.data) + np.uintp(slot * ADDRESS)
-    sent = _sendto(descriptor, reply.ctypes.data, len(reply), _DO_NOT_WAIT, to, ADDRESS)
+    to = np.uintp(senders.ctypes.data) + np.uintp(slot * ADDRESS_BYTES)
+    sent = _sendto(descriptor, reply.ctypes.data, len(reply), _DO_NOT_WAIT, to, ADDRESS_BYTES)
     return bool(sent == len(reply))
 
 
@@ -101,9 +101,9 @@ def copy(source: Array, start: Any, target: Array, place: Any, length: Any) -> N
 
 @compile_kernel()
 def has_expected_header(datagram: Array, expected: Array) -> bool:
-    """Return whether the header is as expected, except deadline and number of the request (bytes 12 to 23)."""
+    """Return whether the header is as expected, ignoring deadline and number of the request (bytes 12 to 23)."""
     same = True
-    for place in range(HEAD):
+    for place in range(HEADER_BYTES):
         same &= 12 <= place < 24 or datagram[place] == expected[place]
     return same
 
@@ -125,8 +125,8 @@ def write_number(datagram: Array, start: Any, length: Any, number: Any) -> None:
 
 
 @compile_kernel()
-def class_of(scores: Array) -> Any:
-    """Return the class of an image, as `lightning.execution.interface.classes_of` does."""
+def find_class(scores: Array) -> Any:
+    """Return the class of an image, as `lightning.execution.interface.find_classes` does."""
     if scores.shape[1] == 1:
         return np.uint64(scores[0, 0] > 0)
     best = 0
@@ -138,14 +138,14 @@ def class_of(scores: Array) -> Any:
 
 @compile_kernel()
 def swap(words: Array, answer: Array, start: Any) -> None:
-    """Copy 4-byte words into the answer in reverse byte order: from little-endian to big-endian."""
+    """Copy 4-byte words into the answer, from little-endian to big-endian."""
     for place in range(len(words)):
         answer[start + place] = words[place ^ 3]
 
 
 @compile_kernel()
 def check_replay(replay_cache: Array, peer: Any, request: Any) -> bool:
-    """Return whether a request is in the cache, and store it, as `ReplayCache.check_replay` does."""
+    """Return whether a request is in the cache, and store it, like `ReplayCache.check_replay`."""
     place = (peer * np.uint64(PEER_FACTOR) + request * np.uint64(REQUEST_FACTOR)) >> np.uint64(SHIFT)
     if replay_cache[place, 0] == peer and replay_cache[place, 1] == request:
         return True

@@ -1,4 +1,4 @@
-"""The packet loop: it receives many datagrams at a time, answers them one after the other, and counts outcomes."""
+"""The packet loop. It receives many datagrams at a time, answers them one after the other, and counts outcomes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from lightning.serving.packets.codec import (
     split,
 )
 from lightning.serving.packets.counts import ANSWERED, FAILED, LATE, REPLAYED, UNHANDLED, PacketCounts
-from lightning.serving.packets.deferred import FOREVER, Deferred, Job, measure_elapsed_us, try_work
-from lightning.serving.packets.mmsg import ADDRESS, SLOT, Inbox, address_of
+from lightning.serving.packets.deferred import NO_DEADLINE, Deferred, Job, measure_elapsed_us, try_work
+from lightning.serving.packets.mmsg import ADDRESS_BYTES, SLOT_BYTES, Inbox, find_memory_address
 from lightning.serving.packets.reassembly import CompleteMessage, Reassembly, ReplayCache
 from lightning.serving.packets.services import Bytes, Service
 from lightning.serving.repository import Lease, Repository
@@ -40,7 +40,7 @@ OUTCOMES = {
 
 
 class PacketLoop:
-    """A loop from datagrams to outcomes. It belongs to one thread, except `copy_counts`."""
+    """A loop that answers datagrams. It belongs to one thread, except `copy_counts`."""
 
     def __init__(
         self,
@@ -60,20 +60,20 @@ class PacketLoop:
         self.deferred = Deferred(self.inbox, repository)
         self._outcomes = np.zeros(self.inbox.slots, np.int8)
         self._models = np.ndarray(
-            (self.inbox.slots,), ">u4", self.inbox.bytes, offset=8, strides=(SLOT,)
+            (self.inbox.slots,), ">u4", self.inbox.bytes, offset=8, strides=(SLOT_BYTES,)
         )  # where headers have the model
         self._services: dict[int, Service] = {}
         self._prepared: dict[int, ModelInstance] = {}
         self._leases: dict[int, Lease] = {}
-        self._senders = address_of(self.inbox.senders)
+        self._senders = find_memory_address(self.inbox.senders)
 
     def prepare(self) -> None:
-        """Prepare the services of all loaded models, once for each, so that the first request does not wait."""
+        """Prepare the services of newly loaded models, so that the first request does not wait."""
         for each in self.repository.serving():
             if self._prepared.get(each.number) is not each:
                 self._prepared[each.number] = each
                 with contextlib.suppress(Exception):  # the first request will report the error
-                    self._service(each.number)
+                    self._find_service(each.number)
         self._release()
 
     def copy_counts(self) -> PacketCounts:
@@ -82,14 +82,14 @@ class PacketLoop:
         return replace(self.counts, waiting=waiting, dropped=self.reassembly.dropped)
 
     def serve(self) -> int:
-        """Answer all pending datagrams; return the number of datagrams received."""
+        """Answer all pending datagrams and return their number."""
         for job, code in self.deferred.collect():
             self._note_request(job, code)
         received = self.inbox.receive()
         if not received:
             return 0
         try:
-            outcomes = self._fast_path(received)
+            outcomes = self._answer_fast(received)
             counts = self.counts
             counts.received += received
             counts.answered += outcomes.count(ANSWERED)
@@ -105,20 +105,20 @@ class PacketLoop:
         return received
 
     def housekeeping(self) -> None:
-        """Discard old fragments and unloaded models, and prepare new models; call this from time to time."""
+        """Discard old fragments and unloaded models, and prepare new models. Call this from time to time."""
         self.reassembly.expire(wall_clock())
         self.prepare()
         numbers = {each.number for each in self.repository.serving()}
         self._services = {number: each for number, each in self._services.items() if number in numbers}
         self._prepared = {number: each for number, each in self._prepared.items() if number in numbers}
 
-    def _fast_path(self, count: int) -> list[int]:
-        """Answer the datagrams that the compiled path can answer, and return the outcome of every slot."""
+    def _answer_fast(self, count: int) -> list[int]:
+        """Answer datagrams in compiled code where possible, and return the outcome of every slot."""
         self._outcomes[:count] = UNHANDLED
         if self.fast_path:
             for number in set(self._models[:count].tolist()):
                 with contextlib.suppress(Exception):  # the Python path follows and reports the error
-                    service = self._service(number)
+                    service = self._find_service(number)
                     if service is not None and service.fast_path is not None:
                         service.fast_path.answer(self.inbox, count, self.replay_cache, self._outcomes)
         outcomes: list[int] = self._outcomes[:count].tolist()
@@ -135,7 +135,7 @@ class PacketLoop:
             self.counts.malformed += 1
             return
         magic, version, kind, datatype, code, model, deadline, request, fragment, fragments, length, spare = (
-            HEADER.unpack_from(self.inbox.buffer, slot * SLOT)
+            HEADER.unpack_from(self.inbox.buffer, slot * SLOT_BYTES)
         )
         flaw = find_flaw(magic, version, kind, datatype, code, fragment, fragments, length, spare, size)
         if flaw or kind != Kind.REQUEST:
@@ -154,7 +154,7 @@ class PacketLoop:
     def _add_fragment(
         self, slot: int, request: int, fragment: int, fragments: int, numbers: Bytes, arrived: int
     ) -> CompleteMessage | None:
-        key = peer_of(self.inbox.sender(slot)), request
+        key = read_peer(self.inbox.sender(slot)), request
         result = self.reassembly.add(key, fragment, fragments, numbers.tobytes(), arrived)
         if isinstance(result, CompleteMessage):
             self.counts.joined += result.joined
@@ -166,7 +166,7 @@ class PacketLoop:
     def _handle_request(
         self, slot: int, model: int, request: int, numbers: Bytes, datatype: int, deadline: int, arrived: int
     ) -> None:
-        latest = arrived + deadline * 1000 if deadline else FOREVER
+        latest = arrived + deadline * 1000 if deadline else NO_DEADLINE
         job = Job(self.inbox.sender(slot), model, request, numbers.tobytes(), datatype, arrived, latest)
         result = try_work(lambda: self._answer_now(job, slot), model, request)
         if result is False:
@@ -183,7 +183,7 @@ class PacketLoop:
 
         Errors of the model propagate.
         """
-        service = self._service(job.model)
+        service = self._find_service(job.model)
         if service is None or not service.instance.lock.acquire(timeout=0):
             return False
         try:
@@ -200,12 +200,12 @@ class PacketLoop:
         if code is not None:
             outcome = OUTCOMES[code]
         else:
-            is_replay = self.replay_cache.check_replay(int.from_bytes(peer_of(job.sender)), job.request)
+            is_replay = self.replay_cache.check_replay(int.from_bytes(read_peer(job.sender)), job.request)
             outcome = "replayed" if is_replay else "answered"
         setattr(self.counts, outcome, getattr(self.counts, outcome) + 1)
 
-    def _service(self, number: int) -> Service | None:
-        """Return the service of a model, None if it is slow, or new and busy. Raise `UnknownModel`."""
+    def _find_service(self, number: int) -> Service | None:
+        """Return the service of a model, or None if the model is slow, or new and busy. Raise `UnknownModel`."""
         lease = self._leases.get(number)
         if lease is None:
             lease = self._leases[number] = self.repository.acquire(number)
@@ -220,12 +220,12 @@ class PacketLoop:
         finally:
             instance.lock.release()
         if self.fast_path and service.fast_path is not None:
-            # A call without datagrams compiles the kernel now instead of at the first request.
+            # A call without datagrams loads the kernel now instead of at the first request.
             service.fast_path.answer(self.inbox, 0, self.replay_cache, self._outcomes)
         return service
 
     def _send_answer(self, service: Service, slot: int, request: int, arrived: int) -> bool:
-        """Send the computed answer; return whether the kernel accepted it."""
+        """Send the computed answer and return whether the kernel accepted it."""
         elapsed = measure_elapsed_us(arrived)
         length = service.fill_datagram(request, elapsed)
         if service.fits:
@@ -240,13 +240,13 @@ class PacketLoop:
         self.inbox.send(serialise(refusal), self.inbox.sender(slot))
 
     def _send(self, slot: int, where: int, length: int) -> bool:
-        to = self._senders + slot * ADDRESS
+        to = self._senders + slot * ADDRESS_BYTES
         sent: int = self.inbox.library.sendto(
-            self.inbox.descriptor, where, length, socket.MSG_DONTWAIT, to, ADDRESS
+            self.inbox.descriptor, where, length, socket.MSG_DONTWAIT, to, ADDRESS_BYTES
         )
         return sent == length
 
 
-def peer_of(sender: bytes) -> bytes:
-    """Return port and IP address, 6 bytes, of a sender's address."""
+def read_peer(sender: bytes) -> bytes:
+    """Return port and IP address (6 bytes) of a sender's address."""
     return sender[2:8]

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 TIME_LIMIT_NS = 1_000_000_000
-"""Time from the first fragment of a message after which its fragments are discarded."""
+"""Longest time that the fragments of a message are kept after the first."""
 MEMORY_LIMIT = 16 << 20
 """Maximum memory for waiting fragments, in bytes."""
-COST = 256
-"""Approximate overhead of a fragment besides its payload, in bytes."""
+FRAGMENT_OVERHEAD = 256
+"""Approximate memory of a fragment besides its payload, in bytes."""
 
 PLACES_LOG2 = 16
 SHIFT = 64 - PLACES_LOG2
@@ -23,7 +23,7 @@ _MASK = (1 << 64) - 1
 
 
 @dataclass(slots=True)
-class _Partial:
+class _PartialMessage:
     arrived: int
     fragments: int
     parts: dict[int, bytes] = field(default_factory=dict)
@@ -36,22 +36,24 @@ class CompleteMessage:
 
     message: bytes
     arrived: int
-    """Arrival of its first fragment."""
+    """Arrival of the first fragment."""
     joined: int
-    """Number of fragments before the last one to arrive."""
+    """Number of fragments that arrived before the last."""
 
 
 class Reassembly:
     """Fragments that wait for the rest of their message. Times are nanoseconds of any clock.
 
-    `waiting` is the number of stored fragments, `dropped` that of discarded ones: their message took too long, or was
-    the oldest when memory ran out.
+    `waiting` counts stored fragments. `dropped` counts discarded fragments: their message took too long, or was the
+    oldest when memory ran out.
     """
 
     def __init__(self, time_limit_ns: int = TIME_LIMIT_NS, memory_limit: int = MEMORY_LIMIT) -> None:
         self._time_limit = time_limit_ns
         self._memory_limit = memory_limit
-        self._partial: dict[Hashable, _Partial] = {}  # oldest first: in the order of their first fragments
+        self._partial: dict[
+            Hashable, _PartialMessage
+        ] = {}  # oldest first: in the order of their first fragments
         self.memory = 0
         self.waiting = 0
         self.dropped = 0
@@ -59,37 +61,37 @@ class Reassembly:
     def add(
         self, key: Hashable, fragment: int, fragments: int, payload: bytes, now: int
     ) -> CompleteMessage | bool:
-        """Add a fragment; return the message if it is now complete, otherwise whether the fragment was stored.
+        """Add a fragment. Return the message if it is now complete, otherwise whether the fragment was stored.
 
-        A duplicate, or a fragment with another `fragments` than the first of its message, is not stored.
+        A duplicate is not stored, and neither is a fragment with another `fragments` than the first of its message.
         """
         partial = self._partial.get(key)
         if partial is None:
-            partial = self._partial[key] = _Partial(now, fragments)
+            partial = self._partial[key] = _PartialMessage(now, fragments)
         elif fragment in partial.parts or fragments != partial.fragments:
             return False
         if len(partial.parts) + 1 == fragments:
-            self._forget(key)
+            self._remove(key)
             partial.parts[fragment] = payload
             message = b"".join(partial.parts[number] for number in range(fragments))
             return CompleteMessage(message, partial.arrived, fragments - 1)
         partial.parts[fragment] = payload
-        partial.memory += len(payload) + COST
-        self.memory += len(payload) + COST
+        partial.memory += len(payload) + FRAGMENT_OVERHEAD
+        self.memory += len(payload) + FRAGMENT_OVERHEAD
         self.waiting += 1
         while self.memory > self._memory_limit:
-            self._give_up()
+            self._drop_oldest()
         return True
 
     def expire(self, now: int) -> None:
-        """Discard messages older than the time limit; if the clock has been set back, they stay longer."""
+        """Discard messages older than the time limit. If the clock was set back, they stay longer."""
         while self._partial and now - next(iter(self._partial.values())).arrived > self._time_limit:
-            self._give_up()
+            self._drop_oldest()
 
-    def _give_up(self) -> None:
-        self.dropped += self._forget(next(iter(self._partial)))
+    def _drop_oldest(self) -> None:
+        self.dropped += self._remove(next(iter(self._partial)))
 
-    def _forget(self, key: Hashable) -> int:
+    def _remove(self, key: Hashable) -> int:
         partial = self._partial.pop(key)
         self.memory -= partial.memory
         self.waiting -= len(partial.parts)
@@ -97,14 +99,14 @@ class Reassembly:
 
 
 class ReplayCache:
-    """A cache of recent requests: each pair of peer and request is hashed to one of 65,536 places.
+    """A cache of recent requests. Each pair of peer and request is hashed to one of 65,536 places.
 
-    A pair stays until another one with the same place replaces it.
+    A pair stays until another pair with the same place replaces it.
     """
 
     def __init__(self) -> None:
         self.table = np.zeros((1 << PLACES_LOG2, 2), np.uint64)
-        """(places, 2) peer and request; 0 is not a valid peer, so it marks an empty place."""
+        """(places, 2) peer and request. 0 is not a valid peer, so it marks an empty place."""
 
     def check_replay(self, peer: int, request: int) -> bool:
         """Return whether the pair is in the cache, and store it.

@@ -1,10 +1,10 @@
-"""The packet server, which works like a smartNIC: a datagram per request and per answer, without batching.
+"""The packet server. Like a smartNIC, it takes a datagram per request and per answer, without batching.
 
-A thread receives all pending datagrams, answers them one after the other, and repeats. Deadlines count from the time at
-which the kernel received a request, so time in the queue counts. A repeated request is answered again, for a client
-whose answer was lost; the answer is the same, because it depends only on the request and its number. Only requests with
-the magic get refusals. Anything else is counted, but gets no reply, so that nobody can make the server send packets
-to a third party.
+A thread receives all pending datagrams, answers them one after the other, and repeats. Deadlines start when the kernel
+receives a request, so time in the queue counts. A repeated request is answered again, because the first answer may have
+been lost. Both answers are equal, because an answer depends only on the request and its number. Only requests with the
+magic get refusals. Other datagrams are counted but get no reply, so that nobody can make the server send packets to a
+third party.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from typing import Self
 
 from lightning.errors import ServingError
 from lightning.serving.packets.counts import PacketCounts
-from lightning.serving.packets.mmsg import MEMORY
+from lightning.serving.packets.mmsg import RECEIVE_BUFFER_BYTES
 from lightning.serving.packets.packet_loop import PacketLoop
 from lightning.serving.packets.reassembly import Reassembly, ReplayCache
 from lightning.serving.repository import Repository
 
-LISTEN_MS = 50
-"""Longest sleep of the thread, so that it notices in time that it shall stop or that fragments are old."""
+MAX_SLEEP_MS = 50
+"""Longest sleep of the thread. After it, the thread checks for a stop and for old fragments."""
 
-LAST_S = 1.0
-"""Maximum time for which a closing server still answers pending packets, in case they never end."""
+SHUTDOWN_S = 1.0
+"""Longest time for which a closing server still answers pending packets."""
 
 
 class DatagramServer:
-    """A server of inference packets for the models of a repository, with a thread of its own.
+    """A server of inference packets for the models of a repository, with its own thread.
 
         with DatagramServer(repository, port=9000) as server:
             server.address, server.counts()
@@ -41,7 +41,7 @@ class DatagramServer:
     An HTTP server may share the `repository`. Without `fast_path` every datagram goes through Python, with the same
     results. `memory` is the receive buffer of the socket in bytes. With `realtime` the thread has priority over other
     programs and ordinary kernel threads (SCHED_FIFO, sched(7)), but other threads of this process can still hold the
-    global interpreter lock. Raise `ServingError` if the port is in use; `start` raises it if real-time priority is not
+    global interpreter lock. Raise `ServingError` if the port is in use. `start` raises it if real-time priority is not
     permitted.
     """
 
@@ -53,7 +53,7 @@ class DatagramServer:
         *,
         reassembly: Reassembly | None = None,
         fast_path: bool = True,
-        memory: int = MEMORY,
+        memory: int = RECEIVE_BUFFER_BYTES,
         realtime: bool = False,
     ) -> None:
         self._socket = _bind(host, port, memory)
@@ -101,31 +101,31 @@ class DatagramServer:
     def _run(self) -> None:
         try:
             if self._realtime:
-                take_precedence()
-        except ServingError as error:  # which `start` raises
+                set_realtime_priority()
+        except ServingError as error:  # `start` raises it again
             self._startup.set_exception(error)
             return
         self._startup.set_result(None)
         self.serve()
 
     def serve(self) -> None:
-        """Answer until `close`. The thread calls this; a process that does nothing else may call it directly."""
+        """Answer until `close`. The thread calls this. A process that does nothing else may call it directly."""
         poll = select.poll()
         poll.register(self._socket, select.POLLIN)
         housekeeping_s = monotonic()
         while not self._stop.is_set():
             idle = not self._loop.serve()
-            if monotonic() - housekeeping_s > LISTEN_MS / 1000:
+            if monotonic() - housekeeping_s > MAX_SLEEP_MS / 1000:
                 self._loop.housekeeping()
                 housekeeping_s = monotonic()
             if idle:
-                poll.poll(LISTEN_MS)
-        end = monotonic() + LAST_S
+                poll.poll(MAX_SLEEP_MS)
+        end = monotonic() + SHUTDOWN_S
         while (self._loop.serve() or len(self._loop.deferred)) and monotonic() < end:
             poll.poll(1)
 
 
-def take_precedence() -> None:
+def set_realtime_priority() -> None:
     """Give this thread, but not its children, priority over all ordinary threads. Raise `ServingError`."""
     try:
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))

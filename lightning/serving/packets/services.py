@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lightning.errors import InputError
-from lightning.execution.interface import classes_of
+from lightning.execution.interface import find_classes
 from lightning.serving.model_instance import ModelInstance
 from lightning.serving.packets.codec import (
     ANSWER,
@@ -25,16 +25,16 @@ from lightning.serving.packets.codec import (
 from lightning.serving.packets.mmsg import Inbox
 from lightning.serving.packets.reassembly import ReplayCache
 
-_VARYING = struct.Struct(">IQ")
+_VARYING_FIELDS = struct.Struct(">IQ")
 _VARYING_OFFSET = 12
-"""Format and offset of the time and the number of the request; other fields are equal in the headers of all answers."""
+"""Format and offset of time and request number. All other header fields are equal in all answers."""
 Bytes = npt.NDArray[np.uint8]
 
 
 class FastPath:
-    """Compiled code that answers the requests to one model in an inbox of datagrams (`packet_kernel.answer_round`).
+    """Compiled code that answers the requests to one model in an inbox (`packet_kernel.answer_round`).
 
-    `answer` is the datagram of an answer with its constant fields; `scores` (1, rows) is a buffer for its scores.
+    `answer` is the datagram of an answer with its constant fields. `scores` (1, rows) is a buffer for the scores.
     """
 
     def __init__(self, chain: Any, number: int, answer: Bytes, scores: npt.NDArray[np.float32]) -> None:
@@ -101,11 +101,11 @@ class Service:
         self.datagram_address = self._datagram.ctypes.data
         """Memory address of the datagram that `fill_datagram` fills."""
         self.fits = length <= MAX_PAYLOAD_BYTES
-        """Whether an answer fits into one datagram."""
+        """True if an answer fits into one datagram."""
         chain = getattr(instance.executor, "chain", None)
         simple = chain is not None and not chain.tail and self.fits and self.size <= MAX_PAYLOAD_BYTES
         self.fast_path = FastPath(chain, instance.number, self._datagram, self._scores) if simple else None
-        """The compiled code, or None unless the model is a chain whose request and answer fit into a datagram each."""
+        """The compiled code for a chain whose request and answer fit into one datagram each; None for other models."""
 
     def compute(self, numbers: bytes, datatype: int, key: int) -> None:
         """Compute the scores of an image. Raise `InputError` for input that the model does not accept."""
@@ -114,8 +114,8 @@ class Service:
 
     def fill_datagram(self, key: int, elapsed_us: int) -> int:
         """Fill the datagram of the answer, and return its length."""
-        _VARYING.pack_into(self._buffer, _VARYING_OFFSET, elapsed_us, key)
-        struct.pack_into(">I", self._buffer, HEADER.size, int(classes_of(self._scores)[0]))
+        _VARYING_FIELDS.pack_into(self._buffer, _VARYING_OFFSET, elapsed_us, key)
+        struct.pack_into(">I", self._buffer, HEADER.size, int(find_classes(self._scores)[0]))
         self._big_endian[:] = self._scores[0]
         return len(self._buffer)
 
@@ -126,7 +126,7 @@ class Service:
 
 
 def decode_inputs(instance: ModelInstance, numbers: bytes, datatype: int) -> npt.NDArray[np.generic]:
-    """Return the input of a request, (1, *shape). Raise `InputError` if its size is not that of the model's input."""
+    """Return the input of a request, (1, *shape). Raise `InputError` if its size differs from the model's input."""
     kind, size = DTYPES[Datatype(datatype)], int(np.prod(instance.raw_shape))
     if len(numbers) != size * kind.itemsize:
         raise InputError(

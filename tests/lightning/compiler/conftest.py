@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lightning.compiler import compile_network
-from lightning.compiler.lowering import lower, make_vectors, sums_of
+from lightning.compiler.lowering import compute_integer_sums, lower, make_vectors
 from lightning.compiler.schemes.scaled import quantise
 from lightning.networks.network import Network, Node, Preprocessing
 from lightning.networks.operations.operation_list import compute_node, run_float
@@ -110,7 +110,8 @@ def integer_scores(model, raw):
         steps = quantise(real, layer.input_scale, signed=layer.signed)
         vectors = make_vectors(lower(network, node), steps)
         sums = np.stack(
-            [sums_of(vectors[:, group], rows) for group, rows in enumerate(layer.weights)], axis=1
+            [compute_integer_sums(vectors[:, group], rows) for group, rows in enumerate(layer.weights)],
+            axis=1,
         )
         scaled = ((sums + layer.bias) * layer.output_scale).reshape(len(raw), layer.positions, -1)
         shaped = scaled if layer.geometry is None else scaled.transpose(0, 2, 1)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from lightning.compiler import Hardware, PhotonicLayer, readouts_of, schedule_of
-from lightning.compiler.datapath.schedule import passes_of
-from lightning.compiler.lowering import sums_of
+from lightning.compiler.datapath.schedule import count_passes
+from lightning.compiler.lowering import compute_integer_sums
 
 values = st.one_of(st.just(0), st.integers(-255, 255))
 matrices = hnp.arrays(np.int16, hnp.array_shapes(min_dims=3, max_dims=3, max_side=9), elements=values)
@@ -27,7 +27,7 @@ def walked(layer, hardware, activations):
     """Return (vectors, groups, rows) sums, readout by readout, pass by pass, product by product."""
     sums = np.zeros((len(activations), *layer.bias.shape), np.int64)
     parts = [np.maximum(activations, 0)] + ([np.maximum(-activations, 0)] if layer.signed else [])
-    assert len(parts) == passes_of(layer)
+    assert len(parts) == count_passes(layer)
     for passed, lit in enumerate(parts):
         for group, schedule in enumerate(schedule_of(layer, hardware)):
             for row, readouts in enumerate(schedule.order):
@@ -90,7 +90,9 @@ def test_sums_are_the_same_for_one_two_and_four_wavelengths(weights, signed, see
         .integers(lowest, 256, (2, weights.shape[0], weights.shape[2]))
         .astype(np.int16)
     )
-    exact = np.stack([sums_of(activations[:, each], rows) for each, rows in enumerate(weights)], axis=1)
+    exact = np.stack(
+        [compute_integer_sums(activations[:, each], rows) for each, rows in enumerate(weights)], axis=1
+    )
     for wavelengths in (1, 2, 4):
         for skip_zeros in (False, True):
             hardware = Hardware(wavelengths=wavelengths, skip_zeros=skip_zeros)

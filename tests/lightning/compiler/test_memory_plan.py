@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightning.compiler import memory_plan
-from lightning.compiler.datapath.memory import ALIGNMENT, Buffer, buffers_of, plan_memory
+from lightning.compiler.datapath.memory import ALIGNMENT, Buffer, find_buffers, plan_memory
 
 lives = st.lists(
     st.tuples(st.integers(1, 40), st.integers(0, 12), st.integers(0, 6)), min_size=1, max_size=14
@@ -74,5 +74,5 @@ def test_lives_in_a_network_with_a_branch(compiled_residual):
 
 @pytest.mark.parametrize(("width", "size"), [(2, 64), (4, 64), (64, 1920)])
 def test_sizes_are_rounded_up_to_whole_rows(chain, width, size):
-    first = buffers_of(chain([[[1.0] * 30]]), width)[0]
+    first = find_buffers(chain([[[1.0] * 30]]), width)[0]
     assert (first.tensors, first.size) == (("input",), max(size, -(-30 * width // 64) * 64))

@@ -9,7 +9,7 @@ import pytest
 
 from fpga.photonic_mac.network import layer_results, quantise
 from lightning.compiler import Options, compile_network
-from lightning.compiler.lowering import sums_of
+from lightning.compiler.lowering import compute_integer_sums
 from lightning.errors import CompileError
 from lightning.networks.network import Node, Preprocessing
 
@@ -32,7 +32,7 @@ def test_sums_of_the_first_layer_are_those_of_the_datapath(chain):
     model = compile_network(chain(WEIGHTS), options=PUBLISHED)
     images = RANDOM.integers(0, 256, (20, 8))
     network = quantise([each.astype(np.float32) for each in WEIGHTS])
-    found = sums_of(images.astype(np.int16), model.layers["fc1"].weights[0])
+    found = compute_integer_sums(images.astype(np.int16), model.layers["fc1"].weights[0])
     assert found.tolist() == layer_results(network, images)[0].tolist()
 
 

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from lightning.compiler.lowering import sums_of
+from lightning.compiler.lowering import compute_integer_sums
 from lightning.compiler.schemes.scaled import (
-    output_scales,
+    compute_output_scales,
+    compute_weight_scales,
+    make_rounding_table,
     quantise,
     quantise_weights,
     round_weights,
-    rounding_table,
-    weight_scales,
 )
 
 weights = hnp.arrays(
@@ -30,7 +30,7 @@ seen = {"nothing": 0, "several scales": 0, "negative": 0}
 @settings(max_examples=100)
 @given(weights, st.booleans())
 def test_weights_come_back_within_half_a_step_and_keep_sign_and_zero(values, per_channel):
-    scales = weight_scales(values, per_channel=per_channel)
+    scales = compute_weight_scales(values, per_channel=per_channel)
     steps = quantise_weights(values, scales)
     assert scales.shape == values.shape[:2]
     assert np.abs(steps).max() <= 255
@@ -57,7 +57,7 @@ def test_activations_end_at_the_range(signed, expected):
 
 
 def test_a_sum_is_worth_256_steps_of_both_scales():
-    assert output_scales(0.5, np.array([[0.25, 2.0]])).tolist() == [[32.0, 256.0]]
+    assert compute_output_scales(0.5, np.array([[0.25, 2.0]])).tolist() == [[32.0, 256.0]]
 
 
 @given(
@@ -72,23 +72,23 @@ def test_sums_are_those_of_products_that_lose_eight_bits_before_their_sign(activ
         ]
         for vector in activations.tolist()
     ]
-    assert sums_of(activations, rows).tolist() == expected
+    assert compute_integer_sums(activations, rows).tolist() == expected
 
 
 def test_a_table_for_full_activations_makes_up_for_the_lost_bits():
-    table = rounding_table(np.array([0, 255], np.int16))
+    table = make_rounding_table(np.array([0, 255], np.int16))
     assert [int(table[8 * each]) for each in (0, 1, 100, 255)] == [0, 2, 101, 255]
 
 
 def test_without_activations_weights_are_rounded_to_the_nearest():
-    table = rounding_table(np.zeros(5, np.int16))
+    table = make_rounding_table(np.zeros(5, np.int16))
     assert round_weights(table, np.array([-254.6, -0.2, 0.0, 3.4, 300.0])).tolist() == [-255, 0, 0, 3, 255]
 
 
 def test_fitted_rounding_loses_less_than_rounding_to_the_nearest():
     random = np.random.default_rng(1)
     activations = np.clip(random.normal(0, 60, 4000), 0, 255).astype(np.int64)
-    table = rounding_table(activations.astype(np.int16))
+    table = make_rounding_table(activations.astype(np.int16))
     for steps in random.uniform(1, 200, 20):
         losses = []
         for weight in (round_weights(table, np.array([steps]))[0], round(steps)):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lightning.compiler import Options, compile_network
-from lightning.compiler.schemes.ranges import PARTS, find_candidates, find_least_divergent, never_negative
+from lightning.compiler.schemes.ranges import PARTS, find_candidates, find_least_divergent, find_nonnegative
 from lightning.errors import CompileError, InputError, OutOfRange
 from lightning.networks.network import Node, Preprocessing
 
@@ -109,8 +109,8 @@ def test_a_rectifier_s_tensor_stays_positive_through_pooling_and_sums(residual):
             replace(node, operation="Relu") if node.name == "share" else node for node in residual.nodes
         ),
     )
-    assert never_negative(plain) == {"r", "answer"}
-    assert never_negative(residual) == {"r", "answer"}
+    assert find_nonnegative(plain) == {"r", "answer"}
+    assert find_nonnegative(residual) == {"r", "answer"}
 
 
 def test_a_negative_constant_makes_a_sum_negative(chain):
@@ -122,7 +122,7 @@ def test_a_negative_constant_makes_a_sum_negative(chain):
             nodes=(*network.nodes[:2], added, *network.nodes[2:]),
             constants={**network.constants, "shift": constant},
         )
-        assert never_negative(longer) == expected
+        assert find_nonnegative(longer) == expected
 
 
 def test_a_clip_that_begins_at_zero_rectifies(chain):
@@ -133,7 +133,7 @@ def test_a_clip_that_begins_at_zero_rectifies(chain):
         else node
         for node in network.nodes
     )
-    assert never_negative(replace(network, nodes=clipped)) == {"relu1"}
+    assert find_nonnegative(replace(network, nodes=clipped)) == {"relu1"}
 
 
 def test_rows_without_weights_keep_their_bias(chain, measured):

@@ -9,7 +9,7 @@ from lightning.compiler import Options, compile_network, load_or_compile
 from lightning.compiler.lng_file import model_hash
 from lightning.compiler.model import Hardware
 from lightning.costs import BASELINES, PRESETS, costs_of
-from lightning.costs.shot_noise import shot_noise, shot_noise_curve
+from lightning.costs.shot_noise import measure_shot_noise, shot_noise
 from lightning.errors import OutOfRange
 from lightning.networks import load_network
 from lightning.networks.network import Network, Node
@@ -141,7 +141,7 @@ def test_accuracy_rises_with_photons(model):
 
     images = np.random.default_rng(2).integers(0, 256, (300, 784), dtype=np.uint8)
     labels = open_executor(model, "exact").run(images).classes
-    few, many = shot_noise_curve(model, images, labels, (0.01, 1e6), seeds=2)
+    few, many = measure_shot_noise(model, images, labels, (0.01, 1e6), seeds=2)
     assert few.accuracy < 0.6 < 0.95 < many.accuracy
     assert few.joules == pytest.approx(0.01 * 0.1282e-18, rel=1e-3, abs=0)
     assert few.spread > 0

@@ -8,7 +8,7 @@ skip_without("numba", reason="noise needs numba: pip install 'lightbed[inference
 
 from lightning.errors import InputError
 from lightning.evaluation import Dataset, evaluate, load_dataset
-from lightning.evaluation.accuracy import count_right, measure_throughput
+from lightning.evaluation.accuracy import count_correct, measure_throughput
 from lightning.evaluation.models import load_model_and_data
 from lightning.execution import Noise, open_executor
 
@@ -50,7 +50,7 @@ def test_seeds_differ_and_repeat(model_and_data):
 
 def test_a_single_score_says_yes_above_zero():
     scores = np.float32([[-0.5], [0.0], [0.5]])
-    assert count_right(scores, np.array([0, 0, 1])) == 3
+    assert count_correct(scores, np.array([0, 0, 1])) == 3
 
 
 def test_classes_that_the_model_has_not_are_refused(model_and_data):

@@ -7,7 +7,7 @@ import pytest
 
 from lightning.errors import DatasetError
 from lightning.evaluation import load_dataset
-from lightning.evaluation.nsl_kdd import COUNTED, encode, encoding_of, labels_of, parse_rows
+from lightning.evaluation.nsl_kdd import COUNTED, encode, fit_encoding, parse_rows, read_labels
 
 SRC_BYTES, ERROR_RATE = 4, 24
 
@@ -40,7 +40,7 @@ def training():
 
 
 def test_counts_are_logarithms_and_rates_stay(training):
-    encoding = encoding_of(training)
+    encoding = fit_encoding(training)
     found = encode(training, encoding)
     assert found[:, column(encoding, SRC_BYTES)] == pytest.approx([1, 0.5, 0])  # log 100, log 10, log 1
     assert found[:, column(encoding, ERROR_RATE)] == pytest.approx([0.5, 0, 0])
@@ -48,7 +48,7 @@ def test_counts_are_logarithms_and_rates_stay(training):
 
 
 def test_categories_of_training_are_columns(training):
-    encoding = encoding_of(training)
+    encoding = fit_encoding(training)
     assert encoding.categories == (("tcp", "udp"), ("dns", "ftp", "http"), ("S0", "SF"))
     assert encoding.width == 38 + 2 + 3 + 2
     assert encode(training, encoding)[:, 38:].tolist() == [
@@ -59,7 +59,7 @@ def test_categories_of_training_are_columns(training):
 
 
 def test_what_training_never_saw_is_dark_or_cut(training):
-    encoding = encoding_of(training)
+    encoding = fit_encoding(training)
     (found,) = encode(rows(line("icmp", "smtp", f4=10**9, f24=3)), encoding)
     assert found[38:].sum() == 1  # the flag alone is known
     assert found[column(encoding, SRC_BYTES)] == 1
@@ -69,13 +69,13 @@ def test_what_training_never_saw_is_dark_or_cut(training):
 def test_no_input_is_negative():
     rng = np.random.default_rng(3)
     made = [line(**{f"f{i}": rng.integers(-2, 10**6) for i in COUNTED}) for _ in range(50)]
-    found = encode(rows(*made), encoding_of(rows(*made)))
+    found = encode(rows(*made), fit_encoding(rows(*made)))
     assert (found.min(), found.max()) == (0, 1)
 
 
 def test_every_attack_is_an_attack(training):
-    assert labels_of(training).tolist() == [0, 0, 1]
-    assert labels_of(rows(line(label="saint", difficulty=False))).tolist() == [1]
+    assert read_labels(training).tolist() == [0, 0, 1]
+    assert read_labels(rows(line(label="saint", difficulty=False))).tolist() == [1]
 
 
 def test_the_folder_gives_both_parts(tmp_path, training):
@@ -114,7 +114,7 @@ def test_damaged_files_are_refused(content):
 
 def test_a_feature_that_is_no_number_is_refused():
     with pytest.raises(DatasetError, match="'many'"):
-        encoding_of(rows(line(f4="many")))
+        fit_encoding(rows(line(f4="many")))
 
 
 @pytest.mark.parametrize("missing", ["KDDTrain", "KDDTest"])

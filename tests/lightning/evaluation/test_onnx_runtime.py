@@ -15,12 +15,12 @@ from lightning.evaluation import Dataset, load_dataset, onnx_runtime
 from lightning.evaluation.models import load_model_and_data
 from lightning.evaluation.onnx_runtime import (
     EXACT_SUMS,
-    float32_session,
-    int8_session,
-    products_saturate,
-    samples_and_tests,
+    has_saturating_products,
+    open_float32_session,
+    open_int8_session,
+    split_samples,
 )
-from lightning.evaluation.table import as_text, compare
+from lightning.evaluation.table import compare, format_table
 from lightning.execution import Noise
 from lightning.networks import Network, Node, preprocess, run_float
 
@@ -36,26 +36,26 @@ def model_and_data(digits_npz):
 def test_float32_is_our_own_reference(model_and_data):
     model, data = model_and_data
     raw = data.x.reshape(500, 64)
-    found = float32_session(model.network).scores(raw)
+    found = open_float32_session(model.network).scores(raw)
     own = run_float(model.network, preprocess(model.network, raw))
     assert np.abs(found - own).max() < 1e-4
-    assert float32_session(model.network).count_correct(data) == (own.argmax(axis=1) == data.y).sum()
+    assert open_float32_session(model.network).count_correct(data) == (own.argmax(axis=1) == data.y).sum()
 
 
 def test_int8_is_near_float32_and_is_not_float32(model_and_data):
     model, data = model_and_data
-    session = int8_session(model.network, data.train_x[:200])
+    session = open_int8_session(model.network, data.train_x[:200])
     operations = {node.operation for node in model.network.nodes}
     assert operations == {"Gemm", "Relu"}
     raw = data.x.reshape(500, 64)
-    exact, found = float32_session(model.network).scores(raw), session.scores(raw)
+    exact, found = open_float32_session(model.network).scores(raw), session.scores(raw)
     assert 0 < np.abs(found - exact).max() < 0.2 * np.abs(exact).max()
-    assert abs(session.count_correct(data) - float32_session(model.network).count_correct(data)) <= 10
+    assert abs(session.count_correct(data) - open_float32_session(model.network).count_correct(data)) <= 10
 
 
 def test_samples_are_of_training_where_there_is_such_a_part(model_and_data):
     _, data = model_and_data
-    ((samples, tests),) = samples_and_tests(data)
+    ((samples, tests),) = split_samples(data)
     assert tests is data
     assert len(samples) == 500
     train = {image.tobytes() for image in data.train_x}
@@ -64,7 +64,7 @@ def test_samples_are_of_training_where_there_is_such_a_part(model_and_data):
 
 def test_without_a_training_part_no_image_is_tested_on_its_own_ranges():
     x, y = np.arange(41).reshape(41, 1), np.zeros(41)
-    pairs = list(samples_and_tests(Dataset("own", x, y.astype(np.int64), x[:0], y[:0].astype(np.int64))))
+    pairs = list(split_samples(Dataset("own", x, y.astype(np.int64), x[:0], y[:0].astype(np.int64))))
     assert sorted(np.concatenate([tests.x for _, tests in pairs]).ravel()) == list(range(41))
     for samples, tests in pairs:
         assert not set(samples.ravel()) & set(tests.x.ravel())
@@ -88,7 +88,7 @@ def test_the_table_has_all_four(model_and_data):
     assert all(row.images_per_s > 0 for row in rows)
     assert float32.joules is int8.joules is None
     assert 0 < exact.joules_without_converters < exact.joules == noisy.joules
-    lines = as_text(rows).splitlines()
+    lines = format_table(rows).splitlines()
     assert lines[0].split() == ["accuracy", "spread", "images/s", "energy/image", "without", "converters"]
     assert lines[4].startswith(f"photonic, noisy        {100 * noisy.accuracy:6.2f} %")
 
@@ -114,8 +114,8 @@ def pools():
 def test_int8_takes_pools(pools):
     network, x = pools
     exact = run_float(network, x)
-    found = int8_session(network, x).scores(x)
-    assert np.abs(float32_session(network).scores(x) - exact).max() < 1e-4
+    found = open_int8_session(network, x).scores(x)
+    assert np.abs(open_float32_session(network).scores(x) - exact).max() < 1e-4
     assert 0 < np.abs(found - exact).max() < 0.05 * np.abs(exact).max()
 
 
@@ -128,7 +128,7 @@ def test_int8_has_a_scale_for_each_row():
     )
     x = np.random.default_rng(6).random((64, 64)).astype(np.float32)
     wanted = run_float(network, x)[:, 1]
-    assert np.abs(int8_session(network, x).scores(x)[:, 1] / wanted - 1).max() < 0.05
+    assert np.abs(open_int8_session(network, x).scores(x)[:, 1] / wanted - 1).max() < 0.05
 
 
 @pytest.fixture
@@ -137,12 +137,12 @@ def weights_that_run(monkeypatch, tmp_path):
 
     def found(network, x, *, saturates=None):
         if saturates is not None:
-            monkeypatch.setattr(onnx_runtime, "products_saturate", lambda: saturates)
+            monkeypatch.setattr(onnx_runtime, "has_saturating_products", lambda: saturates)
         models, opened = [], onnx_runtime._open_session
         monkeypatch.setattr(
             onnx_runtime, "_open_session", lambda model, **how: models.append(model) or opened(model, **how)
         )
-        options = int8_session(network, x).session.get_session_options()
+        options = open_int8_session(network, x).session.get_session_options()
         options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
         onnxruntime.InferenceSession(models[-1], options, providers=["CPUExecutionProvider"])
         held = onnx.load(tmp_path / "optimised.onnx").graph.initializer
@@ -169,10 +169,10 @@ def test_int8_weights_run_as_uint8_where_sums_saturate(model_and_data, pools, we
 
 
 def test_no_int8_weight_runs_on_this_processor_if_its_sums_saturate(model_and_data, weights_that_run):
-    products_saturate.cache_clear()
+    has_saturating_products.cache_clear()
     model, data = model_and_data
     types, exact = weights_that_run(model.network, data.train_x[:50])
-    assert exact == products_saturate() == (types == {"UINT8"})
+    assert exact == has_saturating_products() == (types == {"UINT8"})
 
 
 @pytest.mark.parametrize(("largest_pair", "expected"), [(2 * 255 * 127, False), (2**15 - 1, True)])
@@ -185,14 +185,14 @@ def test_saturated_sums_are_found(monkeypatch, largest_pair, expected):
             return [np.full((len(x), 16), x.shape[1] // 2 * min(largest_pair, 2 * 255 * 127), np.int32)]
 
     monkeypatch.setattr(onnx_runtime, "_open_session", lambda _model: Processor())
-    assert products_saturate.__wrapped__() is expected
+    assert has_saturating_products.__wrapped__() is expected
 
 
 def test_int8_is_as_good_with_exact_sums(model_and_data, monkeypatch):
     """Asking for exact sums where nothing saturates changes no score: the same integers, added otherwise."""
     model, data = model_and_data
     raw = data.x.reshape(500, 64)
-    own = int8_session(model.network, data.train_x[:200]).scores(raw)
-    monkeypatch.setattr(onnx_runtime, "products_saturate", lambda: True)
-    exact = int8_session(model.network, data.train_x[:200]).scores(raw)
+    own = open_int8_session(model.network, data.train_x[:200]).scores(raw)
+    monkeypatch.setattr(onnx_runtime, "has_saturating_products", lambda: True)
+    exact = open_int8_session(model.network, data.train_x[:200]).scores(raw)
     assert np.abs(own - exact).max() < 1e-4 * np.abs(own).max()

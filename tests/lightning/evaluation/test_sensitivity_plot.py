@@ -22,7 +22,7 @@ def found():
 
 
 def test_bars_are_losses_and_the_curve_is_what_was_tried(found):
-    left, right = plots.layer_losses(found, "net", "digits").axes
+    left, right = plots.plot_layer_losses(found, "net", "digits").axes
     assert [bar.get_width() for bar in left.patches] == [1.0, 6.0, -0.5]
     assert [label.get_text() for label in left.get_yticklabels()] == ["conv1", "conv2", "fc"]
     curve, limit, describe_tolerable_noise = right.lines
@@ -35,7 +35,7 @@ def test_bars_are_losses_and_the_curve_is_what_was_tried(found):
 
 @pytest.mark.parametrize("factor", [0.0, math.inf])
 def test_without_a_limit_no_line_is_drawn(factor, found):
-    assert len(plots.layer_losses(replace(found, factor=factor), "net", "digits").axes[1].lines) == 2
+    assert len(plots.plot_layer_losses(replace(found, factor=factor), "net", "digits").axes[1].lines) == 2
 
 
 @pytest.mark.parametrize(
@@ -48,10 +48,10 @@ def test_without_a_limit_no_line_is_drawn(factor, found):
 )
 def test_the_limit_in_words(factor, reported, found):
     pytest.importorskip("typer", reason="the command line needs lightbed[kit]")
-    from lightning.cli.sensitivity import describe_tolerable_noise, document_of
+    from lightning.cli.sensitivity import describe_tolerable_noise, make_document
 
     assert describe_tolerable_noise(replace(found, factor=factor)) == reported
-    kept = document_of(replace(found, factor=factor))
+    kept = make_document(replace(found, factor=factor))
     assert (kept["factor"], kept["sigma"]) == ((None, None) if math.isinf(factor) else (factor, 2 * factor))
 
 

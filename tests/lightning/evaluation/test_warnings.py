@@ -6,9 +6,9 @@ import pytest
 from lightning.compiler import compile_network, load_or_compile
 from lightning.evaluation.warnings import (
     count_clippable_activations,
+    find_clipping_warnings,
+    find_data_warnings,
     largest_expected_input,
-    warnings_of_clipping,
-    warnings_of_data,
 )
 from lightning.execution import open_executor
 from lightning.networks import Network, Node, Preprocessing, to_onnx
@@ -48,7 +48,7 @@ def of_levels():
 def test_data_of_another_range_than_the_samples_are_warned_of(of_levels, largest, doubted):
     made_for = largest_expected_input(of_levels)
     assert 250 <= made_for <= 255
-    reported = list(warnings_of_data(of_levels, "mine", np.full((2, 6), largest, np.float32)))
+    reported = list(find_data_warnings(of_levels, "mine", np.full((2, 6), largest, np.float32)))
     assert bool(reported) is doubted
     if doubted:
         assert reported[0].startswith(
@@ -57,15 +57,15 @@ def test_data_of_another_range_than_the_samples_are_warned_of(of_levels, largest
 
 
 def test_negative_data_count_by_their_magnitude(of_levels):
-    assert not list(warnings_of_data(of_levels, "mine", np.full((2, 6), -200.0)))
-    assert list(warnings_of_data(of_levels, "mine", np.full((2, 6), -20_000.0)))
+    assert not list(find_data_warnings(of_levels, "mine", np.full((2, 6), -200.0)))
+    assert list(find_data_warnings(of_levels, "mine", np.full((2, 6), -20_000.0)))
 
 
 def test_the_published_scheme_is_made_for_bytes(tmp_path):
     np.savez(tmp_path / "net.npz", w1=np.eye(6))
     model = load_or_compile(tmp_path / "net.npz")
-    assert not list(warnings_of_data(model, "mine", BRIGHT))
-    assert list(warnings_of_data(model, "mine", BRIGHT / 255))
+    assert not list(find_data_warnings(model, "mine", BRIGHT))
+    assert list(find_data_warnings(model, "mine", BRIGHT / 255))
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_the_published_scheme_is_made_for_bytes(tmp_path):
 )
 def test_levels_that_nothing_scales_are_warned_of(preprocessing, inside, doubted):
     model = compile_network(network(preprocessing, scaled_inside=inside), BRIGHT)
-    reported = list(warnings_of_data(model, "pictures", BRIGHT))
+    reported = list(find_data_warnings(model, "pictures", BRIGHT))
     assert bool(reported) is doubted
-    assert not list(warnings_of_data(model, "counts", BRIGHT.astype(np.int32)))
+    assert not list(find_data_warnings(model, "counts", BRIGHT.astype(np.int32)))
     if doubted:
         assert "--scale 0.00392157" in reported[0]
 
@@ -91,7 +91,7 @@ def test_a_file_without_a_range_is_not_warned_of(of_levels):
 
     old = replace(of_levels, origin={**of_levels.origin, "samples": {"images": 50}})
     assert largest_expected_input(old) is None
-    assert not list(warnings_of_data(old, "mine", BRIGHT / 255))
+    assert not list(find_data_warnings(old, "mine", BRIGHT / 255))
 
 
 def test_clipping_is_counted_from_all_that_could_clip(of_levels):
@@ -100,9 +100,9 @@ def test_clipping_is_counted_from_all_that_could_clip(of_levels):
     few = executor.run(LEVELS).counters
     many = executor.run(BRIGHT.astype(np.float32) * 1000).counters
     assert few["clipped_activations"] <= 0.1 * 50 * 9
-    assert not list(warnings_of_clipping(of_levels, 50, few))
+    assert not list(find_clipping_warnings(of_levels, 50, few))
     assert many["clipped_activations"] == 4 * 9
-    (reported,) = warnings_of_clipping(of_levels, 4, many)
+    (reported,) = find_clipping_warnings(of_levels, 4, many)
     assert reported.startswith("100 % of all activations are clipped")
 
 

@@ -11,7 +11,7 @@ from lightning import errors
 from lightning.compiler import compile_network
 from lightning.compiler.model import PhotonicLayer
 from lightning.execution import open_executor
-from lightning.execution.multipliers.device import DeviceMultiplier, mean_taken
+from lightning.execution.multipliers.device import DeviceMultiplier, compute_mean_loss
 from lightning.execution.multipliers.exact import ExactMultiplier
 from lightning.networks.network import Network, Node, Preprocessing
 
@@ -61,7 +61,7 @@ def test_what_the_shift_takes_is_put_right_in_the_mean():
     rng = np.random.default_rng(2)
     weights, activations = rng.integers(0, 256, (64, 200)), rng.integers(1, 256, (64, 200))
     whole = weights * activations / 256
-    wrong = (whole - mean_taken()[weights] - (weights * activations >> 8)).sum(axis=1)
+    wrong = (whole - compute_mean_loss()[weights] - (weights * activations >> 8)).sum(axis=1)
     error = wrong.std() / np.sqrt(wrong.size)
     assert abs(wrong.mean()) < 4 * error
     assert (whole - (weights * activations >> 8)).sum(axis=1).mean() > 90

@@ -8,7 +8,7 @@ import pytest
 
 from lightning.compiler.model import CompiledModel, PhotonicLayer
 from lightning.execution.multipliers.device import (
-    identity_of_calibration,
+    describe_calibration,
     noise_of_calibration,
     noise_of_link,
     noise_of_vectors,
@@ -54,7 +54,7 @@ def test_counts_of_a_calibration_become_steps(calibration):
     assert noise.shot == pytest.approx(3.0 / 100)
     assert noise.intensity == 1e-6
     assert noise.mean == pytest.approx(0.5 * 255 / 256)
-    assert noise.identity == identity_of_calibration(made) != identity_of_calibration(calibration)
+    assert noise.identity == describe_calibration(made) != describe_calibration(calibration)
 
 
 def test_single_readings_of_the_twin_spread_as_its_calibration_says(kit, calibration):

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lightning.execution import Noise, open_executor
-from lightning.execution.chain import FEWEST, lane_weights
+from lightning.execution.chain import MIN_LANE_IMAGES, order_lane_weights
 from lightning.execution.quirks import Quirks
 
 IMAGES = 2 * 64 + 5
@@ -54,7 +54,7 @@ def test_random_chains_and_batches_agree(random_model):
         seed=st.integers(0, 2**16),
         zeros=st.sampled_from([0.8, 0.9, 0.97, 1.0]),
         scheme=st.sampled_from(["published", "scaled"]),
-        count=st.integers(FEWEST, 200),
+        count=st.integers(MIN_LANE_IMAGES, 200),
     )
     def check(seed, zeros, scheme, count):
         nonlocal clipped
@@ -74,13 +74,13 @@ def test_600_of_the_largest_products_in_a_row_fit(random_model):
     model = random_model(1, SIZES, zeros=0.95, scheme="scaled", wrap=True)
     next(iter(model.layers.values())).weights[0, 0] = 255
     next(iter(model.layers.values())).weights[0, 1] = -255
-    images = np.full((FEWEST, SIZES[0]), 255, np.uint8)
+    images = np.full((MIN_LANE_IMAGES, SIZES[0]), 255, np.uint8)
     executor = opened(model, None)
     assert executor.chain.takes_lanes
     lanes, interpreted = executor.run(images), executor.interpreter.run(images)
     assert lanes.scores.tolist() == interpreted.scores.tolist()
     assert lanes.counters == interpreted.counters
-    assert lanes.counters["wrapped_sums"] >= 2 * FEWEST
+    assert lanes.counters["wrapped_sums"] >= 2 * MIN_LANE_IMAGES
 
 
 def test_dense_weights_signs_and_growing_noise_do_not_take_lanes(random_model):
@@ -92,7 +92,7 @@ def test_dense_weights_signs_and_growing_noise_do_not_take_lanes(random_model):
 
 def test_rows_are_filled_up_to_fours_with_weights_of_0(random_model):
     layer = next(iter(random_model(6, SIZES, zeros=0.9).layers.values()))
-    found = lane_weights([layer])
+    found = order_lane_weights([layer])
     assert (found.begins % 4 == 0).all()
     assert found.begins[0, 0] == 0
     assert found.begins[-1, 2] == len(found.terms) == len(found.magnitudes)

@@ -10,7 +10,7 @@ skip_without("numba", reason="noise needs numba: pip install 'lightbed[inference
 
 from lightning.errors import OutOfRange
 from lightning.execution import Noise, noise, open_executor
-from lightning.execution.chain import fits
+from lightning.execution.chain import is_supported
 from lightning.execution.kernels import laws
 from lightning.execution.multipliers.noisy import NoisyMultiplier, PerReadoutMultiplier
 from lightning.execution.noise import TERMS, Term
@@ -64,7 +64,7 @@ def test_fused_and_interpreted_draw_the_same_of_every_term(random_model, name, p
     model = random_model(6, (40, 20, 5), scheme="scaled")
     images = np.random.default_rng(3).integers(0, 256, (8, 40)).astype(np.uint8)
     given = replace(of_one_term(name), place=place)
-    assert fits(model, given)
+    assert is_supported(model, given)
     executor = open_executor(model, "noisy", noise=given, seed=5)
     found = executor.run(images).scores.tolist()
     assert found == executor.interpreter.run(images).scores.tolist()
@@ -76,7 +76,7 @@ def test_a_term_that_machine_code_does_not_know_is_refused(dense_model, monkeypa
     monkeypatch.setattr(noise, "TERMS", {**TERMS, "intensity": Term(power)})
     model, steep = dense_model([[[200]]]), replace(NONE, intensity=1e-6)
     assert steep.variance(2.0) == pytest.approx(1e-6 * 2**power)
-    assert not fits(model, steep)
-    assert fits(model, NONE)
+    assert not is_supported(model, steep)
+    assert is_supported(model, NONE)
     with pytest.raises(OutOfRange, match=f"beyond power {laws.HIGHEST_POWER} of the light"):
         open_executor(model, "noisy", noise=steep)

@@ -83,13 +83,13 @@ def test_one_draw_says_what_all_readouts_say(sparse_model, kind):
 def test_a_deviation_that_does_not_grow_with_the_root_of_readouts_is_found(sparse_model, kind, monkeypatch):
     noise, wavelengths, signed = KINDS[kind]
     model = sparse_model(signed, Hardware(wavelengths=wavelengths))
-    right = noisy.row_noise
+    right = noisy.compute_row_noise
 
     def planted(layer, *rest):
         known = right(layer, *rest)
         return replace(known, variances=np.full_like(known.variances, noise.sigma**2 / noise.average))
 
-    monkeypatch.setattr(noisy, "row_noise", planted)
+    monkeypatch.setattr(noisy, "compute_row_noise", planted)
     assert least_likely(model, noise) < 0.001
 
 

@@ -61,11 +61,11 @@ def test_what_is_announced_is_what_is_found(monkeypatch):
 
     soc = SimpleNamespace(identity="x", factory_calibration=lambda: {"device": "x"})
     monkeypatch.setattr(store, "find", lambda soc: None)
-    assert connection._introduce(soc) == "SIMULATED device x, without a calibration"
+    assert connection._describe_simulated(soc) == "SIMULATED device x, without a calibration"
     monkeypatch.setattr(store, "find", unusable)
-    assert connection._introduce(soc) == "SIMULATED device x, with a calibration that cannot be used"
+    assert connection._describe_simulated(soc) == "SIMULATED device x, with a calibration that cannot be used"
     monkeypatch.setattr(store, "find", lambda soc: SimpleNamespace(kind="calibration"))
-    assert connection._introduce(soc) == "SIMULATED device x, with its calibration"
+    assert connection._describe_simulated(soc) == "SIMULATED device x, with its calibration"
 
 
 def test_others_bring_their_own_schemes(monkeypatch):

@@ -143,7 +143,7 @@ def test_only_calls_that_reckon_may_take_a_twin_long():
 
 
 def test_a_call_over_the_network_has_its_own_limit_and_the_next_the_short_one_again():
-    from lightning.kit.devices.board import _Remote
+    from lightning.kit.devices.board import _RemoteSoc
 
     class Proxy:
         def __init__(self):
@@ -155,7 +155,7 @@ def test_a_call_over_the_network_has_its_own_limit_and_the_next_the_short_one_ag
         def get_tproc_counter(self):
             return self._pyroTimeout
 
-    remote = _Remote(Proxy(), None)
+    remote = _RemoteSoc(Proxy(), None)
     remote.limit_calls(SIMULATED)
     found = [remote.get_tproc_counter(), remote.get_decimated(), remote.get_tproc_counter()]
     assert found == [10.0, 120.0, 10.0]

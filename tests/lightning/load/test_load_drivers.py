@@ -11,13 +11,13 @@ import pytest
 from lightning.load import drive_datagrams, drive_http
 from lightning.load.datagrams import exchange
 from lightning.load.echo import ANSWER, echo_datagrams, echo_http
-from lightning.load.http import BROKEN, ECHOED, find_only_model, send_on_time
-from lightning.load.http_messages import message_length
+from lightning.load.http import BROKEN_STATUS, ECHO_INPUT, find_only_model, send_on_time
+from lightning.load.http_messages import find_message_length
 from lightning.load.outcome import WAITING
 from lightning.load.schedule import poisson_schedule
 from lightning.load.targets import LoadError, Target
 from lightning.serving.packets.codec import Code, Datatype, Kind, Packet, parse, serialise
-from lightning.serving.packets.mmsg import MEMORY
+from lightning.serving.packets.mmsg import RECEIVE_BUFFER_BYTES
 
 pytestmark = pytest.mark.socket
 
@@ -34,7 +34,7 @@ def echoing(scheme):
         if scheme == "http":
             server.listen(64)
         else:
-            server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MEMORY)
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         thread = threading.Thread(target=echo, args=(server, theirs.fileno()))
         thread.start()
         yield Target(scheme, *server.getsockname())
@@ -73,7 +73,7 @@ def requests_on(client):
     received = b""
     while came := client.recv(1 << 16):
         received += came
-        while length := message_length(received):
+        while length := find_message_length(received):
             yield received[:length]
             received = received[length:]
 
@@ -83,7 +83,7 @@ def requests_on(client):
 
 def test_every_request_is_answered_and_sent_when_due():
     with echoing("http") as target:
-        found = drive_http(target, "m", 2000, 0.1, into=ECHOED, seed=3)
+        found = drive_http(target, "m", 2000, 0.1, into=ECHO_INPUT, seed=3)
     assert found.answered == found.scheduled == len(DUE)
     assert (found.traces.lag >= 0).all()
     assert (found.traces.latency > found.traces.lag).all()
@@ -124,7 +124,7 @@ def test_refusals_and_broken_connections_are_distinguished():
 
     with web_server(serve) as address:
         traces = send_on_time(address, [b"GET / HTTP/1.1\r\n\r\n"], DUE, connections=1)
-    assert {0, 503} <= set(traces.refusal.tolist()) <= {0, 503, BROKEN}
+    assert {0, 503} <= set(traces.refusal.tolist()) <= {0, 503, BROKEN_STATUS}
     assert (traces.latency != WAITING).all()
 
 
@@ -145,7 +145,7 @@ def test_a_server_that_goes_away_loses_the_rest():
         request = [b"GET / HTTP/1.1\r\n\r\n"]
         traces = send_on_time(listening.getsockname(), request, DUE, connections=1, grace_s=1)
         thread.join()
-    assert traces.refusal.tolist() == [0] * 20 + [BROKEN] + [0] * (len(DUE) - 21)
+    assert traces.refusal.tolist() == [0] * 20 + [BROKEN_STATUS] + [0] * (len(DUE) - 21)
     assert (traces.latency[:21] != WAITING).all()
     assert (traces.latency[21:] == WAITING).all()
 
@@ -219,7 +219,7 @@ def test_nobody_there():
         with pytest.raises(LoadError):
             drive_http(Target("http", "127.0.0.1", port), "m", 1000, 0.05)
         with pytest.raises(LoadError):
-            drive_http(Target("http", "127.0.0.1", port), "m", 1000, 0.05, into=ECHOED)
+            drive_http(Target("http", "127.0.0.1", port), "m", 1000, 0.05, into=ECHO_INPUT)
     with pytest.raises(LoadError):
         drive_datagrams(Target("udp", "127.0.0.1", port), 1, 1000, 0.05)
 
@@ -231,7 +231,7 @@ def test_nobody_there():
 def datagram_server(answers_of):
     """Yield a server that sends `answers_of(datagram)` for every datagram, in a thread; what came is collected."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, MEMORY)
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         server.bind(("127.0.0.1", 0))
         came = []
 

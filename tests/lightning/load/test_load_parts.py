@@ -9,9 +9,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lightning.errors import DatasetError
-from lightning.load.http_messages import ModelInput, encode_requests, message_length, parse_input, parse_reply
+from lightning.load.http_messages import (
+    ModelInput,
+    encode_requests,
+    find_message_length,
+    parse_input,
+    parse_reply,
+)
 from lightning.load.inputs import load_rows, make_rows
-from lightning.load.outcome import PER_DECADE, WAITING, Outcome, log_histogram, make_traces
+from lightning.load.outcome import BUCKETS_PER_DECADE, WAITING, Outcome, make_log_histogram, make_traces
 from lightning.load.schedule import poisson_schedule
 from lightning.load.targets import LoadError, Target, parse_target
 
@@ -95,9 +101,9 @@ def test_nothing_answered_has_no_percentiles():
 @example([1.0, 10.0, 1e8])
 def test_every_value_is_in_its_bucket(values):
     values = np.array(values)
-    found = log_histogram(values)
+    found = make_log_histogram(values)
     assert found.counts.sum() == len(values)
-    ratio = 10 ** (1 / PER_DECADE)
+    ratio = 10 ** (1 / BUCKETS_PER_DECADE)
     np.testing.assert_allclose(found.edges[1:] / found.edges[:-1], ratio)
     below = np.concatenate([[0], np.cumsum(found.counts)])  # each edge, as far as logarithms are exact
     for slack, right in ((1 - 1e-9, np.less_equal), (1 + 1e-9, np.greater_equal)):
@@ -178,7 +184,7 @@ def parts_of(request):
     head, _, body = request.partition(b"\r\n\r\n")
     headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n")[1:])
     assert int(headers["Content-Length"]) == len(body)
-    assert message_length(request) == len(request)
+    assert find_message_length(request) == len(request)
     return head.split(b"\r\n")[0], headers, body
 
 

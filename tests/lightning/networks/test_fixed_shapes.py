@@ -13,7 +13,7 @@ from lightning.errors import InputError, NetworkError, OutOfRange, UnsupportedNo
 from lightning.execution import open_executor
 from lightning.networks import run_float
 from lightning.networks.electronic import Operation
-from lightning.networks.imports.onnx.choices import Choices, choices_of
+from lightning.networks.imports.onnx.choices import Choices, parse_choices
 from lightning.networks.imports.onnx.file import from_bytes
 from lightning.networks.preprocess import pack, pack_named, unpack
 
@@ -267,7 +267,7 @@ def test_an_if_whose_condition_is_a_shape_or_a_value_that_is_set_is_folded():
     nodes, constants = branching(of_value)
     model = graph(nodes, {"x": (FLOAT, ["n", 4]), "rate": (WHOLE, [])}, ["y"], constants)
     for rate, last in ((8000, "Relu"), (16000, "Neg")):
-        network = taken(model, choices_of(["x=1x4"], [f"rate={rate}"]))
+        network = taken(model, parse_choices(["x=1x4"], [f"rate={rate}"]))
         assert [node.operation for node in network.nodes] == ["Gemm", last]
 
 
@@ -283,9 +283,9 @@ def test_choices_that_do_not_fit_are_refused_in_words():
         assert caught.value.hint
     for bad in (["x"], ["x=1xz"], ["x=0x3"]):
         with pytest.raises(OutOfRange):
-            choices_of(bad)
+            parse_choices(bad)
     with pytest.raises(OutOfRange):
-        choices_of([], ["x=many"])
+        parse_choices([], ["x=many"])
 
 
 # ------------------------------------------------------------------------------------- advice
@@ -339,7 +339,7 @@ REFUSED = {
 def followed(hint):
     """Return the choices that a hint advises."""
     found = {kind: re.findall(rf"--{kind} (\S+)", hint) for kind in ("shape", "set", "output")}
-    return choices_of(found["shape"], found["set"], found["output"])
+    return parse_choices(found["shape"], found["set"], found["output"])
 
 
 def advice_of(model, choices):

@@ -51,8 +51,9 @@ def test_a_request_alone_takes_the_time_of_its_layers(processor, place):
     latency = math.ceil(processor.latency_ns.get(model.name, 0) * processor.ghz)
     cycles = sum(
         math.ceil(layer.count / processor.cores) * layer.length
-        if layer.length >= simulator.PIECE
-        else math.ceil(math.ceil(layer.products / simulator.PIECE) / processor.cores) * simulator.PIECE
+        if layer.length >= simulator.PIECE_PRODUCTS
+        else math.ceil(math.ceil(layer.products / simulator.PIECE_PRODUCTS) / processor.cores)
+        * simulator.PIECE_PRODUCTS
         for layer in model.layers
     )
     found = simulator.simulate(processor, [simulator.Arrival(place, 0.0)])
@@ -83,11 +84,11 @@ def test_the_difference_is_in_per_cent():
 @pytest.mark.translates
 def test_cycles_of_the_rtl_are_those_of_products_memory_and_the_rest():
     from fpga.hdl import why_missing
-    from lightning.reproductions.smartnic import _cycles_of_rtl
+    from lightning.reproductions.smartnic import _measure_rtl_cycles
 
     if reason := why_missing("verilator", "make", "g++"):
         pytest.skip(reason)
-    rows = {row.quantity.removeprefix("RTL, "): row.ours for row in _cycles_of_rtl()}
+    rows = {row.quantity.removeprefix("RTL, "): row.ours for row in _measure_rtl_cycles()}
     dram, ideal = "DRAM: 160 ns, refresh 4.5 %", "ideal memory"
     assert rows[f"{dram}: cycles of products"] == rows[f"{ideal}: cycles of products"] == 16_670
     assert rows[f"{ideal}: cycles that wait for memory"] == 0

@@ -335,7 +335,7 @@ def two(doubles, opened, other_model):
     instance = doubles.serving()[0]
     instance.lock.acquire()
     yield doubles, instance
-    if instance.lock._inside.locked():
+    if instance.lock._owner_lock.locked():
         instance.lock.release()
 
 
@@ -609,7 +609,7 @@ def test_at_its_end_it_answers_what_has_come(doubles, opened, client):
 
 
 def test_its_end_does_not_wait_for_a_flood_to_cease(doubles, client, monkeypatch):
-    monkeypatch.setattr(datagrams, "LAST_S", 0.02)
+    monkeypatch.setattr(datagrams, "SHUTDOWN_S", 0.02)
     server = DatagramServer(doubles)
     server.start()
     asked, over = client(server), threading.Event()

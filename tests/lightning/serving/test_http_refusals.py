@@ -182,14 +182,14 @@ def test_bodies_that_wait_have_a_room_of_limited_size(connect, opened, model, wa
         client = connect(server)
         with socket.create_connection((server.address.host, server.address.port), timeout=TIMEOUT_S) as plug:
             plug.sendall(head + b"{")
-            wait_for(lambda: infer.held_bytes == 1)  # what came, not what is announced
+            wait_for(lambda: infer.reserved_bytes == 1)  # what came, not what is announced
             assert client("POST", "/v2/models/m/infer", b" " * 4000)[0] == 400
             plug.sendall(b" " * 2998)
-            wait_for(lambda: infer.held_bytes == 2999)
+            wait_for(lambda: infer.reserved_bytes == 2999)
             status, found, _ = client("POST", "/v2/models/m/infer", b" " * 2002)
             assert (status, found["code"]) == (503, "serving.busy")
             assert client("POST", "/v2/models/m/infer", {"inputs": [FULL]})[0] == 200
-        wait_for(lambda: infer.held_bytes == 0)
+        wait_for(lambda: infer.reserved_bytes == 0)
         assert client("POST", "/v2/models/m/infer", b" " * 4000)[0] == 400
     repository.close()
 

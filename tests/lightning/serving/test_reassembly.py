@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lightning.serving.packets.reassembly import COST, CompleteMessage, Reassembly, ReplayCache
+from lightning.serving.packets.reassembly import FRAGMENT_OVERHEAD, CompleteMessage, Reassembly, ReplayCache
 
 
 @given(st.permutations(range(5)))
@@ -40,7 +40,7 @@ def test_old_ones_are_given_up():
     assert (reassembly.waiting, reassembly.dropped) == (3, 0)
     reassembly.expire(101)
     assert (reassembly.waiting, reassembly.dropped) == (1, 2)
-    assert reassembly.memory == len(b"b0") + COST
+    assert reassembly.memory == len(b"b0") + FRAGMENT_OVERHEAD
     assert reassembly.add("a", 2, 3, b"a2", 102) is True  # it begins again
 
 
@@ -54,12 +54,12 @@ def test_memory_is_bounded_and_every_fragment_has_one_place(fragments):
         if isinstance(found, CompleteMessage):
             joined, whole = joined + found.joined, whole + 1
         assert reassembly.memory <= 10_000
-        assert reassembly.memory >= COST * reassembly.waiting
+        assert reassembly.memory >= FRAGMENT_OVERHEAD * reassembly.waiting
     assert len(fragments) == joined + whole + refused + reassembly.waiting + reassembly.dropped
 
 
 def test_the_oldest_make_room():
-    reassembly = Reassembly(memory_limit=3 * (100 + COST))
+    reassembly = Reassembly(memory_limit=3 * (100 + FRAGMENT_OVERHEAD))
     for key in "abcd":
         reassembly.add(key, 0, 2, bytes(100), 0)
     assert (reassembly.waiting, reassembly.dropped) == (3, 1)

@@ -87,7 +87,7 @@ def test_a_long_batch_gives_others_their_turns_between_its_pieces(repository, op
         long = pool.submit(instance.run, inputs, range(5))
         assert opened[0].started.wait(60)
         short = pool.submit(instance.run, inputs[:1].astype(np.float32), [7])
-        wait_for(instance.lock._door.locked)
+        wait_for(instance.lock._queue_lock.locked)
         opened[0].gate.set()
         assert short.result().scores[0, 0] == 7
     assert [each[:2] for each in opened[0].warmed] == [

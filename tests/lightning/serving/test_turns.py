@@ -17,7 +17,7 @@ def test_who_waits_is_not_overtaken_by_who_comes_back(wait_for):
 
     thread = threading.Thread(target=other)
     thread.start()
-    wait_for(lambda: turn._door.locked())
+    wait_for(lambda: turn._queue_lock.locked())
     turn.release()
     with turn:
         order.append("first again")

@@ -2,8 +2,9 @@
 
 | module | purpose |
 |---|---|
-| `batch` | many rows of words measured inside one program |
+| `batch` | the measurement of many rows of words in one program |
 | `transfer`, `pairs`, `delay` | transfer curves, encoders and decoder, arrival times |
 | `bench` | the device under calibration, and the results so far |
-| `alignment`, `steps` | the steps of the guided run: laser, delay, light, polarisation, biases; then the others |
+| `alignment` | the first steps of the guided run: laser, delay, light, polarisation, biases |
+| `steps` | the other steps, and the order of all |
 """

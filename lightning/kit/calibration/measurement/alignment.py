@@ -1,8 +1,8 @@
 """The first steps of the guided run: the laser, arrival times, light, polarisation, and the biases.
 
-At word 0 the bias alone sets the transmission of a modulator. The kit needs the null there: no word, no light. The
-supply is swept, a fringe in volts is fitted to the light, and of the nulls within the supply's reach the one nearest
-to the present voltage is set.
+At word 0 the bias alone sets the transmission of a modulator. The kit needs the null there, so that word 0 gives no
+light. `find_null` sweeps the supply, fits a fringe in volts to the light, and sets the reachable null nearest to the
+present voltage.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ from lightning.kit.calibration.measurement.delay import Arrival, locate, pattern
 from lightning.kit.calibration.measurement.transfer import GUESSES, PARTNER, Rows, coarse_peaks
 from lightning.optional import require
 
-FOUND = 0.9
-"""Least correlation of the received pattern with the transmitted one."""
-APART_TICKS = 10 * SETTLE_TICKS
-"""Largest spread of arrivals that `Window.after` may compensate by later starts: 0.6 us, or 125 m of fibre."""
-VISIBLE = 20.0
+MIN_CORRELATION = 0.9
+"""Least correlation at which the received pattern counts as the transmitted one."""
+MAX_SPREAD_TICKS = 10 * SETTLE_TICKS
+"""Largest spread of arrivals that `Window.for_arrival` may compensate by later starts: 0.6 us, or 125 m of fibre."""
+MIN_VISIBILITY = 20.0
 """Least ratio of a modulator's swing to the residuals of its curve."""
-BRIGHT = (0.4, 0.98)
-"""Share of the converter's range that one full product should fill: below, its steps count; above, noise clips."""
+BRIGHTNESS_RANGE = (0.4, 0.98)
+"""Share of the converter's range that one full product should fill. Below, quantisation is visible; above, noise clips.
+"""
 NULL_OFFSET = 0.12
-"""Largest distance from word 0 to the null, as a share of V_pi: idle light stays below 4 per cent, and words of either
-sign reach both ends."""
+"""Largest distance from word 0 to the null, as a share of V_pi. Within it, idle light stays below 4 per cent, and the
+words reach both null and peak."""
 
 POINTS = 33
 SPAN_V = 10.0
@@ -46,22 +47,22 @@ SPAN_V = 10.0
 GUARD_TICKS = 20
 """Time for which the partner is open before and after the pattern."""
 MARGIN_TICKS = 250
-"""Extra open time of the partner; the delays of two modulators' fibres differ by less."""
+"""Extra open time of the partner. The fibre delays of two modulators differ by less."""
 START_TICKS = GUARD_TICKS + MARGIN_TICKS
-"""Start of the pattern, after the partner opened."""
+"""Start of the pattern, after the partner opens."""
 ROUNDS = 16
 FULL_SCALE = 32_766
 """Greatest sample of an envelope."""
-LOOKS = 4
-"""Consecutive windows in which the pattern is searched, about 2 us each."""
-SURE = 0.7
-"""Correlation above which no further window is searched."""
-_Played = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
-"""Generators of modulator and partner; their words; offset and length of the window."""
+MAX_WINDOWS = 4
+"""Consecutive windows that the search for the pattern covers, about 2 us each."""
+SUFFICIENT_CORRELATION = 0.7
+"""Correlation above which the search skips the remaining windows."""
+_PulseSpec = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
+"""((generator of the modulator, of its partner), (their words), (offset and length of the window in ticks))."""
 
 
-def laser(bench: Bench) -> Outcome:
-    """Switch the laser on, and check its output power; skipped without a laser."""
+def switch_laser_on(bench: Bench) -> Outcome:
+    """Switch the laser on and check its output power. Skip the step if there is no laser."""
     if bench.instruments.laser is None:
         return Outcome(
             "laser", True, "no laser is connected by VISA", "on", "switch it on by hand", skipped=True
@@ -81,65 +82,65 @@ def laser(bench: Bench) -> Outcome:
 
 
 def measure_delay(bench: Bench) -> Outcome:
-    """Measure the arrival of each modulator's light, by the correlation with a pattern."""
+    """Measure the arrival of each modulator's light by correlation with a pattern."""
     arrivals: list[Arrival] = []
     for index in range(4):
         arrivals.append(_measure_arrival(bench, index))
-        if arrivals[-1].quality < FOUND:
+        if arrivals[-1].quality < MIN_CORRELATION:
             break
     worst = min(arrival.quality for arrival in arrivals)
     spread = float(np.ptp([arrival.ticks for arrival in arrivals]))
-    passed = worst >= FOUND and spread <= APART_TICKS
+    passed = worst >= MIN_CORRELATION and spread <= MAX_SPREAD_TICKS
     bench.arrivals = tuple(arrivals) if passed else ()
     return judge(
         "delay",
         passed,
         f"correlation {worst:.3f}, arrivals {spread:.2f} ticks apart",
-        f"correlation of {FOUND} or more, arrivals within {APART_TICKS} ticks",
+        f"correlation of {MIN_CORRELATION} or more, arrivals within {MAX_SPREAD_TICKS} ticks",
         "check that the laser is on, the fibres are connected, and each generator drives its modulator;"
         " `lightning scope` shows the waveform",
     )
 
 
 def measure_light(bench: Bench) -> Outcome:
-    """Measure a rough curve of every modulator; only the arrival times must be known."""
+    """Measure a rough curve of every modulator. Only the arrival times must be known before."""
     bench.rough = coarse_peaks(bench.reader())
     visible = min(curve.amplitude / max(curve.rms, 1e-9) for curve in bench.rough)
     return judge(
         "light",
-        visible >= VISIBLE,
+        visible >= MIN_VISIBILITY,
         f"the least visible modulator swings {visible:.0f} times the residuals of its curve",
-        f"{VISIBLE:.0f} times or more",
+        f"{MIN_VISIBILITY:.0f} times or more",
         "check that the laser is on, each modulator has its bias, and its partner opens",
     )
 
 
-def polarisation(bench: Bench) -> Outcome:
-    """Measure the brightness with both modulators of the first pair open, after `turn_paddles` has maximised it."""
+def check_polarisation(bench: Bench) -> Outcome:
+    """Call `turn_paddles` to maximise the light, then measure it with both modulators of the first pair open."""
     words = np.array([[*(word(bench.rough[i].peak) for i in (0, 1)), 0, 0]])
     rows = bench.reader()
 
-    def brightness() -> float:
+    def read_brightness() -> float:
         return float(rows.read(words, shots=bench.shots).levels[0]) / bench.full_scale
 
     if bench.turn_paddles is not None:
-        bench.turn_paddles(brightness)
-    share = brightness()
+        bench.turn_paddles(read_brightness)
+    share = read_brightness()
     bench.conditions["brightness"] = share
     if bench.instruments.meter is not None:
         bench.conditions["meter_dbm"] = bench.instruments.meter.power_dbm()
     return judge(
         "polarisation",
-        share >= BRIGHT[0],
+        share >= BRIGHTNESS_RANGE[0],
         f"a full product fills {share:.1%} of the converter",
-        f"{BRIGHT[0]:.0%} or more",
+        f"{BRIGHTNESS_RANGE[0]:.0%} or more",
         "turn the paddles of the polarisation controller until this is greatest (`lightning scope` shows it);"
         " then raise the laser's power or the amplifier's gain",
     )
 
 
-def bias_point(bench: Bench) -> Outcome:
-    """Bias every modulator to its null at word 0 if there is a supply, then judge the nulls of the rough curves."""
+def set_bias_points(bench: Bench) -> Outcome:
+    """Bias every modulator to its null at word 0 if there is a supply, then check the nulls of the rough curves."""
     if bench.instruments.bias is not None:
         points = [find_null(bench.reader(), bench.instruments.bias, index) for index in range(4)]
         for index, point in enumerate(points):
@@ -162,7 +163,7 @@ def bias_point(bench: Bench) -> Outcome:
 
 
 def _measure_arrival(bench: Bench, index: int) -> Arrival:
-    """Return the arrival with the best correlation; tries further words for both modulators until it is good."""
+    """Try words for both modulators until the correlation is good, and return the arrival with the best one."""
     best = Arrival(0.0, 0.0, 0.0)
     for partner in GUESSES:
         for own in GUESSES[:2]:
@@ -170,17 +171,17 @@ def _measure_arrival(bench: Bench, index: int) -> Arrival:
                 bench.soc, index, (own, partner), channels=bench.channels, readout=bench.readout
             )
             best = max(best, candidate, key=lambda arrival: arrival.quality)
-            if best.quality >= FOUND:
+            if best.quality >= MIN_CORRELATION:
                 return best
     return best
 
 
 class Supply(Protocol):
-    """The part of `lightning.kit.instruments.BiasSupply` used here; outputs are counted from 1."""
+    """The methods of `lightning.kit.instruments.BiasSupply` that the guided run needs. Outputs count from 1."""
 
     @property
     def limit_v(self) -> float:
-        """The highest voltage that may be set."""
+        """The highest allowed voltage."""
         ...
 
     def set_voltage_v(self, output: int, voltage_v: float) -> None:
@@ -209,8 +210,8 @@ class BiasPoint:
 def find_null(rows: Rows, supply: Supply, index: int, *, shots: int = 4) -> BiasPoint:
     """Sweep the bias of modulator `index`, set it to the null, and return the bias point.
 
-    Several words are tried for the partner; the one with the greatest swing is used. Restore the old voltage and raise
-    `ValueError` if there is no fringe, or no null within the supply's reach.
+    The sweep tries several words for the partner and uses the word with the greatest swing. Restore the old voltage
+    and raise `ValueError` if there is no fringe, or no null that the supply can reach.
     """
     output = index + 1
     before = supply.voltage_v(output)
@@ -219,7 +220,7 @@ def find_null(rows: Rows, supply: Supply, index: int, *, shots: int = 4) -> Bias
     try:
         levels = _sweep_bias(rows, supply, index, volts, shots)
         curve = fit(volts - before, levels[:, int(np.argmax(np.ptp(levels, axis=0)))])
-        point = _point(curve, before, supply.limit_v)
+        point = _make_bias_point(curve, before, supply.limit_v)
     except ValueError:
         supply.set_voltage_v(output, before)
         raise
@@ -228,7 +229,7 @@ def find_null(rows: Rows, supply: Supply, index: int, *, shots: int = 4) -> Bias
 
 
 def _sweep_bias(rows: Rows, supply: Supply, index: int, volts: Floats, shots: int) -> Floats:
-    """Return the detector counts at word 0 of the modulator, idle level included, (volts, guesses of the partner)."""
+    """Return the detector counts (volts, words of the partner) with the modulator at word 0, idle level included."""
     table = np.zeros((len(GUESSES), 4), dtype=np.int64)
     table[:, PARTNER[index]] = GUESSES
     levels = np.empty((volts.size, len(GUESSES)))
@@ -239,7 +240,7 @@ def _sweep_bias(rows: Rows, supply: Supply, index: int, volts: Floats, shots: in
     return levels
 
 
-def _point(curve: Fringe, before: float, limit: float) -> BiasPoint:
+def _make_bias_point(curve: Fringe, before: float, limit: float) -> BiasPoint:
     """Return the bias point of a fringe in volts relative to `before`.
 
     Raise `ValueError` if the sweep shows no fringe, or no null lies between 0 V and `limit`.
@@ -267,9 +268,9 @@ def find_arrival(
     channels: tuple[int, int, int, int] = CHANNELS,
     readout: int = READOUT,
 ) -> Arrival:
-    """Return the arrival of light through modulator `index`, in ticks after the time of the generator's pulse.
+    """Return the arrival of light through modulator `index`, in ticks after the generator's pulse.
 
-    `words` open the modulator and its partner. The quality of the result is low if no window shows the pattern.
+    `words` open the modulator and its partner. If no window shows the pattern, the quality of the result is low.
     """
     from lightning.kit.devices.guard import guard_soc
 
@@ -277,18 +278,18 @@ def find_arrival(
     length = int(soc["readouts"][readout]["buf_maxlen"]) - 24
     step = length - pattern().size - GUARD_TICKS
     best = Arrival(0.0, 0.0, 0.0)
-    for look in range(LOOKS):
-        offset = look * step
+    for window_number in range(MAX_WINDOWS):
+        offset = window_number * step
         pulse = ((channels[index], channels[PARTNER[index]]), words, (offset, length))
-        program = _program_class()(soc, {"reps": 1, "rounds": ROUNDS}, pulse, readout)
-        # Counts, the mean of all rounds: I, then Q.
+        program = _load_program_class()(soc, {"reps": 1, "rounds": ROUNDS}, pulse, readout)
+        # Mean counts of all rounds: first I, then Q.
         received = np.asarray(program.acquire_decimated(soc, progress=False)[0], dtype=float)
         trace: Floats = received.reshape(2, -1)[0]
         arrival = locate(trace)
         if arrival.quality > best.quality:
             start = _round_time(soc, readout, offset + MARGIN_TICKS) - _round_time(soc, readout, START_TICKS)
             best = Arrival(arrival.ticks + start, arrival.swing, arrival.quality)
-        if best.quality > SURE:
+        if best.quality > SUFFICIENT_CORRELATION:
             break
     return best
 
@@ -300,7 +301,7 @@ def _round_time(soccfg: Any, readout: int, ticks: float) -> float:
 
 
 def envelope(soccfg: Any, readout: int, channel: int) -> npt.NDArray[np.int64]:
-    """Return the pattern in samples of this generator, edges at the nearest sample, padded to whole ticks."""
+    """Return the pattern as samples of this generator, with edges at the nearest sample, padded to whole ticks."""
     per_tick = int(soccfg["gens"][channel]["samps_per_clk"])
     rate = (
         float(soccfg["gens"][channel]["f_fabric"]) * per_tick / float(soccfg["readouts"][readout]["f_output"])
@@ -311,14 +312,14 @@ def envelope(soccfg: Any, readout: int, channel: int) -> npt.NDArray[np.int64]:
 
 
 @lru_cache(maxsize=1)
-def _program_class() -> Any:
-    """Return a subclass of QICK's averaging program that plays the pattern; a function, because QICK is optional."""
+def _load_program_class() -> Any:
+    """Return a subclass of QICK's averaging program that plays the pattern. Imports QICK only here: it is optional."""
     qick = require("qick", "to compile programs for the board")
 
     class PatternProgram(qick.AveragerProgram):  # type: ignore[misc, name-defined]  # QICK has no types
         """One generator plays the pattern while its partner holds a modulator open."""
 
-        def __init__(self, soccfg: Any, cfg: dict[str, Any], played: _Played, readout: int) -> None:
+        def __init__(self, soccfg: Any, cfg: dict[str, Any], played: _PulseSpec, readout: int) -> None:
             self.played, self.words, (self.offset, self.length) = played
             self.readout = readout
             super().__init__(soccfg, cfg)

@@ -1,19 +1,19 @@
-"""Many rows of gain words measured inside one program of the timed processor.
+"""Measurement of many rows of gain words in one program of the timed processor.
 
-A row is one gain word per modulator; a reading is one window of the readout inside the pulses of these words.
-The words are a table in the processor's data memory, four 32-bit words a row; the program fetches a row
-into the gain registers (`memr`), plays the four pulses, opens the window, and continues with the next row. So one run
-measures about a thousand rows without the host, `shots` times each, through the accumulating buffer.
+A row holds one gain word per modulator. A reading is one window of the readout inside the pulses of these words.
+The words form a table in the processor's data memory, with four 32-bit words a row. For each row the program loads the
+gain registers (`memr`), plays the four pulses, and opens the window. One run thus measures about a thousand rows,
+`shots` times each, without the host: the results collect in the accumulating buffer.
 
     reader = Reader(soc)                       # the board, or its twin
     readings = reader.read(words, shots=4)     # (n, 4) gain words
     readings.levels                            # (n,) counts above the idle level
 
-The idle level is measured in the same run: the first and last rows of every table are all zero words.
+The same run measures the idle level: the first and last rows of every table are zero words.
 
 The generators' converters have 14 bits, so four consecutive words give the same level. If the number of shots is a
-multiple of four, a quarter of them uses each of the words w, w+1, w+2, w+3 (a dither): their mean changes with every
-single word. Only timed processor version 1 (the kit's firmware) is supported; others raise `ProgramError`.
+multiple of four, a quarter of the shots uses each of the words w, w+1, w+2 and w+3 (a dither), so that the mean changes
+with every word. Only version 1 of the timed processor (the kit's firmware) is supported; others raise `ProgramError`.
 """
 
 from __future__ import annotations
@@ -40,34 +40,34 @@ BASE = 16
 ADDRESS_REGISTERS = (1, 2, 3, 4)
 """Registers free for the user on every page; two generators may share a page."""
 IDLE_ROWS = 8
-"""At either end of a table."""
+"""Idle rows at each end of a table."""
 DITHER = np.arange(4, dtype=np.int32)
-"""Added to the words of a row; four words are one step of a 14-bit converter."""
-MIXED = 0.5
-"""Accumulated readings bypass the readout's oscillator. Decimated waveforms pass it: the product keeps the upper 16 of
-its 32 bits, which halves it. This factor converts readings to counts of a waveform."""
+"""Added to the words of a row. Four consecutive words are one step of a 14-bit converter."""
+OSCILLATOR_GAIN = 0.5
+"""Converts accumulated readings to counts of a decimated waveform. Only waveforms pass the readout's oscillator, whose
+product keeps the upper 16 of 32 bits and so halves them."""
 MAX_SHOTS = 1_000_000
 SETTLE_TICKS = 24
-"""Before and after the window, inside the pulses: room for the residual skew and the edges."""
+"""Margin between window and pulse edges, for the edges and the residual skew."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Time of a reading: all in ticks of the readout, which are decimated samples."""
+    """Times of a reading, in ticks of the readout (decimated samples)."""
 
     length: int = 16
     """Decimated samples averaged into one reading."""
     offset: int = 190
     """Readout trigger, after the time of the pulses."""
     lead: int = 40
-    """From the arrival of the pulses to the start of the window; the pulses exceed the window by this at both ends."""
+    """Time by which the pulses exceed the window at each end."""
     delays: tuple[int, int, int, int] = (0, 0, 0, 0)
-    """Ticks by which each generator starts later, so that all act at the same time."""
+    """Delay of each generator, so that all act at the same time."""
     relax_us: float = 1.0
 
     @classmethod
     def for_arrival(cls, arrival: Sequence[float], *, length: int = 16) -> Window:
-        """Return the window for light that arrives `arrival` ticks after the time of the pulses, one per generator.
+        """Return the window for light that arrives `arrival` ticks after the pulses, one number per generator.
 
         >>> Window.for_arrival((146.0, 146.2, 140.0, 146.1)).delays
         (0, 0, 6, 0)
@@ -87,24 +87,24 @@ class Readings:
     """Readings of a table of rows."""
 
     levels: Floats
-    """(rows,) counts above the idle level, mean of all shots."""
+    """(rows,) mean counts above the idle level."""
     idle: float
     """Counts with all words zero."""
     singles: Floats
-    """(rows, shots) every single reading above the idle level, in the order of time."""
+    """(rows, shots) each reading above the idle level, in the order of time."""
 
     @property
     def peak(self) -> float:
-        """Greatest level, idle included: the level at the converter."""
+        """Greatest level at the converter, which includes the idle level."""
         return float(self.levels.max(initial=0.0)) + self.idle
 
 
 class Reader:
     """Measurement of rows of gain words on one device.
 
-    `soc` is the result of `lightning.connect`, or a `QickSoc`; both are used with deadlines, so a lost board raises
-    `DeviceStuck` or `DeviceGone` instead of hanging. Raise `ProgramError` if its processor is not version 1,
-    `WrongChannel` if it lacks these generators or this readout.
+    `soc` is the result of `lightning.connect`, or a `QickSoc`. Every call has a deadline, so a lost board raises
+    `DeviceStuck` or `DeviceGone` instead of hanging. Raise `ProgramError` if the processor is not version 1,
+    `WrongChannel` if the firmware lacks these generators or this readout.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class Reader:
 
     @property
     def capacity(self) -> int:
-        """Rows that fit in one table besides its idle rows."""
+        """Number of rows that fit in one table besides its idle rows."""
         memory = (int(self.soc["tprocs"][0]["dmem_size"]) - BASE) // 4
         buffer = int(self.soc["readouts"][self.readout]["avg_maxlen"]) - 1
         return min(memory, buffer) - 2 * IDLE_ROWS
@@ -133,9 +133,9 @@ class Reader:
     def read(self, words: npt.ArrayLike, *, shots: int = 1) -> Readings:
         """Measure (n, 4) gain words, each `shots` times.
 
-        Raise `OutOfRange` for words beyond the generators' 16 bits, no rows, or shots outside 1 to a million.
+        Raise `OutOfRange` for words beyond the generators' 16 bits, an empty table, or shots outside 1 to a million.
         """
-        table = _table(words, shots)
+        table = _check_table(words, shots)
         rows, count = len(table), shots
         if shots % DITHER.size == 0:
             table = np.clip(table[:, None, :] + DITHER[:, None], -32768, 32767).reshape(-1, 4)
@@ -154,35 +154,35 @@ class Reader:
         table = np.concatenate([idle, rows, idle])
         per_pass = max(1, (int(self.soc["readouts"][self.readout]["avg_maxlen"]) - 1) // len(table))
         passes = [min(per_pass, shots - first) for first in range(0, shots, per_pass)]
-        raw = np.concatenate([self._pass(table, count) for count in passes], axis=1)
+        raw = np.concatenate([self._run_pass(table, count) for count in passes], axis=1)
         floor = float(np.concatenate([raw[:IDLE_ROWS], raw[-IDLE_ROWS:]]).mean())
         singles = raw[IDLE_ROWS:-IDLE_ROWS] - floor
         return Readings(singles.mean(axis=1), floor, singles)
 
-    def _pass(self, table: npt.NDArray[np.int32], shots: int) -> Floats:
+    def _run_pass(self, table: npt.NDArray[np.int32], shots: int) -> Floats:
         """Return the raw readings in counts per decimated sample, (rows, shots)."""
         program = self.program(rows=len(table), shots=shots)
         self.soc.load_mem(table.ravel(), mem_sel="dmem", addr=BASE)
         program.acquire(self.soc, progress=False)
         counts = np.asarray(program.get_raw()[0], dtype=float).reshape(len(table), shots, -1, 2)
-        singles: Floats = MIXED * counts[:, :, 0, 0] / self.window.length
+        singles: Floats = OSCILLATOR_GAIN * counts[:, :, 0, 0] / self.window.length
         return singles
 
     def program(self, *, rows: int, shots: int) -> Any:
-        """Return the compiled program for a table of `rows` rows, idle ones included."""
+        """Return the compiled program for a table of `rows` rows, including idle rows."""
         config = {"expts": rows, "reps": shots, "start": 0, "step": 1}
-        return _program_class()(self.soc, config, self.channels, self.readout, self.window)
+        return _load_program_class()(self.soc, config, self.channels, self.readout, self.window)
 
 
 def processor_ticks(soccfg: Any, readout: int, ticks: float) -> int:
-    """Return the ticks of a readout as ticks of the timed processor, rounded; on the kit both clocks are equal."""
+    """Convert ticks of a readout to ticks of the timed processor, rounded. On the kit both clocks are equal."""
     return round(
         ticks * float(soccfg["tprocs"][0]["f_time"]) / float(soccfg["readouts"][readout]["f_output"])
     )
 
 
 def generator_ticks(soccfg: Any, readout: int, channel: int, ticks: float) -> int:
-    """Return the ticks of a readout as whole ticks of a generator, rounded up."""
+    """Convert ticks of a readout to ticks of a generator, rounded up."""
     ratio = float(soccfg["gens"][channel]["f_fabric"]) / float(soccfg["readouts"][readout]["f_output"])
     return math.ceil(round(ticks * ratio, 6))
 
@@ -208,7 +208,7 @@ def check_firmware(soc: Any, channels: tuple[int, ...], readout: int) -> None:
         )
 
 
-def _table(words: npt.ArrayLike, shots: int) -> npt.NDArray[np.int32]:
+def _check_table(words: npt.ArrayLike, shots: int) -> npt.NDArray[np.int32]:
     check_integer("shots", shots, 1, MAX_SHOTS)
     table = np.atleast_2d(np.asarray(words, dtype=np.int64))
     if table.ndim != 2 or table.shape[1] != 4 or not len(table):
@@ -223,23 +223,23 @@ def _table(words: npt.ArrayLike, shots: int) -> npt.NDArray[np.int32]:
 
 
 @lru_cache(maxsize=1)
-def _program_class() -> Any:
-    """Return a subclass of QICK's sweep program that reads a table; a function, because QICK is optional."""
+def _load_program_class() -> Any:
+    """Return a subclass of QICK's sweep program that reads a table. Imports QICK only here: it is optional."""
     qick = require("qick", "to compile programs for the board")
 
     class TableProgram(qick.RAveragerProgram):  # type: ignore[misc, name-defined]  # QICK has no types
-        """Rows of gain words from data memory: memr, four pulses, one window."""
+        """A program that for each row loads four gain words, plays four pulses and reads one window."""
 
         def __init__(
             self, soccfg: Any, cfg: dict[str, Any], channels: tuple[int, ...], readout: int, window: Window
         ) -> None:
-            self.rows_to = tuple(zip(channels, ADDRESS_REGISTERS, window.delays, strict=True))
+            self.channel_registers = tuple(zip(channels, ADDRESS_REGISTERS, window.delays, strict=True))
             self.readout, self.window = readout, window
             super().__init__(soccfg, cfg)
 
         def initialize(self) -> None:
             self.declare_readout(ch=self.readout, length=self.window.length, freq=0, sel="input")
-            for index, (channel, address, _) in enumerate(self.rows_to):
+            for index, (channel, address, _) in enumerate(self.channel_registers):
                 length = generator_ticks(self.soccfg, self.readout, channel, self.window.pulse)
                 self.declare_gen(ch=channel, nqz=1)
                 self.set_pulse_registers(ch=channel, style="const", freq=0, phase=0, gain=0, length=length)
@@ -247,9 +247,9 @@ def _program_class() -> Any:
             self.synci(200)
 
         def body(self) -> None:
-            for channel, address, _ in self.rows_to:
+            for channel, address, _ in self.channel_registers:
                 self.memr(self.ch_page(channel), self.sreg(channel, "gain"), address)
-            for channel, _, delay in self.rows_to:
+            for channel, _, delay in self.channel_registers:
                 self.pulse(ch=channel, t=processor_ticks(self.soccfg, self.readout, delay))
             offset = processor_ticks(self.soccfg, self.readout, self.window.offset)
             self.trigger(adcs=[self.readout], adc_trig_offset=offset, t=0)
@@ -257,7 +257,7 @@ def _program_class() -> Any:
             self.sync_all(self.us2cycles(self.window.relax_us))
 
         def update(self) -> None:
-            for channel, address, _ in self.rows_to:
+            for channel, address, _ in self.channel_registers:
                 page = self.ch_page(channel)
                 self.mathi(page, address, address, "+", 4)
 

@@ -18,13 +18,13 @@ from lightning.kit.calibration.measurement.delay import Arrival
 from lightning.kit.calibration.measurement.transfer import Sweep
 from lightning.kit.calibration.noise import NoiseModel
 
-CONVERTER = 8_449.0
-"""Counts of a waveform at the end of the converter's range, until the saturation step measures it: 32767, halved by
-the readout's oscillator, times 270382/2**19, the gain of the filter of `axis_readout_v2`."""
+DEFAULT_FULL_SCALE = 8_449.0
+"""Full scale of a waveform in counts, used until the saturation step measures it: 32767, halved by the readout's
+oscillator, times 270382/2**19 (the gain of the filter of `axis_readout_v2`)."""
 
 
 class Instruments(NamedTuple):
-    """Instruments of a bench; `lightning.kit.instruments.open_bench` returns an object with the same attributes."""
+    """Instruments of a bench. The result of `lightning.kit.instruments.open_bench` has the same attributes."""
 
     laser: Any = None
     bias: Any = None
@@ -47,7 +47,7 @@ class Bench:
     turn_paddles: Callable[[Callable[[], float]], None] | None = None
     """Turns the polarisation controller; its argument is a function that reads the light."""
     window: Window = field(default_factory=Window)
-    full_scale: float = CONVERTER
+    full_scale: float = DEFAULT_FULL_SCALE
     idle: float = 0.0
     arrivals: tuple[Arrival, ...] = ()
     rough: tuple[Fringe, ...] = ()
@@ -63,7 +63,7 @@ class Bench:
         check_firmware(self.soc, self.channels, self.readout)
 
     def reader(self, length: int | None = None) -> Reader:
-        """Return a reader of rows on this device, in windows of `length` decimated samples."""
+        """Return a reader of rows on this device, with windows of `length` decimated samples."""
         window = (
             Window.for_arrival(self.ticks, length=length or self.window.length)
             if self.arrivals
@@ -73,16 +73,16 @@ class Bench:
 
     @property
     def ticks(self) -> tuple[float, float, float, float]:
-        """Arrival of each modulator's light, in ticks after the time of the pulses."""
+        """Arrival of each modulator's light, in ticks after the pulses."""
         one, two, three, four = (arrival.ticks for arrival in self.arrivals)
         return one, two, three, four
 
 
 def word(setting: float) -> int:
-    """Return the nearest gain word that a generator accepts; the dither may add 3 to it."""
+    """Return the nearest gain word that a generator accepts, with room for the dither, which adds up to 3."""
     return round(min(max(setting, -32766), 32763))
 
 
 def judge(step: str, passed: bool, figure: str, limit: str, hint: str) -> Outcome:
-    """Return the outcome of a step; the hint is dropped if it passed."""
+    """Return the outcome of a step, without the hint if it passed."""
     return Outcome(step, bool(passed), figure, limit, "" if passed else hint)

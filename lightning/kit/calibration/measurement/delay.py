@@ -1,9 +1,10 @@
-"""Arrival of the light: a known pattern is sent through one modulator and located in the received trace.
+"""Arrival of the light: the position of a known pattern, sent through one modulator, in the received trace.
 
-The pattern is a maximal-length sequence (127 chips, each two ticks long), whose correlation with itself has one
-sharp peak (S. W. Golomb, Shift Register Sequences). The correlation at whole ticks gives a first estimate. The readout
-filters before it decimates, so its samples determine the signal between them: the trace is shifted by fractions of a
-tick through its spectrum until the correlation is greatest. Filter and pattern are symmetric, so that is the arrival.
+The pattern is a maximal-length sequence of 127 chips, each two ticks long. Its autocorrelation has one sharp peak
+(S. W. Golomb, Shift Register Sequences). The correlation at whole ticks gives a first estimate. The readout filters
+before it decimates, so its samples determine the signal between them. `locate` therefore shifts the trace by fractions
+of a tick, in its spectrum, until the correlation is greatest. Filter and pattern are symmetric, so this shift is the
+arrival.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Arrival:
     """Position of the pattern in a trace."""
 
     ticks: float
-    """From the first received sample to the first chip."""
+    """Time from the first received sample to the first chip."""
     swing: float
     """Counts between a low and a high chip; negative if the light is the inverse of the pattern."""
     quality: float
@@ -34,7 +35,7 @@ class Arrival:
 
 
 def chips() -> npt.NDArray[np.int64]:
-    """Return the chips, (127,) of 0 and 1: 64 ones; every shifted copy differs from it in 64 places.
+    """Return the chips, (127,) of 0 and 1, with 64 ones. Every shifted copy differs in 64 places.
 
     >>> int(chips().sum()), int((chips() == np.roll(chips(), 5)).sum())
     (64, 63)
@@ -53,9 +54,9 @@ def pattern(samples_per_tick: int = 1) -> npt.NDArray[np.int64]:
 
 
 def locate(received: npt.ArrayLike) -> Arrival:
-    """Return the start of the pattern in a received trace of one sample per tick, to a small fraction of a sample.
+    """Return the position of the pattern in a trace of one sample per tick, to a small fraction of a sample.
 
-    Raise `ValueError` for a trace with fewer than two samples more than the pattern.
+    Raise `ValueError` unless the trace is at least two samples longer than the pattern.
     """
     trace = np.asarray(received, dtype=float)
     sent = pattern().astype(float)
@@ -64,31 +65,31 @@ def locate(received: npt.ArrayLike) -> Arrival:
     centred, shape = trace - trace.mean(), sent - sent.mean()
     scores = np.correlate(centred, shape, mode="valid")
     whole = int(np.argmax(np.abs(scores)))
-    spectrum = np.fft.rfft(centred, _pad(trace.size))
+    spectrum = np.fft.rfft(centred, _pad_length(trace.size))
 
     def mismatch(ticks: float) -> float:
-        return -abs(float(_earlier(spectrum, ticks, sent.size) @ shape))
+        return -abs(float(_shift_trace(spectrum, ticks, sent.size) @ shape))
 
-    ticks = _minimum(mismatch, whole - 1.0, whole + 1.0)
-    aligned = _earlier(spectrum, ticks, sent.size)
+    ticks = _find_minimum(mismatch, whole - 1.0, whole + 1.0)
+    aligned = _shift_trace(spectrum, ticks, sent.size)
     product = float((aligned - aligned.mean()) @ shape)
     spread = float(aligned.std()) * sent.size * float(sent.std())
     return Arrival(ticks, product / float(shape @ shape), abs(product) / spread if spread > 0 else 0.0)
 
 
-def _pad(size: int) -> int:
-    """Return a transform length with enough zeros that a shift does not wrap around."""
+def _pad_length(size: int) -> int:
+    """Return a transform length that leaves enough zeros to keep a shift from wrapping around."""
     return 1 << (size + 63).bit_length()
 
 
-def _earlier(spectrum: npt.NDArray[np.complex128], ticks: float, count: int) -> Floats:
+def _shift_trace(spectrum: npt.NDArray[np.complex128], ticks: float, count: int) -> Floats:
     """Return `count` samples of the trace from `ticks` on, interpolated through its spectrum."""
     turns = np.exp(2j * np.pi * np.fft.rfftfreq(2 * (spectrum.size - 1)) * ticks)
     return np.fft.irfft(spectrum * turns)[:count]
 
 
-def _minimum(cost: Callable[[float], float], low: float, high: float) -> float:
-    """Return the minimum by golden-section search: the cost has one minimum within a tick of the true shift."""
+def _find_minimum(cost: Callable[[float], float], low: float, high: float) -> float:
+    """Return the minimum by golden-section search. Within a tick of the true shift, the cost has only one minimum."""
     ratio = (np.sqrt(5) - 1) / 2
     inner, outer = high - ratio * (high - low), low + ratio * (high - low)
     for _ in range(48):

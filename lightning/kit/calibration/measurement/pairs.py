@@ -16,14 +16,14 @@ from lightning.kit.calibration.measurement.transfer import PARTNER, Rows, Sweep
 TRAINING_PAIRS = 160
 """Random pairs of values per product, besides the corners."""
 HEADROOM = 0.96
-"""Share of the converter's range that the sum of two full products may fill; noise needs the rest."""
+"""Share of the converter's range that the sum of two full products may fill. Noise needs the rest."""
 
 Table = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Encoders:
-    """Encoders of the four modulators: opened fully, and as far as a sum of two products allows."""
+    """Encoders of the four modulators: fully open, and open as far as a sum of two products allows."""
 
     full: tuple[Encoder, ...]
     shared: tuple[Encoder, ...]
@@ -31,30 +31,30 @@ class Encoders:
     """Share of its full range to which the first modulator of each pair opens in a sum."""
 
     def word_table(self, values: npt.ArrayLike) -> Table:
-        """Return the words for (n, 4) values, by the shared encoders where both pairs are lit, (n, 4)."""
+        """Return the words (n, 4) for (n, 4) values. Rows with both pairs lit use the shared encoders."""
         table = np.atleast_2d(np.asarray(values, dtype=np.int64))
-        return _choose(self, table, _lit_pairs(table), "words").astype(np.int64)
+        return _choose(self, table, _find_lit_pairs(table), "words").astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """Measured rows of values, and their levels."""
+class MeasuredRows:
+    """Rows of values, and the measured levels."""
 
     values: Table
     """(n, 4) of 0..255."""
     operands: Floats
-    """(n, 4), of the words."""
+    """(n, 4) operands (0..1) that the words produce."""
     levels: Floats
     """(n,) counts above idle."""
     idle: float
     lit: npt.NDArray[np.bool_]
-    """(n, 2) which pairs have a value above 0."""
+    """(n, 2) mask of the pairs with a value above 0."""
 
 
 def make_encoders(sweeps: Mapping[int, Sweep], *, full_scale: float, idle: float) -> Encoders:
-    """Return the encoders. In a sum both products get the same weight, as great as the converter allows.
+    """Return the encoders. In a sum both products get the same weight, the greatest that the converter allows.
 
-    Raise `ValueError` for a modulator that the available words do not open.
+    Raise `ValueError` if the available words do not open a modulator.
     """
     full = tuple(make_encoder(sweeps[index].curve) for index in range(4))
     strength = [pair_strength(sweeps, pair) for pair in (0, 1)]
@@ -67,7 +67,7 @@ def make_encoders(sweeps: Mapping[int, Sweep], *, full_scale: float, idle: float
 
 
 def pair_strength(sweeps: Mapping[int, Sweep], pair: int) -> float:
-    """Return the counts of a full product of this pair above dark, the mean of its two sweeps."""
+    """Return the counts above dark of a full product of this pair, as the mean of its two sweeps."""
     first, second = 2 * pair, 2 * pair + 1
     amplitudes = [
         sweeps[index].curve.amplitude / float(sweeps[PARTNER[index]].curve.share(sweeps[index].partner_word))
@@ -76,22 +76,22 @@ def pair_strength(sweeps: Mapping[int, Sweep], pair: int) -> float:
     return float(np.mean(amplitudes))
 
 
-def measure(rows: Rows, coded: Encoders, values: npt.ArrayLike, *, shots: int) -> Measured:
-    """Measure rows of four values on the device, with shared encoders where both pairs are lit."""
+def measure(rows: Rows, coded: Encoders, values: npt.ArrayLike, *, shots: int) -> MeasuredRows:
+    """Measure rows of four values on the device. Rows with both pairs lit use the shared encoders."""
     table = np.atleast_2d(np.asarray(values, dtype=np.int64))
-    lit = _lit_pairs(table)
+    lit = _find_lit_pairs(table)
     readings = rows.read(coded.word_table(table), shots=shots)
-    return Measured(table, _choose(coded, table, lit, "operands"), readings.levels, readings.idle, lit)
+    return MeasuredRows(table, _choose(coded, table, lit, "operands"), readings.levels, readings.idle, lit)
 
 
 def train(
     rows: Rows, coded: Encoders, *, full_scale: float, rng: np.random.Generator, shots: int
-) -> tuple[Decoder, Measured]:
-    """Measure random pairs on one product at a time, and sums for `shared`; return the decoder and the single pairs.
+) -> tuple[Decoder, MeasuredRows]:
+    """Measure single products and sums of random values; return the decoder and the rows of single products.
 
-    Raise `ValueError` if the rows do not separate the decoder's coefficients.
+    Raise `ValueError` if the rows do not determine all of the decoder's coefficients.
     """
-    alone = measure(rows, coded, _single_rows(rng), shots=shots)
+    alone = measure(rows, coded, _draw_single_rows(rng), shots=shots)
     strength = float(alone.levels.max())
     first = fit_decoder(alone.levels, alone.operands, shared=strength, full_scale=full_scale)
     sums = measure(rows, coded, rng.integers(1, LEVELS, (TRAINING_PAIRS, 4)), shots=shots)
@@ -101,7 +101,7 @@ def train(
 
 
 def sum_truth(values: npt.ArrayLike) -> Floats:
-    """Return a*b/255 + c*d/255 for (n, 4) values, (n,).
+    """Return a*b/255 + c*d/255, (n,), for (n, 4) values.
 
     >>> sum_truth([[255, 2, 255, 3]]).tolist()
     [5.0]
@@ -111,8 +111,8 @@ def sum_truth(values: npt.ArrayLike) -> Floats:
     return truth
 
 
-def _single_rows(rng: np.random.Generator) -> Table:
-    """Return the corners and random pairs of each product, the other pair at value 0."""
+def _draw_single_rows(rng: np.random.Generator) -> Table:
+    """Return the corners and random pairs of each product, with the other pair at value 0."""
     pairs = np.concatenate(
         [[[0, 0], [0, 255], [255, 0], [255, 255]] * 4, rng.integers(0, LEVELS, (TRAINING_PAIRS, 2))]
     )
@@ -120,8 +120,8 @@ def _single_rows(rng: np.random.Generator) -> Table:
     return np.concatenate([np.hstack([pairs, none]), np.hstack([none, pairs])])
 
 
-def _fit_shared(decoder: Decoder, coded: Encoders, sums: Measured) -> float:
-    """Return the counts of a full product in a sum: the slope of light over sums of products, through the origin."""
+def _fit_shared(decoder: Decoder, coded: Encoders, sums: MeasuredRows) -> float:
+    """Return the counts of a full product in a sum: the slope of a line through the origin, light over sum."""
     straight = sums.levels + decoder.curvature * sums.levels**2
     light = straight - decoder.offset - sums.operands @ np.array(decoder.leak)
     dimmer = np.array([coded.factors[0], 1.0, coded.factors[1], 1.0])
@@ -130,13 +130,13 @@ def _fit_shared(decoder: Decoder, coded: Encoders, sums: Measured) -> float:
     return float(light @ total / (total @ total))
 
 
-def _lit_pairs(table: Table) -> npt.NDArray[np.bool_]:
-    """Return which pairs have a value above 0, (n, 2)."""
+def _find_lit_pairs(table: Table) -> npt.NDArray[np.bool_]:
+    """Return a mask (n, 2) of the pairs with a value above 0."""
     return np.stack([table[:, :2].any(axis=1), table[:, 2:].any(axis=1)], axis=1)
 
 
 def _choose(coded: Encoders, table: Table, lit: npt.NDArray[np.bool_], attribute: str) -> Floats:
-    """Return the words or operands, from the shared encoders where both pairs are lit, (n, 4)."""
+    """Return the words or operands, (n, 4). Rows with both pairs lit use the shared encoders."""
     both = lit.all(axis=1)
     columns = [
         np.where(

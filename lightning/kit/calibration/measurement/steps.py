@@ -1,7 +1,7 @@
-"""The steps of the guided run, each with pass or fail, the measured figure, the limit and a hint.
+"""The steps of the guided run. Each returns pass or fail, the measured figure, the limit and a hint.
 
-A step is a function of the `Bench`, which holds the results of earlier steps. A step whose instrument is missing is
-skipped and says how to do it by hand; a failed step ends the run if later steps depend on its result.
+A step is a function of the `Bench`, which holds the results of earlier steps. If its instrument is missing, a step is
+skipped, and its hint says how to do it by hand. A failed step ends the run if later steps depend on its result.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from lightning.kit.calibration.decoder import accuracy, round_products
 from lightning.kit.calibration.document import Outcome
 from lightning.kit.calibration.measurement import pairs
 from lightning.kit.calibration.measurement.alignment import (
-    BRIGHT,
-    bias_point,
-    laser,
+    BRIGHTNESS_RANGE,
+    check_polarisation,
     measure_delay,
     measure_light,
-    polarisation,
+    set_bias_points,
+    switch_laser_on,
 )
 from lightning.kit.calibration.measurement.bench import Bench, judge, word
 from lightning.kit.calibration.measurement.transfer import RESIDUAL, Rows, sweep_all
@@ -28,12 +28,12 @@ from lightning.kit.calibration.noise import NoiseModel, fit_noise
 
 __all__ = ["NEEDED", "STEPS", "Bench", "Step", "measure_delay", "measure_light"]
 
-ADDITIVE = 0.01
-"""Share by which the sum of two products may fall short before the converter counts as clipping."""
-HELD_OUT = 99.7
-"""Least accuracy in per cent on products that the decoder was not fitted to."""
-NOISY = 4.0
-"""Greatest rms noise of one decimated sample, of 255."""
+MAX_SUM_LOSS = 0.01
+"""If the sum of two products falls short by more than this share, the converter clips."""
+MIN_ACCURACY_PERCENT = 99.7
+"""Least accuracy on products outside the training data."""
+MAX_NOISE = 4.0
+"""Greatest rms noise of one decimated sample, in units of 1/255."""
 
 Step = Callable[[Bench], Outcome]
 
@@ -41,10 +41,10 @@ NEEDED = frozenset({"delay", "light", "transfer", "gain", "decoder"})
 """Steps whose results later steps depend on."""
 LEVELS = 24
 READINGS = 199
-"""Per level; not a multiple of four, so that no dither adds to the noise."""
+"""Readings per level. Not a multiple of four, so that no dither adds to the noise."""
 
 
-def transfer(bench: Bench) -> Outcome:
+def measure_transfer(bench: Bench) -> Outcome:
     """Measure the curve of every modulator at 256 points, and compare it with polynomials through the same points."""
     bench.sweeps = sweep_all(bench.reader(), bench.rough, shots=bench.shots)
     for index, sweep in bench.sweeps.items():
@@ -63,7 +63,7 @@ def transfer(bench: Bench) -> Outcome:
     )
 
 
-def saturation(bench: Bench) -> Outcome:
+def measure_saturation(bench: Bench) -> Outcome:
     """Measure the converter's full scale, and check that the levels of two products add up below it."""
     peaks = [word(sweep.curve.peak) for _, sweep in sorted(bench.sweeps.items())]
     nulls = [word(sweep.curve.null) for _, sweep in sorted(bench.sweeps.items())]
@@ -72,20 +72,20 @@ def saturation(bench: Bench) -> Outcome:
     one, other, both, none = (float(level) for level in readings.levels)
     bench.idle = readings.idle
     missing = 1 - (both - none) / (one + other - 2 * none)
-    if missing > ADDITIVE:
+    if missing > MAX_SUM_LOSS:
         bench.full_scale = min(bench.full_scale, both + readings.idle)
     fullest = (max(one, other) + readings.idle) / bench.full_scale
     return judge(
         "saturation",
-        fullest <= BRIGHT[1],
+        fullest <= BRIGHTNESS_RANGE[1],
         f"a full product fills {fullest:.1%} of the range; the sum of both lacks {max(missing, 0.0):.1%}",
-        f"one product within {BRIGHT[1]:.0%} (sums that exceed the range are dimmed)",
+        f"one product within {BRIGHTNESS_RANGE[1]:.0%} (sums that exceed the range are dimmed)",
         "lower the laser's power or the amplifier's gain",
     )
 
 
-def gain(bench: Bench) -> Outcome:
-    """Compute the gain words for all values; in sums both products get the same weight."""
+def compute_gain_words(bench: Bench) -> Outcome:
+    """Compute the gain words for all values. In sums both products get the same weight."""
     bench.coded = pairs.make_encoders(bench.sweeps, full_scale=bench.full_scale, idle=bench.idle)
     strength = [pairs.pair_strength(bench.sweeps, pair) for pair in (0, 1)]
     least = min(bench.coded.factors)
@@ -99,8 +99,8 @@ def gain(bench: Bench) -> Outcome:
     )
 
 
-def decoder(bench: Bench) -> Outcome:
-    """Fit the decoder to random pairs, and judge it on 256 other pairs of the first product."""
+def train_decoder(bench: Bench) -> Outcome:
+    """Fit the decoder to random pairs, and validate it on 256 other pairs of the first product."""
     assert bench.coded is not None
     rows = bench.reader()
     bench.decoder, training = pairs.train(
@@ -116,15 +116,15 @@ def decoder(bench: Bench) -> Outcome:
     bench.conditions["mean_error"] = float(np.mean(results - pairs.sum_truth(fresh)))
     return judge(
         "decoder",
-        per_cent >= HELD_OUT,
+        per_cent >= MIN_ACCURACY_PERCENT,
         f"accuracy {per_cent:.3f} % on 256 products that it was not fitted to",
-        f"{HELD_OUT} % or more",
+        f"{MIN_ACCURACY_PERCENT} % or more",
         "check the earlier steps; a device that drifts during the run needs a temperature-controlled bias",
     )
 
 
-def noise(bench: Bench) -> Outcome:
-    """Measure constant, shot and relative intensity noise, from single readings of one sample at several levels."""
+def run_noise_step(bench: Bench) -> Outcome:
+    """Measure constant, shot and relative intensity noise from one-sample readings at several levels."""
     assert bench.coded is not None
     assert bench.decoder is not None
     coded, mean = bench.coded, float(bench.conditions.get("mean_error", 0.0))
@@ -132,34 +132,34 @@ def noise(bench: Bench) -> Outcome:
     dark, full = bench.noise.sigma([0.0, bench.decoder.gain[0]]) * 255 / bench.decoder.gain[0]
     return judge(
         "noise",
-        full <= NOISY,
+        full <= MAX_NOISE,
         f"one decimated sample: {dark:.2f} of 255 in the dark, {full:.2f} at a full product; mean error {mean:+.2f}",
-        f"{NOISY} of 255 or less",
+        f"{MAX_NOISE} of 255 or less",
         "check the laser's RIN and power, and the receiver's supply; average more shots",
     )
 
 
 STEPS: Mapping[str, Step] = {
-    "laser": laser,
+    "laser": switch_laser_on,
     "delay": measure_delay,
     "light": measure_light,
-    "polarisation": polarisation,
-    "bias": bias_point,
-    "transfer": transfer,
-    "saturation": saturation,
-    "gain": gain,
-    "decoder": decoder,
-    "noise": noise,
+    "polarisation": check_polarisation,
+    "bias": set_bias_points,
+    "transfer": measure_transfer,
+    "saturation": measure_saturation,
+    "gain": compute_gain_words,
+    "decoder": train_decoder,
+    "noise": run_noise_step,
 }
-"""In the order of the run."""
+"""All steps, in the order of the run."""
 
 
 def measure_noise(
     rows: Rows, word_table: Callable[[npt.ArrayLike], npt.NDArray[np.int64]], *, mean: float = 0.0
 ) -> NoiseModel:
-    """Measure single readings at levels from dark to a full product of the first pair; return the noise model.
+    """Measure readings at levels from dark to a full product of the first pair; return the noise model.
 
-    `rows` should read windows of one sample; `word_table` encodes (n, 4) values.
+    `rows` should read windows of one sample. `word_table` encodes (n, 4) values.
     """
     values = np.zeros((LEVELS, 4), dtype=np.int64)
     values[:, 0], values[:, 1] = np.linspace(0, 255, LEVELS).round(), 255

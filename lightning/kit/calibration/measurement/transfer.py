@@ -1,8 +1,8 @@
 """Sweeps of the modulators on a device: transmission against gain word.
 
-A modulator is measured through its partner, which must be open; light of the other pair is constant and does no harm.
-Since neither curve is known at first, a coarse sweep tries a few words for the partner, and the full sweep of 256
-points opens the partner at the peak that the coarse sweep found.
+The light of a modulator passes its partner, which must therefore be open. The light of the other pair is constant and
+does no harm. At first neither curve is known, so a coarse sweep tries a few words for the partner. The full sweep of
+256 points then opens the partner at the peak of its coarse curve.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from lightning.kit.calibration.measurement.batch import Readings
 
 PARTNER = (1, 0, 3, 2)
 LOWEST_WORD = -6_000
-"""Start of a sweep: a null may lie below word 0, since a bias is set to within a few hundredths of V_pi."""
+"""Start of a sweep. A bias is accurate to a few hundredths of V_pi, so a null may lie below word 0."""
 POINTS = 256
 RESIDUAL = 0.005
-"""Share of the swing that a curve may leave unexplained: 1.3 of 255."""
+"""Largest rms residual of a curve, as a share of its swing: 1.3 of 255."""
 COARSE_POINTS = 40
 GUESSES = (20_000, 12_000, 28_000, 4_000)
 """Words tried for a partner whose curve is unknown."""
 
 
 class Rows(Protocol):
-    """Measurement of rows of four gain words; `batch.Reader` on a device."""
+    """Measurement of rows of four gain words, such as `batch.Reader`."""
 
     def read(self, words: npt.ArrayLike, *, shots: int = 1) -> Readings:
         """Measure (n, 4) gain words, each `shots` times."""
@@ -60,17 +60,17 @@ class Sweep:
 
     def polynomial_residual(self, degree: int = 2) -> float:
         """Return the residual of a polynomial of this degree through the points between null and peak."""
-        inside, share = self._rising()
+        inside, share = self._select_rising()
         fitted = np.polynomial.Polynomial.fit(inside, share, degree)
-        return _rms(fitted(inside) - share)
+        return _compute_rms(fitted(inside) - share)
 
     def chebyshev_residual(self, degree: int = 3) -> float:
         """Return the residual of a Chebyshev series of this degree through the points between null and peak."""
-        inside, share = self._rising()
+        inside, share = self._select_rising()
         fitted = np.polynomial.Chebyshev.fit(inside, share, degree)
-        return _rms(fitted(inside) - share)
+        return _compute_rms(fitted(inside) - share)
 
-    def _rising(self) -> tuple[Floats, Floats]:
+    def _select_rising(self) -> tuple[Floats, Floats]:
         """Return the words and measured shares from null to peak: the part that encodes values."""
         inside = (self.words >= self.curve.null) & (self.words <= self.curve.peak)
         share = (self.levels[inside] - self.curve.baseline) / self.curve.amplitude
@@ -80,8 +80,8 @@ class Sweep:
 def coarse_peaks(rows: Rows, *, shots: int = 2) -> tuple[Fringe, Fringe, Fringe, Fringe]:
     """Return a rough curve of every modulator, without prior knowledge.
 
-    Several words are tried for the partner; the one with the greatest swing is used. Raise `ValueError` if a level is
-    not finite.
+    The sweep tries several words for the partner and uses the word with the greatest swing. Raise `ValueError` if a
+    level is not finite.
     """
     sweep_words = np.linspace(LOWEST_WORD, WORD_LIMIT, COARSE_POINTS).round().astype(np.int64)
     table = [_sweep_rows(index, sweep_words, guess, {}) for index in range(4) for guess in GUESSES]
@@ -99,13 +99,13 @@ def sweep_all(
     shots: int = 4,
     which: Sequence[int] = (0, 1, 2, 3),
 ) -> dict[int, Sweep]:
-    """Return the full sweep of each modulator of `which`, partners open and the other pair dark, from one table.
+    """Sweep each modulator of `which` fully, with its partner open and the other pair dark, in one table.
 
     Raise `ValueError` for fewer than 16 points or a level that is not finite.
     """
     sweep_words = np.linspace(LOWEST_WORD, WORD_LIMIT, points).round().astype(np.int64)
-    peaks = {index: _clip(curves[index].peak) for index in range(4)}
-    nulls = {index: _clip(curves[index].null) for index in range(4)}
+    peaks = {index: _clip_word(curves[index].peak) for index in range(4)}
+    nulls = {index: _clip_word(curves[index].null) for index in range(4)}
     table = [_sweep_rows(index, sweep_words, peaks[PARTNER[index]], nulls) for index in which]
     levels = rows.read(np.concatenate(table), shots=shots).levels.reshape(len(which), points)
     return {
@@ -117,7 +117,7 @@ def sweep_all(
 def _sweep_rows(
     index: int, sweep_words: npt.NDArray[np.int64], partner_word: int, nulls: dict[int, int]
 ) -> npt.NDArray[np.int64]:
-    """Return the words of a sweep, (points, 4): the partner at `partner_word`, the other pair at its nulls or 0."""
+    """Return the words of a sweep, (points, 4), with the partner at `partner_word` and the other pair at nulls or 0."""
     row = np.array([nulls.get(other, 0) for other in range(4)])
     row[PARTNER[index]] = partner_word
     table = np.tile(row, (sweep_words.size, 1))
@@ -125,9 +125,9 @@ def _sweep_rows(
     return table
 
 
-def _clip(word: float) -> int:
+def _clip_word(word: float) -> int:
     return round(min(max(word, -WORD_LIMIT), WORD_LIMIT))
 
 
-def _rms(errors: npt.ArrayLike) -> float:
+def _compute_rms(errors: npt.ArrayLike) -> float:
     return float(np.sqrt(np.mean(np.asarray(errors, dtype=float) ** 2)))

@@ -1,4 +1,4 @@
-"""Choices for an import: the shapes of inputs, the values of inputs, and which tensors are the outputs."""
+"""Choices for an import: shapes of inputs, values of inputs, and output tensors."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ SEED = 7
 Array = npt.NDArray[Any]
 
 
-def ports_of(graph: Any, known: Mapping[str, Array]) -> tuple[Port, ...]:
-    """Return the inputs that are not constants. Raise `NetworkError` for an open shape or an unsupported type."""
+def read_ports(graph: Any, known: Mapping[str, Array]) -> tuple[Port, ...]:
+    """Return the inputs that are not constant. Raise `NetworkError` for an open shape or an unsupported type."""
     return tuple(
-        Port(entry.name, shape_of_entry(entry), check_kind(entry))
+        Port(entry.name, read_fixed_shape(entry), check_kind(entry))
         for entry in graph.input
         if entry.name not in known
     )
@@ -42,11 +42,11 @@ def check_kind(entry: Any) -> str:
     return str(kind.name)
 
 
-def shape_of_entry(entry: Any) -> tuple[int, ...]:
-    """Return the shape of an input. Raise `NetworkError`, with a hint to fix it, if it is open."""
+def read_fixed_shape(entry: Any) -> tuple[int, ...]:
+    """Return the shape of an input. Raise `NetworkError` with a hint if it is open."""
     if is_open(entry):
         raise NetworkError(
-            f"input {entry.name!r} has the open shape {open_shape(entry)}",
+            f"input {entry.name!r} has the open shape {format_shape(entry)}",
             hint=f"Fix it: {advise_shape(entry)}",
         )
     return tuple(int(dim.dim_value) for dim in entry.type.tensor_type.shape.dim)
@@ -58,28 +58,28 @@ def is_open(entry: Any) -> bool:
     return not kind.HasField("shape") or any(dim.dim_value < 1 for dim in kind.shape.dim)
 
 
-def open_shape(entry: Any) -> str:
-    """Return the shape in words, with the names of open lengths."""
+def format_shape(entry: Any) -> str:
+    """Return the shape as text, with the names of open lengths."""
     dims = entry.type.tensor_type.shape.dim
     return "(" + ", ".join(str(dim.dim_value or dim.dim_param or "?") for dim in dims) + ")"
 
 
-def advise_shape(entry: Any, usual: int = 0) -> str:
+def advise_shape(entry: Any, default_length: int = 0) -> str:
     """Return the option that fixes the shape of an input, with default lengths."""
-    return f"--shape {entry.name}={'x'.join(map(str, usual_shape(entry, usual)))}"
+    return f"--shape {entry.name}={'x'.join(map(str, default_shape(entry, default_length)))}"
 
 
-def usual_shape(entry: Any, usual: int = 0) -> tuple[int, ...]:
-    """Return the shape with defaults for open lengths: 1 for the batch, 3 for channels of images, else `usual`."""
+def default_shape(entry: Any, default_length: int = 0) -> tuple[int, ...]:
+    """Return the shape with open lengths filled: 1 for the batch, 3 for image channels, else `default_length`."""
     dims = [int(dim.dim_value) for dim in entry.type.tensor_type.shape.dim]
-    chosen = usual or (224 if len(dims) == 4 else 64)
+    chosen = default_length or (224 if len(dims) == 4 else 64)
     return tuple(
         length or (1 if place == 0 else 3 if place == 1 and len(dims) == 4 else chosen)
         for place, length in enumerate(dims)
     )
 
 
-def example_of(port: Port) -> Array:
+def make_example(port: Port) -> Array:
     """Return an example input: normal random numbers for floats, else ones."""
     random = np.random.default_rng(SEED)
     kind = np.dtype(port.kind)
@@ -90,26 +90,26 @@ def example_of(port: Port) -> Array:
 
 @dataclass(frozen=True)
 class Choices:
-    """The user's choices where a file leaves something open."""
+    """The user's choices for a file that leaves shapes, inputs or outputs open."""
 
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Shapes of inputs, with the batch axis, by name."""
     values: Mapping[str, Array] = field(default_factory=dict)
     """Values of inputs that become constants, by name."""
     outputs: tuple[str, ...] = ()
-    """Names of the output tensors; empty for those of the file."""
+    """Names of the output tensors; empty for the file's own outputs."""
 
     def __bool__(self) -> bool:
         """Return whether anything is chosen."""
         return bool(self.shapes or self.values or self.outputs)
 
 
-def choices_of(
+def parse_choices(
     shapes: Sequence[str] = (), values: Sequence[str] = (), outputs: Sequence[str] = ()
 ) -> Choices:
-    """Return the choices of the command line options. Raise `OutOfRange` for an invalid one.
+    """Return the choices of the command line options. Raise `OutOfRange` for an invalid option.
 
-    >>> choices_of(["x=1x3x224x224"], ["rate=16000"]).shapes
+    >>> parse_choices(["x=1x3x224x224"], ["rate=16000"]).shapes
     {'x': (1, 3, 224, 224)}
     """
     return Choices(
@@ -150,7 +150,7 @@ def _parse_value(name: str, text: str) -> Array:
 def apply_choices(model: Any, name: str, choices: Choices) -> Any:
     """Return a copy of the model with the choices applied, or the model itself without choices.
 
-    Raise `NetworkError` for a name that the file does not have, or a shape with the wrong number of axes.
+    Raise `NetworkError` for an unknown name, or a shape with the wrong number of axes.
     """
     if not choices:
         return model

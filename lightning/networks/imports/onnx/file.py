@@ -1,6 +1,6 @@
 """Import of ONNX files, opset 7 to the newest. No code of a file runs, and pickles are not read.
 
-Nodes that depend only on constants are folded: mostly shapes, which exporters write as small programs.
+Nodes that depend only on constants are folded. Most of them compute shapes.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from lightning.errors import LightningError, NetworkError
 from lightning.networks.imports.onnx.choices import Choices, apply_choices
 from lightning.networks.imports.onnx.fixed import import_fixed_or_advise
 from lightning.networks.imports.onnx.parts import (
-    array_of,
-    attributes_of,
     convert_opset,
-    opsets_of,
     parse_model,
-    shape_of,
+    read_array,
+    read_attributes,
+    read_input_shape,
+    read_opsets,
     sort_topologically,
 )
 from lightning.networks.imports.simplify import finish
@@ -33,7 +33,7 @@ from lightning.networks.operations.operation_list import CONTRADICTIONS, compute
 from lightning.optional import require
 
 Array = npt.NDArray[Any]
-MOST = 1 << 28
+MAX_CONSTANT_SIZE = 1 << 28
 """Size limit of a folded constant, in numbers."""
 FOLDED = frozenset(
     "Abs Add And Cast CastLike Ceil Concat ConstantOfShape Div Equal Erf Exp Expand Flatten Floor Gather Gemm "  # noqa: SIM905
@@ -48,10 +48,10 @@ def from_onnx(
     path: Path, preprocessing: Preprocessing | None = None, choices: Choices | None = None
 ) -> Network:
     """Return the network in a file. Raise `NetworkError` or a subclass, never an error of onnx or protobuf."""
-    return from_bytes(content_of(path), path.stem, path.parent, preprocessing, choices)
+    return from_bytes(read_content(path), path.stem, path.parent, preprocessing, choices)
 
 
-def content_of(path: Path) -> bytes:
+def read_content(path: Path) -> bytes:
     """Return the bytes of a file. Raise `NetworkError` if it cannot be read."""
     try:
         return path.read_bytes()
@@ -59,9 +59,9 @@ def content_of(path: Path) -> bytes:
         raise NetworkError(f"{path} cannot be read: {error}", hint="Check the path") from error
 
 
-def tensors_of(path: Path) -> frozenset[str]:
-    """Return the names of all tensors that the nodes of a file produce. Raise `NetworkError`."""
-    model = parse_model(content_of(path), path.stem)
+def read_tensor_names(path: Path) -> frozenset[str]:
+    """Return the names of all tensors that the nodes of a file produce. Raise `NetworkError` for an invalid file."""
+    model = parse_model(read_content(path), path.stem)
     return frozenset(name for node in model.graph.node for name in node.output if name)
 
 
@@ -72,7 +72,7 @@ def from_bytes(
     preprocessing: Preprocessing | None = None,
     choices: Choices | None = None,
 ) -> Network:
-    """Return the network in the content of an ONNX file; `folder` holds its external data. Raise `NetworkError`."""
+    """Return the network in the content of an ONNX file. `folder` holds its external data. Raise `NetworkError`."""
     model = apply_choices(parse_model(content, name), name, choices or Choices())
     chosen_preprocessing = preprocessing or _read_metadata(model, name)
     try:
@@ -90,7 +90,7 @@ def _import(model: Any, name: str, folder: Path, preprocessing: Preprocessing) -
     """Return the network with an open batch axis if possible, else with the fixed shapes of the file."""
     versions = convert_opset(model, name)
     try:
-        return versions.add_note(_network(versions.newest, name, folder, preprocessing))
+        return versions.add_note(_build_network(versions.newest, name, folder, preprocessing))
     except CONTRADICTIONS as error:
         first: NetworkError = NetworkError(
             f"{name}.onnx is inconsistent: {error}", hint="Export the network again"
@@ -106,18 +106,18 @@ def _read_metadata(model: Any, name: str) -> Preprocessing:
     return from_metadata(metadata[PREPROCESSING], name) if PREPROCESSING in metadata else Preprocessing()
 
 
-def _network(model: Any, name: str, folder: Path, preprocessing: Preprocessing) -> Network:
-    opsets, graph = opsets_of(model, name), model.graph
-    entry, output = _entry(graph, name), _output(graph, name)
-    batch, *image = shape_of(entry)
+def _build_network(model: Any, name: str, folder: Path, preprocessing: Preprocessing) -> Network:
+    opsets, graph = read_opsets(model, name), model.graph
+    entry, output = _find_input(graph, name), _find_output(graph, name)
+    batch, *image = read_input_shape(entry)
     builder = Builder(compute_node, batched=batch != 1)
     tensors = {"": "", entry.name: builder.input(entry.name, image)}
     for initialiser in graph.initializer:
-        tensors[initialiser.name] = builder.constant(array_of(initialiser, folder), initialiser.name)
+        tensors[initialiser.name] = builder.constant(read_array(initialiser, folder), initialiser.name)
     for number, node in enumerate(graph.node):
         node.name = node.name or f"{node.op_type}_{number}"
     for node in sort_topologically(graph.node, tensors, output):
-        produced = _outputs(builder, node, tensors, opsets, folder)
+        produced = _add_node(builder, node, tensors, opsets, folder)
         tensors.update(zip(node.output, produced, strict=False))
         missing = [tensor for tensor in node.output[len(produced) :] if tensor]
         if missing:
@@ -128,23 +128,23 @@ def _network(model: Any, name: str, folder: Path, preprocessing: Preprocessing) 
     return finish(builder, name, entry.name, tensors[output], preprocessing)
 
 
-def _outputs(
+def _add_node(
     builder: Builder, node: Any, tensors: dict[str, str], opsets: Mapping[str, int], folder: Path
 ) -> tuple[str, ...]:
     domain = "" if node.domain == "ai.onnx" else node.domain
     if node.op_type == "Constant" and not domain:
-        return (builder.constant(_constant(node, folder), node.output[0]),)
+        return (builder.constant(_read_constant(node, folder), node.output[0]),)
     inputs = tuple(tensors[tensor] for tensor in node.input)
     used = max((place for place, tensor in enumerate(node.output, 1) if tensor), default=1)
-    call = Call(node.name, node.op_type, inputs, attributes_of(node), used, domain, opsets.get(domain, 0))
-    return fold(builder, call, node) if foldable(builder, call) else translate(builder, call)
+    call = Call(node.name, node.op_type, inputs, read_attributes(node), used, domain, opsets.get(domain, 0))
+    return fold(builder, call, node) if is_foldable(builder, call) else translate(builder, call)
 
 
-def _constant(node: Any, folder: Path) -> npt.NDArray[Any]:
-    attributes = attributes_of(node)
+def _read_constant(node: Any, folder: Path) -> npt.NDArray[Any]:
+    attributes = read_attributes(node)
     for name, value in attributes.items():
         if name == "value":
-            return array_of(value, folder)
+            return read_array(value, folder)
         if name in {"value_float", "value_floats"}:
             return np.asarray(value, np.float32)
         if name in {"value_int", "value_ints"}:
@@ -154,7 +154,7 @@ def _constant(node: Any, folder: Path) -> npt.NDArray[Any]:
     )
 
 
-def _entry(graph: Any, name: str) -> Any:
+def _find_input(graph: Any, name: str) -> Any:
     constant_names = {initialiser.name for initialiser in graph.initializer}
     entries = [entry for entry in graph.input if entry.name not in constant_names]
     if len(entries) != 1:
@@ -167,7 +167,7 @@ def _entry(graph: Any, name: str) -> Any:
     return entries[0]
 
 
-def _output(graph: Any, name: str) -> str:
+def _find_output(graph: Any, name: str) -> str:
     outputs = [output.name for output in graph.output]
     if len(outputs) != 1:
         raise NetworkError(
@@ -177,8 +177,8 @@ def _output(graph: Any, name: str) -> str:
     return str(outputs[0])
 
 
-def foldable(builder: Builder, call: Call) -> bool:
-    """Return whether `call` can be computed without an image: a shape, or a foldable operation of constants."""
+def is_foldable(builder: Builder, call: Call) -> bool:
+    """Return whether `call` needs no image: it is a `Shape`, or a foldable operation of constants."""
     if call.operation == "Shape" and not call.domain:
         return True
     tensors = [tensor for tensor in call.inputs if tensor]
@@ -189,15 +189,15 @@ def foldable(builder: Builder, call: Call) -> bool:
 def fold(builder: Builder, call: Call, node: Any) -> tuple[str, ...]:
     """Compute `node`, add its outputs as constants, and return their names. Raise `NetworkError`."""
     if call.operation == "Shape" and not builder.is_constant(call.input_name(0)):
-        return (builder.constant(_shape(builder, call), call.name),)
+        return (builder.constant(_read_shape(builder, call), call.name),)
     inputs: list[Any] = [builder.constants[tensor] if tensor else None for tensor in call.inputs]
     if call.operation == "Expand" and BATCH in np.ravel(inputs[1]):
         builder.note(f"Expand {call.name}: a constant that is repeated for every image is kept once")
         inputs[1] = np.where(inputs[1] == BATCH, 1, inputs[1])
     largest = _bound_output(call, inputs)
-    if largest > MOST:
+    if largest > MAX_CONSTANT_SIZE:
         raise NetworkError(
-            f"{call.title} makes a constant of {largest:,.0f} numbers; the limit is {MOST:,}",
+            f"{call.title} makes a constant of {largest:,.0f} numbers; the limit is {MAX_CONSTANT_SIZE:,}",
             hint="Export the network without it, or with smaller shapes",
         )
     values = _evaluate(call, node, inputs)
@@ -206,8 +206,8 @@ def fold(builder: Builder, call: Call, node: Any) -> tuple[str, ...]:
     )
 
 
-def _shape(builder: Builder, call: Call) -> Array:
-    """Return the shape of an activation; its batch axis is `BATCH` if it is open, else 1."""
+def _read_shape(builder: Builder, call: Call) -> Array:
+    """Return the shape of an activation. The length of the batch axis is `BATCH` if open, else 1."""
     shape = np.array(
         [BATCH if builder.batched else 1, *builder.shapes[builder.require_activation(call)]], np.int64
     )
@@ -216,8 +216,8 @@ def _shape(builder: Builder, call: Call) -> Array:
 
 
 def _bound_output(call: Call, inputs: Sequence[Any]) -> float:
-    """Return an upper bound for the numbers in the output, before it is computed; 0 for harmless operations."""
-    # A shape has few entries; longer inputs are data.
+    """Return an upper bound for the size of the output, or 0 for operations that cannot make it large."""
+    # A shape has few entries. Longer inputs are data.
     sizes = [abs(float(value)) for array in inputs[:1] if array is not None for value in np.ravel(array)[:16]]
     if call.operation == "ConstantOfShape":
         return prod(sizes)

@@ -15,22 +15,22 @@ from lightning.errors import NetworkError, UnsupportedNode
 from lightning.networks.imports.onnx.choices import (
     Choices,
     apply_choices,
-    example_of,
+    default_shape,
     is_open,
-    ports_of,
-    usual_shape,
+    make_example,
+    read_ports,
 )
-from lightning.networks.imports.onnx.parts import Versions, array_of, opsets_for_tracing, sort_topologically
+from lightning.networks.imports.onnx.parts import Versions, opsets_for_tracing, read_array, sort_topologically
 from lightning.networks.imports.onnx.recurrent import rewrite_conv_transpose, rewrite_recurrent
 from lightning.networks.imports.onnx.scope import Scope, Value, sample_shape
-from lightning.networks.imports.onnx.tracing import add_node, constant_of, make_error
+from lightning.networks.imports.onnx.tracing import add_node, make_error, read_constant
 from lightning.networks.imports.simplify import finish
 from lightning.networks.network import Network, Port, Preprocessing
 from lightning.networks.operations.operation_list import CONTRADICTIONS
 
 Array = npt.NDArray[Any]
 
-REWRITTEN = {
+REWRITERS = {
     "LSTM": rewrite_recurrent,
     "GRU": rewrite_recurrent,
     "RNN": rewrite_recurrent,
@@ -43,13 +43,13 @@ _RANDOM = frozenset(
 )
 PACKED_INPUT, PACKED_OUTPUT = "inputs", "outputs"
 
-USUAL = (0, 64, 512, 16, 1)
-"""Lengths tried for open axes; 0 selects the default of `usual_shape`."""
+DEFAULT_LENGTHS = (0, 64, 512, 16, 1)
+"""Lengths tried for open axes; 0 selects the default of `default_shape`."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """A node that cannot be imported, and how to avoid it."""
+    """A node that cannot be imported, with advice to avoid it."""
 
     node: str
     operation: str
@@ -76,7 +76,7 @@ class TracedGraph:
 def import_fixed(
     model: Any, name: str, folder: Path, preprocessing: Preprocessing, opsets: Mapping[str, int]
 ) -> Network:
-    """Return the network of a model whose inputs all have fixed shapes. Raise `NetworkError`."""
+    """Return the network of a model whose inputs all have fixed shapes. Raise `NetworkError` if that is impossible."""
     traced = trace_graph(model, name, folder, opsets)
     if traced.refusals:
         raise traced.refusals[0].error
@@ -88,18 +88,18 @@ def import_fixed(
 
 
 def trace_graph(model: Any, name: str, folder: Path, opsets: Mapping[str, int]) -> TracedGraph:
-    """Trace every node that the outputs need, and collect the refusals of unsupported ones."""
+    """Trace every node that the outputs depend on, and collect refusals of unsupported nodes."""
     graph = model.graph
     scope = Scope(folder, opsets)
     for initialiser in graph.initializer:
-        scope.known[initialiser.name] = array_of(initialiser, folder)
+        scope.known[initialiser.name] = read_array(initialiser, folder)
     entry, inputs = _declare_inputs(scope, graph, name)
     outputs = tuple(output.name for output in graph.output)
     refusals: list[Refusal] = []
     for number, node in enumerate(graph.node):
         node.name = node.name or f"{node.op_type}_{number}"
     steps = [_make_step(node) for node in graph.node]
-    scope.of_file.update(output for node in graph.node for output in node.output)
+    scope.file_tensors.update(output for node in graph.node for output in node.output)
     available: set[str] = set(scope.known) | set(scope.values)
     for output in outputs:
         for step in sort_topologically(steps, available, output):
@@ -109,13 +109,13 @@ def trace_graph(model: Any, name: str, folder: Path, opsets: Mapping[str, int]) 
 
 
 def _declare_inputs(scope: Scope, graph: Any, name: str) -> tuple[str, tuple[Port, ...]]:
-    """Declare the inputs and return (tensor, ports); several inputs are slices of one packed tensor."""
-    ports = ports_of(graph, scope.known)
+    """Declare the inputs and return (tensor, ports). Several inputs become slices of one packed tensor."""
+    ports = read_ports(graph, scope.known)
     scope.entries.update(port.name for port in ports)
     if not ports:
         raise NetworkError(f"{name}.onnx has no input left", hint="Remove --set for one of its inputs")
     for port in ports:
-        scope.examples[port.name] = example_of(port)
+        scope.examples[port.name] = make_example(port)
     if len(ports) == 1:
         port = ports[0]
         tensor = scope.builder.input(port.name, sample_shape(port.shape))
@@ -133,7 +133,7 @@ def _declare_inputs(scope: Scope, graph: Any, name: str) -> tuple[str, tuple[Por
 
 
 def _make_step(node: Any) -> Any:
-    """Return a node for `sort_topologically`, whose inputs include the outer tensors that its subgraphs read."""
+    """Return a node for `sort_topologically`. Its inputs include the outer tensors that its subgraphs read."""
     inside = sorted(_find_outer_reads(node))
     return SimpleNamespace(name=node.name, input=[*node.input, *inside], output=node.output, node=node)
 
@@ -151,7 +151,7 @@ def _find_outer_reads(node: Any) -> set[str]:
 
 
 def _add_node(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
-    """Add one node to the network, or append its refusal; skip a node that needs the output of a refused one."""
+    """Add one node to the network, or append its refusal. Skip a node that reads the output of a refused node."""
     missing = [name for name in node.input if name and name not in scope.known and name not in scope.values]
     if missing:
         return
@@ -165,28 +165,28 @@ def _add_node(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
 
 def _translate(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
     if node.op_type == "Constant" and not node.domain:
-        scope.known[node.output[0]] = constant_of(node, scope.folder)
+        scope.known[node.output[0]] = read_constant(node, scope.folder)
         return
     if node.op_type == "If":
         _add_branch(scope, node, refusals)
         return
     _check_supported(scope, node)
     known = all(scope.is_known(name) for name in node.input) and len(node.input) > 0
-    rewrite = None if known or node.domain not in {"", "ai.onnx"} else REWRITTEN.get(node.op_type)
+    rewrite = None if known or node.domain not in {"", "ai.onnx"} else REWRITERS.get(node.op_type)
     nodes = rewrite(scope, node) if rewrite else None
     for each in nodes or [node]:
         add_node(scope, each)
 
 
 def _add_branch(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
-    """Add the nodes of the branch that the constant condition of an `If` selects."""
+    """Add the nodes of the branch that an `If` with a constant condition selects."""
     condition = scope.known.get(node.input[0])
     if condition is None:
         raise make_error(node, "branches on a value that depends on an input", _advise_if(scope, node))
     branch = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
     graph = next(attribute.g for attribute in node.attribute if attribute.name == branch)
     for initialiser in graph.initializer:
-        scope.known[initialiser.name] = array_of(initialiser, scope.folder)
+        scope.known[initialiser.name] = read_array(initialiser, scope.folder)
     for number, inner in enumerate(graph.node):
         inner.name = f"{node.name}/{inner.name or f'{inner.op_type}_{number}'}"
         _add_node(scope, inner, refusals)
@@ -209,18 +209,22 @@ def _check_supported(scope: Scope, node: Any) -> None:
 
 
 def _advise_if(scope: Scope, node: Any) -> str:
-    """Return advice: set the input that is the condition, or cut the network before the node."""
+    """Return advice to set the condition, if it is an input, or to cut the network before the node."""
     if node.input[0] in scope.entries:
         return f"Give the value: --set {node.input[0]}=1"
     return _advise_cut(scope, node)
 
 
 def _advise_cut(scope: Scope, node: Any) -> str:
-    """Return advice to end the network at a float tensor that `node` reads, else at the latest tensor before it."""
+    """Return advice to end the network at a float tensor that `node` reads, else at the latest float tensor."""
     read = [*node.input, *sorted(_find_outer_reads(node))]
     for name in [*read, *reversed(scope.values)]:
         value = scope.values.get(name)
-        if value is not None and value.kind.startswith("float") and name in scope.of_file - scope.entries:
+        if (
+            value is not None
+            and value.kind.startswith("float")
+            and name in scope.file_tensors - scope.entries
+        ):
             return f"Cut the network before it: --output {name}"
     return "Use another network: nothing comes before this node"
 
@@ -257,14 +261,14 @@ def import_fixed_or_advise(
 ) -> Network:
     """Return the network with the shapes of the file if all are fixed.
 
-    `first` is the error of the import with an open batch axis. If fixed shapes would solve it, raise it with a hint of
-    these shapes; if a node is refused even then, raise that refusal.
+    `first` is the error of the import with an open batch axis. If fixed shapes would solve it, raise it with these
+    shapes as a hint. If a node is refused even then, raise this refusal.
     """
     opens = open_entries(versions.newest)
     if not opens:
         return _import_either_version(versions, name, folder, preprocessing, first)
-    for usual in USUAL:
-        shapes = {entry.name: usual_shape(entry, usual) for entry in opens}
+    for usual in DEFAULT_LENGTHS:
+        shapes = {entry.name: default_shape(entry, usual) for entry in opens}
         try:
             # Discard the network: these shapes are only advice.
             model = apply_choices(versions.newest, name, Choices(shapes))
@@ -287,7 +291,7 @@ def open_entries(model: Any) -> list[Any]:
 def _import_either_version(
     versions: Versions, name: str, folder: Path, preprocessing: Preprocessing, first: NetworkError
 ) -> Network:
-    """Return the network of the converted model, else of the original. Raise the first refusal, or `first`."""
+    """Return the network of the converted model, or else of the original. Raise the first refusal, or `first`."""
     models = [versions.newest] if versions.converted_to is None else [versions.newest, versions.original]
     errors = [first]
     for model in models:

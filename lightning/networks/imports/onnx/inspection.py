@@ -1,4 +1,4 @@
-"""Inspection of an ONNX file: the nodes that can be imported, and all that cannot."""
+"""Inspection of an ONNX file: supported nodes, and refusals of the others."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ from typing import Any
 import numpy as np
 
 from lightning.errors import LightningError, NetworkError
-from lightning.networks.imports.onnx.choices import Choices, apply_choices, check_kind, is_open, usual_shape
-from lightning.networks.imports.onnx.file import content_of, from_bytes
-from lightning.networks.imports.onnx.fixed import USUAL, Refusal, TracedGraph, open_entries, trace_graph
+from lightning.networks.imports.onnx.choices import Choices, apply_choices, check_kind, default_shape, is_open
+from lightning.networks.imports.onnx.file import from_bytes, read_content
+from lightning.networks.imports.onnx.fixed import (
+    DEFAULT_LENGTHS,
+    Refusal,
+    TracedGraph,
+    open_entries,
+    trace_graph,
+)
 from lightning.networks.imports.onnx.parts import Versions, convert_opset, opsets_for_tracing, parse_model
 from lightning.networks.network import Network
 from lightning.networks.operations.operation_list import CONTRADICTIONS
 
-_NODE = re.compile(r"node (.+?) \((\S+?)[,)] ?(.*)", re.DOTALL)
+_NODE_MESSAGE = re.compile(r"node (.+?) \((\S+?)[,)] ?(.*)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -29,28 +35,28 @@ class Inspection:
     inputs: tuple[dict[str, Any], ...]
     outputs: tuple[dict[str, Any], ...]
     network: Network | None
-    """Only the supported part if there are refusals; None if no node is supported."""
+    """The network; its supported part if there are refusals; None if no node is supported."""
     refusals: tuple[Refusal, ...]
 
 
 def inspect_model(path: Path, choices: Choices | None = None) -> Inspection:
     """Inspect a file. Raise `NetworkError` if it is not an ONNX file, or for choices that do not fit."""
-    content, chosen = content_of(path), choices or Choices()
+    content, chosen = read_content(path), choices or Choices()
     model = apply_choices(parse_model(content, path.stem), path.stem, chosen)
     versions = convert_opset(model, path.stem)
     constant_names = {initialiser.name for initialiser in model.graph.initializer}
-    inputs = tuple(_port(entry) for entry in model.graph.input if entry.name not in constant_names)
-    outputs = tuple(_port(entry) for entry in model.graph.output)
+    inputs = tuple(_describe_port(entry) for entry in model.graph.input if entry.name not in constant_names)
+    outputs = tuple(_describe_port(entry) for entry in model.graph.output)
     network: Network | None
     refusals: tuple[Refusal, ...] = ()
     try:
         network = from_bytes(content, path.stem, path.parent, None, chosen)
     except NetworkError as error:
-        network, refusals = _trace_partly(versions, path, _refusal_of(error))
+        network, refusals = _trace_partly(versions, path, _parse_refusal(error))
     return Inspection(versions.opset, versions.converted_to, inputs, outputs, network, refusals)
 
 
-def _port(entry: Any) -> dict[str, Any]:
+def _describe_port(entry: Any) -> dict[str, Any]:
     kind = entry.type.tensor_type
     shape = (
         [int(dim.dim_value) or dim.dim_param or None for dim in kind.shape.dim]
@@ -63,8 +69,8 @@ def _port(entry: Any) -> dict[str, Any]:
         return {"name": entry.name, "shape": shape, "type": None}
 
 
-def _refusal_of(error: NetworkError) -> Refusal:
-    match = _NODE.match(error.what)
+def _parse_refusal(error: NetworkError) -> Refusal:
+    match = _NODE_MESSAGE.match(error.what)
     if match:
         why = error.what[match.start(3) :].removeprefix(f"opset {match.group(2)}")
         return Refusal(match.group(1), match.group(2), re.sub(r"^opset \S+\) ", "", why), error.hint or "")
@@ -76,8 +82,8 @@ def _trace_partly(
 ) -> tuple[Network | None, tuple[Refusal, ...]]:
     """Trace the graph with default shapes; return the supported part of the network and all refusals."""
     opens = open_entries(versions.newest)
-    for usual in USUAL if opens else (0,):
-        shapes = {entry.name: usual_shape(entry, usual) for entry in opens if is_open(entry)}
+    for usual in DEFAULT_LENGTHS if opens else (0,):
+        shapes = {entry.name: default_shape(entry, usual) for entry in opens if is_open(entry)}
         try:
             model = apply_choices(versions.newest, path.stem, Choices(shapes))
             with np.errstate(all="ignore"):

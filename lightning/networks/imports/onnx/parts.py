@@ -1,4 +1,4 @@
-"""Parts of an ONNX file, read with `onnx`, whose errors become `NetworkError`; topological order of nodes."""
+"""Readers for the parts of an ONNX file, which convert errors of `onnx` to `NetworkError`; order of nodes."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from lightning.networks.network import Network
 from lightning.optional import require
 
 OPSETS = range(13, 22)
-"""Opsets that are read without conversion; later ones change no supported operation."""
-OLDEST = 7
+"""Opsets that need no conversion. Later opsets change no supported operation."""
+OLDEST_OPSET = 7
 
-AGAIN = "Export the network again"
-TARGET = 21
-RUNTIME = 26
-"""The newest opset that ONNX Runtime supports; later files are read as this one."""
+EXPORT_HINT = "Export the network again"
+TARGET_OPSET = 21
+NEWEST_RUNTIME_OPSET = 26
+"""The newest opset that ONNX Runtime supports. Later files are read as this opset."""
 
 
-def newest_opset() -> int:
+def find_newest_opset() -> int:
     """Return the newest opset of the installed `onnx`."""
     return int(require("onnx.defs", "to read ONNX files").onnx_opset_version())
 
@@ -53,8 +53,8 @@ def _inline_functions(model: Any, name: str) -> Any:
         ) from error
 
 
-def opsets_of(model: Any, name: str) -> dict[str, int]:
-    """Return the opset by domain, "" for ONNX's own. Raise `NetworkError` if that one is missing."""
+def read_opsets(model: Any, name: str) -> dict[str, int]:
+    """Return the opset by domain, "" for ONNX's own domain. Raise `NetworkError` without an opset for it."""
     versions = [entry.version for entry in model.opset_import if entry.domain in {"", "ai.onnx"}]
     if not versions:
         raise NetworkError(f"{name}.onnx names no opset", hint="Export it with opset_version=17")
@@ -62,12 +62,12 @@ def opsets_of(model: Any, name: str) -> dict[str, int]:
     return {**by_domain, "": int(versions[0])}
 
 
-def array_of(tensor: Any, folder: Path) -> npt.NDArray[Any]:
-    """Return the array of a `TensorProto`; `folder` holds its external data. Raise `NetworkError`."""
+def read_array(tensor: Any, folder: Path) -> npt.NDArray[Any]:
+    """Return the array of a `TensorProto`. `folder` holds its external data. Raise `NetworkError` if it is invalid."""
     onnx = require("onnx", "to read ONNX files")
     helper = require("onnx.numpy_helper", "to read ONNX files")
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        tensor = _with_data(onnx, tensor, folder)
+        tensor = _load_external_data(onnx, tensor, folder)
     try:
         array = np.asarray(helper.to_array(tensor))
     except (ValueError, TypeError, KeyError, IndexError, OverflowError, MemoryError, AttributeError) as error:
@@ -81,7 +81,7 @@ def array_of(tensor: Any, folder: Path) -> npt.NDArray[Any]:
     return array
 
 
-def _with_data(onnx: Any, tensor: Any, folder: Path) -> Any:
+def _load_external_data(onnx: Any, tensor: Any, folder: Path) -> Any:
     external = require("onnx.external_data_helper", "to read ONNX files")
     try:
         external.load_external_data_for_tensor(tensor, str(folder))
@@ -100,8 +100,8 @@ def _with_data(onnx: Any, tensor: Any, folder: Path) -> Any:
     return tensor
 
 
-def attributes_of(node: Any) -> dict[str, Any]:
-    """Return the attributes by name: numbers, lists of numbers, strings, tensors. Raise `NetworkError`."""
+def read_attributes(node: Any) -> dict[str, Any]:
+    """Return the attributes by name: numbers, lists of numbers, strings, tensors. Raise `NetworkError` if damaged."""
     helper = require("onnx.helper", "to read ONNX files")
     attributes: dict[str, Any] = {}
     for attribute in node.attribute:
@@ -115,8 +115,8 @@ def attributes_of(node: Any) -> dict[str, Any]:
     return attributes
 
 
-def shape_of(entry: Any) -> list[int]:
-    """Return the shape of an input of floats, 0 for an open batch axis. Raise `NetworkError` for other inputs."""
+def read_input_shape(entry: Any) -> list[int]:
+    """Return the shape of a float input, with 0 for an open batch axis. Raise `NetworkError` for other inputs."""
     kind = entry.type.tensor_type
     if not entry.type.HasField("tensor_type") or not kind.HasField("shape") or not kind.shape.dim:
         raise NetworkError(
@@ -152,14 +152,14 @@ def shape_of(entry: Any) -> list[int]:
 
 
 def sort_topologically(steps: Sequence[Any], known: Iterable[str], wanted: str) -> list[Any]:
-    """Return the nodes that `wanted` depends on, in topological order; `known` tensors are available from the start.
+    """Return the nodes that `wanted` depends on, in topological order. `known` tensors are available from the start.
 
-    Nodes have `name`, `input` and `output` as in ONNX. Raise `CyclicNetwork`, which names the nodes of the cycle, and
+    Nodes have `name`, `input` and `output` as in ONNX. Raise `CyclicNetwork` with the nodes of a cycle, and
     `NetworkError` for a tensor that no node or two nodes produce.
     """
-    makers, available = _makers(steps), {"", *known}
+    producers, available = _map_producers(steps), {"", *known}
     ordered: list[Any] = []
-    path = [] if wanted in available else [_maker(makers, wanted, "the network's output")]
+    path = [] if wanted in available else [_find_producer(producers, wanted, "the network's output")]
     while path:  # each node depends on the next one in the path
         step = steps[path[-1]]
         missing = next((tensor for tensor in step.input if tensor not in available), None)
@@ -168,7 +168,7 @@ def sort_topologically(steps: Sequence[Any], known: Iterable[str], wanted: str) 
             available.update(step.output)
             ordered.append(step)
             continue
-        path.append(_maker(makers, missing, f"node {step.name}"))
+        path.append(_find_producer(producers, missing, f"node {step.name}"))
         if path[-1] in path[:-1]:
             names = " -> ".join(steps[number].name or "?" for number in path[path.index(path[-1]) :])
             raise CyclicNetwork(
@@ -177,21 +177,21 @@ def sort_topologically(steps: Sequence[Any], known: Iterable[str], wanted: str) 
     return ordered
 
 
-def _maker(makers: Mapping[str, int], tensor: str, reader: str) -> int:
-    if tensor not in makers:
-        raise NetworkError(f"{reader} needs {tensor!r}, which no node produces", hint=AGAIN)
-    return makers[tensor]
+def _find_producer(producers: Mapping[str, int], tensor: str, reader: str) -> int:
+    if tensor not in producers:
+        raise NetworkError(f"{reader} needs {tensor!r}, which no node produces", hint=EXPORT_HINT)
+    return producers[tensor]
 
 
-def _makers(steps: Sequence[Any]) -> Mapping[str, int]:
-    makers: dict[str, int] = {}
+def _map_producers(steps: Sequence[Any]) -> Mapping[str, int]:
+    producers: dict[str, int] = {}
     for number, step in enumerate(steps):
         for output in step.output:
-            if output and output in makers:
-                both = f"{steps[makers[output]].name} and {step.name}"
-                raise NetworkError(f"nodes {both} both produce {output!r}", hint=AGAIN)
-            makers[output] = number
-    return makers
+            if output and output in producers:
+                both = f"{steps[producers[output]].name} and {step.name}"
+                raise NetworkError(f"nodes {both} both produce {output!r}", hint=EXPORT_HINT)
+            producers[output] = number
+    return producers
 
 
 @dataclass(frozen=True)
@@ -212,23 +212,25 @@ class Versions:
 
 
 def convert_opset(model: Any, name: str) -> Versions:
-    """Convert a model with an opset below 13 to `TARGET`, or keep it if that fails. Raise `NetworkError`."""
-    opset = opsets_of(model, name)[""]
-    if not OLDEST <= opset <= newest_opset():
+    """Convert a model below opset 13 to `TARGET_OPSET` if possible. Raise `NetworkError` for an unsupported opset."""
+    opset = read_opsets(model, name)[""]
+    if not OLDEST_OPSET <= opset <= find_newest_opset():
         raise NetworkError(
-            f"{name}.onnx uses opset {opset}; supported are {OLDEST} to {newest_opset()}",
-            hint="Export it with opset_version=17" if opset < OLDEST else "Run: pip install --upgrade onnx",
+            f"{name}.onnx uses opset {opset}; supported are {OLDEST_OPSET} to {find_newest_opset()}",
+            hint="Export it with opset_version=17"
+            if opset < OLDEST_OPSET
+            else "Run: pip install --upgrade onnx",
         )
     if opset >= OPSETS[0]:
         return Versions(model, opset, model, None)
     converter = require("onnx.version_converter", "to read ONNX files of older opsets")
     try:
-        return Versions(model, opset, converter.convert_version(model, TARGET), TARGET)
+        return Versions(model, opset, converter.convert_version(model, TARGET_OPSET), TARGET_OPSET)
     except Exception:  # noqa: BLE001 - the converter raises errors of many classes, and asserts
         return Versions(model, opset, model, None)
 
 
 def opsets_for_tracing(model: Any, name: str) -> Mapping[str, int]:
-    """Return the opsets by domain, that of ONNX limited to `RUNTIME`."""
-    opsets = opsets_of(model, name)
-    return {**opsets, "": min(opsets[""], RUNTIME)}
+    """Return the opsets by domain, with ONNX's own limited to `NEWEST_RUNTIME_OPSET`."""
+    opsets = read_opsets(model, name)
+    return {**opsets, "": min(opsets[""], NEWEST_RUNTIME_OPSET)}

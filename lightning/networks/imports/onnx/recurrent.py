@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from lightning.networks.imports.onnx.scope import REWRITTEN, Scope
+from lightning.networks.imports.onnx.scope import REWRITE_MARK, Scope
 from lightning.optional import require
 
 Array = npt.NDArray[Any]
@@ -27,7 +27,7 @@ class StepWeights(NamedTuple):
 
 
 class NodeReplacement:
-    """The nodes that replace one node of the file; constants are added to the scope."""
+    """The nodes that replace one node of the file. Their constants go to the scope."""
 
     def __init__(self, scope: Scope, node: Any) -> None:
         self.scope = scope
@@ -63,7 +63,9 @@ class NodeReplacement:
         name = f"{self.node.name}/{operation.lower()}{self._count}"
         output = output or f"{name}:0"
         self.nodes.append(
-            helper.make_node(operation, list(inputs), [output], name=name, doc_string=REWRITTEN, **attributes)
+            helper.make_node(
+                operation, list(inputs), [output], name=name, doc_string=REWRITE_MARK, **attributes
+            )
         )
         return output
 
@@ -75,7 +77,7 @@ class NodeReplacement:
         return name
 
     def share(self, title: str, values: Array) -> str:
-        """Return the name of a constant, which is added only once."""
+        """Return the name of a constant. Equal constants are added only once."""
         key = title.encode() + np.ascontiguousarray(values).tobytes()
         if key not in self._shared:
             self._shared[key] = self.constant(values)
@@ -87,15 +89,15 @@ class NodeReplacement:
         return self.share(f"whole{array.shape}", array)
 
     def part(self, tensor: str, place: int, size: int) -> str:
-        """Add slice number `place`, of length `size`, of the last axis; return its name."""
+        """Add a slice of the last axis, number `place` of the slices of length `size`; return its name."""
         start, stop = self.integer_constant([place * size]), self.integer_constant([(place + 1) * size])
         return self.add("Slice", [tensor, start, stop, self.integer_constant([-1])])
 
 
 def rewrite_conv_transpose(scope: Scope, node: Any) -> list[Any] | None:
-    """Return the nodes of a ConvTranspose: zeros between the values, then a convolution with flipped kernels.
+    """Return nodes that replace a ConvTranspose: they insert zeros between values, then convolve with flipped kernels.
 
-    Return None if the node stays electronic: if it has more than two spatial axes, more than one sample, variable
+    Return None if the node stays electronic, because it has more than two spatial axes, more than one sample, variable
     weights, `auto_pad` or `output_shape`.
     """
     replacement = NodeReplacement(scope, node)
@@ -106,37 +108,37 @@ def rewrite_conv_transpose(scope: Scope, node: Any) -> list[Any] | None:
         return None
     sides, group = weights.ndim - 2, int(replacement.number("group", 1))
     strides, dilations = (replacement.integers(name, [1] * sides) for name in ("strides", "dilations"))
-    pads, more = (
+    pads, extra_ends = (
         replacement.integers("pads", [0] * 2 * sides),
         replacement.integers("output_padding", [0] * sides),
     )
     tensor, shape = node.input[0], list(x.shape)
     for axis in range(sides):
-        tensor = _spread(replacement, tensor, axis + 2, shape, strides)
+        tensor = _insert_zeros(replacement, tensor, axis + 2, shape, strides)
     ends = []
     for axis in range(sides):
-        reach = dilations[axis] * (weights.shape[axis + 2] - 1)
-        ends.append((reach - pads[axis], reach - pads[axis + sides] + more[axis]))
+        overlap = dilations[axis] * (weights.shape[axis + 2] - 1)
+        ends.append((overlap - pads[axis], overlap - pads[axis + sides] + extra_ends[axis]))
     tensor = _pad_or_crop(replacement, tensor, ends)
-    turned = np.flip(weights, axis=tuple(range(2, 2 + sides)))
-    by_group = turned.reshape(group, weights.shape[0] // group, *weights.shape[1:]).swapaxes(1, 2)
+    flipped_kernels = np.flip(weights, axis=tuple(range(2, 2 + sides)))
+    by_group = flipped_kernels.reshape(group, weights.shape[0] // group, *weights.shape[1:]).swapaxes(1, 2)
     kernels = by_group.reshape(group * weights.shape[1], weights.shape[0] // group, *weights.shape[2:])
     inputs = [tensor, replacement.constant(kernels), *node.input[2:]]
     replacement.add("Conv", inputs, node.output[0], group=group, dilations=dilations)
     return replacement.nodes
 
 
-def _spread(
+def _insert_zeros(
     replacement: NodeReplacement, tensor: str, axis: int, shape: list[int], strides: list[int]
 ) -> str:
     """Insert `stride - 1` zeros between the values along `axis`, and update `shape`."""
     stride, length = strides[axis - 2], shape[axis]
     if stride == 1:
         return tensor
-    apart = [*shape[: axis + 1], 1, *shape[axis + 1 :]]
-    tensor = replacement.add("Reshape", [tensor, replacement.integer_constant(apart)])
-    pads = [0] * 2 * len(apart)
-    pads[len(apart) + axis + 1] = stride - 1
+    widened = [*shape[: axis + 1], 1, *shape[axis + 1 :]]
+    tensor = replacement.add("Reshape", [tensor, replacement.integer_constant(widened)])
+    pads = [0] * 2 * len(widened)
+    pads[len(widened) + axis + 1] = stride - 1
     tensor = replacement.add("Pad", [tensor, replacement.integer_constant(pads)])
     shape[axis] = length * stride
     tensor = replacement.add("Reshape", [tensor, replacement.integer_constant(shape)])
@@ -192,20 +194,20 @@ def rewrite_recurrent(scope: Scope, node: Any) -> list[Any] | None:
 
 
 def _order_directions(node: Any, outputs: Sequence[Any]) -> Sequence[Any]:
-    """Return the outputs; for a single reverse direction in reversed order, so that the last state is at the end."""
+    """Return the outputs. Reverse the states of a single reverse direction, so that the last state comes last."""
     return (
         outputs
-        if _direction_of(node) != "reverse"
+        if _read_direction(node) != "reverse"
         else [(list(reversed(hidden)), cell) for hidden, cell in outputs]
     )
 
 
-def _direction_of(node: Any) -> str:
+def _read_direction(node: Any) -> str:
     return next((a.s.decode() for a in node.attribute if a.name == "direction"), "forward")
 
 
 def _is_supported(scope: Scope, node: Any, replacement: NodeReplacement) -> bool:
-    """Return whether a node has the form that frameworks export, with constant weights and full-length sequences."""
+    """Return whether a node has the usual form of exporters, constant weights and full-length sequences."""
     # The inputs are X, W, R, B, sequence_lens, initial_h, initial_c and, of an LSTM, the peepholes P.
     names = [*node.input, *[""] * 8]
     if not all(names[place] in scope.known for place in (1, 2)) or not scope.is_known(names[3]):
@@ -244,7 +246,7 @@ def _add_direction(replacement: NodeReplacement, place: int, steps: int) -> tupl
         _add_initial_state(replacement, names[5 + k], place, size)
         for k in range(2 if node.op_type == "LSTM" else 1)
     ]
-    backwards = place == 1 or _direction_of(node) == "reverse"
+    backwards = place == 1 or _read_direction(node) == "reverse"
     hidden = [""] * steps
     for step in reversed(range(steps)) if backwards else range(steps):
         x = replacement.add("Gather", [product, replacement.integer_constant(step)], axis=0)
@@ -266,7 +268,7 @@ def _add_initial_state(replacement: NodeReplacement, name: str, place: int, size
     )
 
 
-def _lstm(
+def _step_lstm(
     replacement: NodeReplacement, x: str, state: list[str], weights: StepWeights, _: float
 ) -> list[str]:
     recurrence, _bias, size = weights
@@ -274,48 +276,63 @@ def _lstm(
     total = replacement.add(
         "Add", [x, replacement.add("MatMul", [hidden, replacement.share("recurrence", recurrence.T)])]
     )
-    into, out, forget, new = (replacement.part(total, k, size) for k in range(4))
-    into, out, forget = (replacement.add("Sigmoid", [gate]) for gate in (into, out, forget))
-    remembered = replacement.add("Mul", [forget, cell])
-    cell = replacement.add(
-        "Add", [remembered, replacement.add("Mul", [into, replacement.add("Tanh", [new])])]
+    # ONNX orders the gates of an LSTM as input, output, forget, cell.
+    input_gate, output_gate, forget_gate, new_state = (replacement.part(total, k, size) for k in range(4))
+    input_gate, output_gate, forget_gate = (
+        replacement.add("Sigmoid", [gate]) for gate in (input_gate, output_gate, forget_gate)
     )
-    return [replacement.add("Mul", [out, replacement.add("Tanh", [cell])]), cell]
+    remembered = replacement.add("Mul", [forget_gate, cell])
+    cell = replacement.add(
+        "Add", [remembered, replacement.add("Mul", [input_gate, replacement.add("Tanh", [new_state])])]
+    )
+    return [replacement.add("Mul", [output_gate, replacement.add("Tanh", [cell])]), cell]
 
 
-def _gru(
+def _step_gru(
     replacement: NodeReplacement, x: str, state: list[str], weights: StepWeights, reset_last: float
 ) -> list[str]:
     recurrence, bias, size = weights
     (hidden,) = state
-    two = replacement.add("MatMul", [hidden, replacement.share("recurrence", recurrence[: 2 * size].T)])
-    two = replacement.add("Add", [two, replacement.share("bias", bias[: 2 * size])])
+    gate_sums = replacement.add("MatMul", [hidden, replacement.share("recurrence", recurrence[: 2 * size].T)])
+    gate_sums = replacement.add("Add", [gate_sums, replacement.share("bias", bias[: 2 * size])])
     update, reset = (
         replacement.add(
             "Sigmoid",
-            [replacement.add("Add", [replacement.part(x, k, size), replacement.part(two, k, size)])],
+            [replacement.add("Add", [replacement.part(x, k, size), replacement.part(gate_sums, k, size)])],
         )
         for k in (0, 1)
     )
-    new = replacement.share("new", recurrence[2 * size :].T)
+    candidate_weights = replacement.share("new", recurrence[2 * size :].T)
     new_bias = replacement.share("new_bias", bias[2 * size :])
     if reset_last:
-        past = replacement.add(
-            "Mul", [reset, replacement.add("Add", [replacement.add("MatMul", [hidden, new]), new_bias])]
+        recurrent_part = replacement.add(
+            "Mul",
+            [
+                reset,
+                replacement.add("Add", [replacement.add("MatMul", [hidden, candidate_weights]), new_bias]),
+            ],
         )
     else:
-        past = replacement.add(
-            "Add", [replacement.add("MatMul", [replacement.add("Mul", [reset, hidden]), new]), new_bias]
+        recurrent_part = replacement.add(
+            "Add",
+            [
+                replacement.add("MatMul", [replacement.add("Mul", [reset, hidden]), candidate_weights]),
+                new_bias,
+            ],
         )
-    fresh = replacement.add("Tanh", [replacement.add("Add", [replacement.part(x, 2, size), past])])
-    change = replacement.add("Mul", [update, replacement.add("Sub", [hidden, fresh])])
-    return [replacement.add("Add", [fresh, change])]
+    candidate = replacement.add(
+        "Tanh", [replacement.add("Add", [replacement.part(x, 2, size), recurrent_part])]
+    )
+    kept_change = replacement.add("Mul", [update, replacement.add("Sub", [hidden, candidate])])
+    return [replacement.add("Add", [candidate, kept_change])]
 
 
-def _rnn(replacement: NodeReplacement, x: str, state: list[str], weights: StepWeights, _: float) -> list[str]:
+def _step_rnn(
+    replacement: NodeReplacement, x: str, state: list[str], weights: StepWeights, _: float
+) -> list[str]:
     recurrence, _bias, _size = weights
-    past = replacement.add("MatMul", [state[0], replacement.share("recurrence", recurrence.T)])
-    return [replacement.add("Tanh", [replacement.add("Add", [x, past])])]
+    recurrent_part = replacement.add("MatMul", [state[0], replacement.share("recurrence", recurrence.T)])
+    return [replacement.add("Tanh", [replacement.add("Add", [x, recurrent_part])])]
 
 
-_STEPS = {"LSTM": _lstm, "GRU": _gru, "RNN": _rnn}
+_STEPS = {"LSTM": _step_lstm, "GRU": _step_gru, "RNN": _step_rnn}

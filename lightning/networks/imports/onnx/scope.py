@@ -1,4 +1,4 @@
-"""The state of a trace of a file's graph: constants, tensors of the network, and their examples."""
+"""The state while a file's graph is traced: constants, tensors of the network, and their examples."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from lightning.networks.operations.operation_list import compute_node
 
 Array = npt.NDArray[Any]
 
-REWRITTEN = "written as other operations"
-"""Marks nodes that replace one of the file; they use the opset `REWRITTEN_OPSET`."""
+REWRITE_MARK = "written as other operations"
+"""Marks nodes that replace a node of the file. They use the opset `REWRITTEN_OPSET`."""
 REWRITTEN_OPSET = 21
 
 
@@ -24,9 +24,9 @@ class Value:
     """A tensor that depends on the inputs."""
 
     tensor: str
-    """Its name in the builder, where a first axis of length 1 is the batch axis."""
+    """Name in the builder. A first axis of length 1 is the batch axis there."""
     shape: tuple[int, ...]
-    """In ONNX, all axes included."""
+    """Shape in ONNX, with all axes."""
     kind: str
 
 
@@ -45,30 +45,30 @@ class Scope:
     known: dict[str, Array] = field(default_factory=dict)
     values: dict[str, Value] = field(default_factory=dict)
     examples: dict[str, Array] = field(default_factory=dict)
-    held: dict[str, str] = field(default_factory=dict)
+    constant_names: dict[str, str] = field(default_factory=dict)
     entries: set[str] = field(default_factory=set)
     """Names of the inputs."""
-    of_file: set[str] = field(default_factory=set)
-    """Names of the tensors that nodes of the file produce, without those inside branches."""
+    file_tensors: set[str] = field(default_factory=set)
+    """Names of the tensors that the file's nodes produce, without tensors inside branches."""
 
-    def opset_of(self, node: Any) -> int:
+    def find_opset(self, node: Any) -> int:
         """Return the opset of the domain of `node`."""
         domain = "" if node.domain == "ai.onnx" else node.domain
-        return REWRITTEN_OPSET if node.doc_string == REWRITTEN else self.opsets.get(domain, 1)
+        return REWRITTEN_OPSET if node.doc_string == REWRITE_MARK else self.opsets.get(domain, 1)
 
     def is_known(self, name: str) -> bool:
         """Return whether a tensor is omitted or constant."""
         return not name or name in self.known
 
     def tensor(self, name: str) -> str:
-        """Return the name of a tensor in the builder; a constant is added to it at the first use."""
+        """Return the name of a tensor in the builder. Add a constant to the builder at its first use."""
         if not name:
             return ""
         if name in self.values:
             return self.values[name].tensor
-        if name not in self.held:
-            self.held[name] = self.builder.constant(self.known[name], name)
-        return self.held[name]
+        if name not in self.constant_names:
+            self.constant_names[name] = self.builder.constant(self.known[name], name)
+        return self.constant_names[name]
 
     def array(self, name: str) -> Array | None:
         """Return a constant, or the example of a tensor."""
@@ -78,7 +78,7 @@ class Scope:
 
     def alias(self, output: str, source: str) -> None:
         """Give a tensor a second name."""
-        tables: tuple[dict[str, Any], ...] = (self.known, self.values, self.examples, self.held)
+        tables: tuple[dict[str, Any], ...] = (self.known, self.values, self.examples, self.constant_names)
         for table in tables:
             if source in table:
                 table[output] = table[source]

@@ -1,8 +1,8 @@
-"""A trace of the file's graph with fixed shapes and an example, node by node.
+"""Tracing of a file's graph, node by node, with fixed shapes and an example.
 
-Every sample is one call of the whole network, so several inputs and outputs, states, masks, integers and batch axes
-that move are all allowed. Nodes that depend on no input are computed now. The importers of `operations` translate the
-other nodes if they support them, so that constant products become photonic; the rest stays electronic.
+Every sample is one call of the whole network. Several inputs and outputs, states, masks, integers and moving batch axes
+are therefore allowed. Nodes that depend on no input are computed now. The translations of `operations` handle the other
+nodes if they support them, so that constant products become photonic. All other nodes stay electronic.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ import numpy.typing as npt
 
 from lightning.errors import NetworkError, UnsupportedNode
 from lightning.networks.electronic import ELECTRONIC, TENSOR, Operation
-from lightning.networks.imports.onnx.parts import array_of, attributes_of
+from lightning.networks.imports.onnx.parts import read_array, read_attributes
 from lightning.networks.imports.onnx.scope import Scope, Value, sample_shape
 from lightning.networks.operations.builder import Builder, Call
 from lightning.networks.operations.elementwise import ELEMENTWISE
 from lightning.networks.operations.operation_list import OPERATORS, translate
 
 _PLAIN = frozenset({*ELEMENTWISE, "Gemm", "MatMul", "Mean"})
-"""Operations that an additional leading axis does not change."""
+"""Operations that need no change for an extra leading axis."""
 Array = npt.NDArray[Any]
 OPEN_SINCE = 13
-"""Operations outside `UNCHANGED` are translated from this opset on; older ones stay electronic."""
+"""Operations outside `UNCHANGED` are translated from this opset on. In older opsets they stay electronic."""
 UNCHANGED = frozenset(
     "Conv Gemm MatMul Relu Add Sub Mul Div Sigmoid Tanh MaxPool AveragePool GlobalAveragePool GlobalMaxPool Transpose "  # noqa: SIM905
     "Concat LeakyRelu Elu HardSigmoid Softplus Exp Sqrt BatchNormalization PRelu".split()
@@ -45,15 +45,15 @@ def shift_axes(builder: Builder, call: Call, ranks: Sequence[int]) -> Call | Non
 
     `ranks` of its inputs exclude that axis.
     """
-    shift = _SHIFTS.get(call.operation)
+    shift = _SHIFTERS.get(call.operation)
     return None if shift is None else shift(builder, call, ranks)
 
 
-def _as_it_is(_: Builder, call: Call, __: Sequence[int]) -> Call:
+def _keep_call(_: Builder, call: Call, __: Sequence[int]) -> Call:
     return call
 
 
-def _axis(default: int) -> Callable[[Builder, Call, Sequence[int]], Call]:
+def _shift_axis(default: int) -> Callable[[Builder, Call, Sequence[int]], Call]:
     def shift(_: Builder, call: Call, __: Sequence[int]) -> Call:
         axis = call.integer("axis", default)
         attributes = {**call.attributes, "axis": axis + 1 if axis >= 0 else axis}
@@ -66,9 +66,9 @@ def _shift(axes: Iterable[Any]) -> list[int]:
     return [int(axis) + 1 if axis >= 0 else int(axis) for axis in axes]
 
 
-def _reduction(builder: Builder, call: Call, ranks: Sequence[int]) -> Call | None:
+def _shift_reduction(builder: Builder, call: Call, ranks: Sequence[int]) -> Call | None:
     if call.input_name(1):
-        return _axes_input(builder, call, 1)
+        return _shift_axes_input(builder, call, 1)
     if "axes" in call.attributes:
         return replace(call, attributes={**call.attributes, "axes": tuple(_shift(call.attributes["axes"]))})
     if call.integer("noop_with_empty_axes", 0):
@@ -76,7 +76,7 @@ def _reduction(builder: Builder, call: Call, ranks: Sequence[int]) -> Call | Non
     return replace(call, attributes={**call.attributes, "axes": tuple(range(1, ranks[0] + 1))})
 
 
-def _axes_input(builder: Builder, call: Call, place: int) -> Call | None:
+def _shift_axes_input(builder: Builder, call: Call, place: int) -> Call | None:
     axes = builder.constants.get(call.input_name(place))
     if axes is None:
         return None
@@ -84,53 +84,55 @@ def _axes_input(builder: Builder, call: Call, place: int) -> Call | None:
     return replace(call, inputs=(*call.inputs[:place], constant, *call.inputs[place + 1 :]))
 
 
-def _slices(builder: Builder, call: Call, _: Sequence[int]) -> Call | None:
+def _shift_slices(builder: Builder, call: Call, _: Sequence[int]) -> Call | None:
     starts = builder.constants.get(call.input_name(1))
     if starts is None:
         return None
     if call.input_name(3):
-        return _axes_input(builder, call, 3)
+        return _shift_axes_input(builder, call, 3)
     axes = builder.constant(np.arange(1, starts.size + 1), f"{call.name}.axes")
     inputs = (*call.inputs, "", "")[:3]
     return replace(call, inputs=(*inputs, axes, *call.inputs[4:]))
 
 
-def _concat(builder: Builder, call: Call, ranks: Sequence[int]) -> Call:
+def _shift_concat(builder: Builder, call: Call, ranks: Sequence[int]) -> Call:
     inputs = tuple(
         builder.constant(builder.constants[name][None], f"{call.name}.part")
         if builder.is_constant(name)
         else name
         for name in call.inputs
     )
-    return _axis(0)(builder, replace(call, inputs=inputs), ranks)
+    return _shift_axis(0)(builder, replace(call, inputs=inputs), ranks)
 
 
-def _transpose(_: Builder, call: Call, ranks: Sequence[int]) -> Call:
+def _shift_transpose(_: Builder, call: Call, ranks: Sequence[int]) -> Call:
     perm = call.attributes.get("perm", tuple(reversed(range(ranks[0]))))
     return replace(call, attributes={**call.attributes, "perm": (0, *(int(axis) + 1 for axis in perm))})
 
 
-_SHIFTS: Mapping[str, Callable[[Builder, Call, Sequence[int]], Call | None]] = {
-    **dict.fromkeys(_PLAIN, _as_it_is),
-    **dict.fromkeys(("Softmax", "LogSoftmax", "LayerNormalization"), _axis(-1)),
-    **dict.fromkeys(("Split", "Gather"), _axis(0)),
-    **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax"), _reduction),
-    "Concat": _concat,
-    "Slice": _slices,
-    "Transpose": _transpose,
+_SHIFTERS: Mapping[str, Callable[[Builder, Call, Sequence[int]], Call | None]] = {
+    **dict.fromkeys(_PLAIN, _keep_call),
+    **dict.fromkeys(("Softmax", "LogSoftmax", "LayerNormalization"), _shift_axis(-1)),
+    **dict.fromkeys(("Split", "Gather"), _shift_axis(0)),
+    **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax"), _shift_reduction),
+    "Concat": _shift_concat,
+    "Slice": _shift_slices,
+    "Transpose": _shift_transpose,
 }
 
 
-def attributes_in_words(node: Any, folder: Path) -> tuple[tuple[str, Any], ...]:
+def read_plain_attributes(node: Any, folder: Path) -> tuple[tuple[str, Any], ...]:
     """Return the attributes of a node as plain values: numbers, strings, tuples. Raise `UnsupportedNode` for graphs."""
-    return tuple((name, _plain(node, value, folder)) for name, value in sorted(attributes_of(node).items()))
+    return tuple(
+        (name, _make_plain(node, value, folder)) for name, value in sorted(read_attributes(node).items())
+    )
 
 
-def _plain(node: Any, value: Any, folder: Path) -> Any:
+def _make_plain(node: Any, value: Any, folder: Path) -> Any:
     if isinstance(value, (int, float, str)):
         return value
     if hasattr(value, "float_data"):
-        array = array_of(value, folder)
+        array = read_array(value, folder)
         return TENSOR, array.dtype.name, tuple(array.shape), tuple(array.reshape(-1).tolist())
     if hasattr(value, "node"):
         raise UnsupportedNode(
@@ -141,19 +143,19 @@ def _plain(node: Any, value: Any, folder: Path) -> Any:
 
 
 def emit_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
-    """Add an electronic node per named output, and return the tensors, "" for unnamed outputs."""
+    """Add an electronic node for each named output, and return the tensors, with "" for unnamed outputs."""
     builder = scope.builder
     names = list(node.input)
     attributes: dict[str, Any] = {
         "operation": node.op_type,
         "domain": "" if node.domain == "ai.onnx" else node.domain,
-        "kinds": tuple("" if not name else _kind(scope, name) for name in names),
+        "kinds": tuple("" if not name else _find_kind(scope, name) for name in names),
         "shapes": tuple(scope.values[name].shape if name in scope.values else None for name in names),
-        "given": attributes_in_words(node, scope.folder),
+        "given": read_plain_attributes(node, scope.folder),
         "outputs": len(node.output),
-        "macs": macs_of_call(node, [scope.array(name) for name in names], outputs),
+        "macs": count_macs_of_call(node, [scope.array(name) for name in names], outputs),
     }
-    attributes["opset"] = scope.opset_of(node)
+    attributes["opset"] = scope.find_opset(node)
     for array in outputs:
         if array.dtype.kind not in "fiub":
             raise UnsupportedNode(
@@ -163,17 +165,19 @@ def emit_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[s
     tensors = [scope.tensor(name) for name in names if name]
     tensors_out = []
     for place, (name, array) in enumerate(zip(node.output, outputs, strict=True)):
-        own = {**attributes, "place": place, "shape": sample_shape(array.shape)}
-        tensors_out.append(builder.emit(ELECTRONIC, tensors, f"{node.name}", own) if name else "")
+        output_attributes = {**attributes, "place": place, "shape": sample_shape(array.shape)}
+        tensors_out.append(
+            builder.emit(ELECTRONIC, tensors, f"{node.name}", output_attributes) if name else ""
+        )
     return tensors_out
 
 
-def _kind(scope: Scope, name: str) -> str:
+def _find_kind(scope: Scope, name: str) -> str:
     return scope.values[name].kind if name in scope.values else scope.known[name].dtype.name
 
 
-def macs_of_call(node: Any, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> int:
-    """Return the multiply-accumulates of one ONNX operation; 0 for operations other than products."""
+def count_macs_of_call(node: Any, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> int:
+    """Return the multiply-accumulates of one ONNX operation, or 0 for an operation without products."""
     size, operation = outputs[0].size, node.op_type
     if operation in {"MatMul", "Gemm", "MatMulInteger", "FusedMatMul"} and inputs[0] is not None:
         return size * int(inputs[0].shape[-1])
@@ -193,34 +197,41 @@ def evaluate(scope: Scope, node: Any) -> list[Array]:
     arrays = [scope.array(name) for name in node.input]
     kinds = tuple("" if array is None else array.dtype.name for array in arrays)
     domain = "" if node.domain == "ai.onnx" else node.domain
-    attributes = attributes_in_words(node, scope.folder)
-    operation = Operation(node.op_type, domain, scope.opset_of(node), kinds, attributes, len(node.output))
-    _check_size(node, _size_before_running(node.op_type, arrays))
+    attributes = read_plain_attributes(node, scope.folder)
+    operation = Operation(node.op_type, domain, scope.find_opset(node), kinds, attributes, len(node.output))
+    _check_size(node, _bound_output_size(node.op_type, arrays))
     outputs = operation.run(arrays)
     for array in outputs:
         _check_size(node, array.size)
     return outputs
 
 
-def _size_before_running(operation: str, arrays: Sequence[Array | None]) -> int:
-    """Return the size of an operation's output if its inputs determine it, else 0; the output may not fit in memory."""
+def _bound_output_size(operation: str, arrays: Sequence[Array | None]) -> int:
+    """Return the size of an output that may not fit in memory, from the inputs; 0 for other operations."""
     place = {"ConstantOfShape": 0, "Expand": 1, "Pad": 1, "Tile": 1}.get(operation)
     sizes = arrays[place] if place is not None and place < len(arrays) else None
     if sizes is None or not np.issubdtype(sizes.dtype, np.integer):
         return 0
     numbers, data = [int(number) for number in sizes.ravel()], arrays[0]
-    ours = () if data is None or operation == "ConstantOfShape" else data.shape
+    own_shape = () if data is None or operation == "ConstantOfShape" else data.shape
     if operation == "Expand":  # shapes that do not match fail later, in the runtime
-        ours = (1,) * (len(numbers) - len(ours)) + ours
-        return math.prod(map(max, zip(ours, numbers, strict=False)))
+        own_shape = (1,) * (len(numbers) - len(own_shape)) + own_shape
+        return math.prod(map(max, zip(own_shape, numbers, strict=False)))
     if operation == "Pad":
-        before, after = numbers[: len(ours)], numbers[len(ours) :]  # fewer where only some axes are padded
-        return math.prod(map(sum, zip(ours, before, after, strict=True))) if len(after) == len(ours) else 0
-    return math.prod((*ours, *numbers))
+        before, after = (
+            numbers[: len(own_shape)],
+            numbers[len(own_shape) :],
+        )  # fewer where only some axes are padded
+        return (
+            math.prod(map(sum, zip(own_shape, before, after, strict=True)))
+            if len(after) == len(own_shape)
+            else 0
+        )
+    return math.prod((*own_shape, *numbers))
 
 
 def _check_size(node: Any, numbers: int) -> None:
-    """Raise `NetworkError` for an output of more than `LARGEST_CONSTANT` numbers."""
+    """Raise `NetworkError` for an output with more than `LARGEST_CONSTANT` numbers."""
     if numbers > LARGEST_CONSTANT:
         raise NetworkError(
             (
@@ -231,11 +242,11 @@ def _check_size(node: Any, numbers: int) -> None:
         )
 
 
-def constant_of(node: Any, folder: Path) -> Array:
+def read_constant(node: Any, folder: Path) -> Array:
     """Return the value of a `Constant` node. Raise `NetworkError` unless it holds numbers."""
     for attribute in node.attribute:
         if attribute.name == "value":
-            return array_of(attribute.t, folder)
+            return read_array(attribute.t, folder)
         if attribute.name in {"value_float", "value_floats"}:
             return np.asarray(
                 attribute.f if attribute.name == "value_float" else attribute.floats, np.float32
@@ -268,19 +279,19 @@ def add_node(scope: Scope, node: Any) -> None:
 
 
 def _translate(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
-    """Return the builder's tensors, from an importer if one supports the node, else from an electronic node."""
+    """Translate the node if possible, else add an electronic node; return the builder's tensors."""
     kinds = {array.dtype.kind for array in outputs}
     floats = kinds <= {"f"} and all(
         scope.values[name].kind.startswith("float") for name in node.input if name in scope.values
     )
     if node.op_type in RESHAPES and not node.domain and len(node.output) == 1:
         source = scope.values[node.input[0]].tensor
-        return [scope.builder.reshape(source, sample_shape(outputs[0].shape), _name(node))]
+        return [scope.builder.reshape(source, sample_shape(outputs[0].shape), _read_name(node))]
     if node.op_type == "Cast" and floats:
         return [scope.values[node.input[0]].tensor]
     used = [array for name, array in zip(node.output, outputs, strict=True) if name]
-    if floats and _is_understood(scope, node):
-        for attempt in (_translate_without_batch, _group, _with_one_axis_more):
+    if floats and _has_translation(scope, node):
+        for attempt in (_translate_without_batch, _translate_as_groups, _translate_with_extra_axis):
             nodes = len(scope.builder.nodes)
             notes = len(scope.builder.notes)
             try:
@@ -295,38 +306,42 @@ def _translate(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
     return emit_electronic(scope, node, outputs)
 
 
-def _name(node: Any) -> str:
+def _read_name(node: Any) -> str:
     return str(node.name)
 
 
-def _is_understood(scope: Scope, node: Any) -> bool:
+def _has_translation(scope: Scope, node: Any) -> bool:
     if node.domain not in {"", "ai.onnx"} or node.op_type not in OPERATORS:
         return False
-    return scope.opset_of(node) >= OPEN_SINCE or node.op_type in UNCHANGED
+    return scope.find_opset(node) >= OPEN_SINCE or node.op_type in UNCHANGED
 
 
-def _call(scope: Scope, node: Any, tensors: Sequence[str]) -> Call:
-    attributes = dict(attributes_in_words(node, scope.folder))
+def _make_call(scope: Scope, node: Any, tensors: Sequence[str]) -> Call:
+    attributes = dict(read_plain_attributes(node, scope.folder))
     outputs = max((place for place, name in enumerate(node.output, 1) if name), default=1)
-    return Call(_name(node), node.op_type, tuple(tensors), attributes, outputs, "", scope.opset_of(node))
+    return Call(
+        _read_name(node), node.op_type, tuple(tensors), attributes, outputs, "", scope.find_opset(node)
+    )
 
 
 def _translate_without_batch(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | None:
-    """Translate a node whose tensors all have a batch axis of length 1 in front; None for others."""
+    """Translate a node if all its tensors have a leading batch axis of length 1, else return None."""
     shapes = [scope.values[name].shape for name in node.input if name in scope.values]
     if any(shape[:1] != (1,) for shape in [*shapes, *(array.shape for array in outputs)]):
         return None
-    translated = translate(scope.builder, _call(scope, node, [scope.tensor(name) for name in node.input]))
+    translated = translate(
+        scope.builder, _make_call(scope, node, [scope.tensor(name) for name in node.input])
+    )
     return _check_shapes(scope, translated, [array.shape[1:] for array in outputs])
 
 
-def _group(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | None:
-    """Translate a convolution of several images to one with a group per image; None for other nodes."""
+def _translate_as_groups(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | None:
+    """Translate a convolution of several images to a grouped convolution, one group per image; else return None."""
     first = scope.values.get(node.input[0])
     if node.op_type != "Conv" or first is None or not 1 < first.shape[0] <= MAX_IMAGES:
         return None
     images, channels, *sides = first.shape
-    call = _call(scope, node, [scope.tensor(name) for name in node.input])
+    call = _make_call(scope, node, [scope.tensor(name) for name in node.input])
     flat = scope.builder.reshape(first.tensor, (images * channels, *sides), f"{call.name}/images")
     inputs = [flat]
     for place, name in enumerate(call.inputs[1:], 1):
@@ -340,8 +355,8 @@ def _group(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | Non
     return [scope.builder.reshape(tensors_out[0], outputs[0].shape, f"{call.name}/apart")]
 
 
-def _with_one_axis_more(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | None:
-    """Translate a node with all axes inside one sample, behind an extra batch axis; None if unsupported."""
+def _translate_with_extra_axis(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | None:
+    """Translate a node with an extra batch axis, so that all its axes belong to one sample; None if unsupported."""
     builder = scope.builder
     tensors, ranks = [], []
     for place, name in enumerate(node.input):
@@ -350,16 +365,16 @@ def _with_one_axis_more(scope: Scope, node: Any, outputs: Sequence[Array]) -> li
             tensors.append(scope.tensor(name))
             ranks.append(scope.known[name].ndim if name else 0)
         else:
-            tensors.append(builder.reshape(value.tensor, value.shape, f"{_name(node)}/all{place}"))
+            tensors.append(builder.reshape(value.tensor, value.shape, f"{_read_name(node)}/all{place}"))
             ranks.append(len(value.shape))
-    call = shift_axes(builder, _call(scope, node, tensors), ranks)
+    call = shift_axes(builder, _make_call(scope, node, tensors), ranks)
     if call is None:
         return None
     translated = _check_shapes(scope, translate(builder, call), [array.shape for array in outputs])
     if translated is None:
         return None
     return [
-        builder.reshape(tensor, sample_shape(array.shape), f"{_name(node)}/first")
+        builder.reshape(tensor, sample_shape(array.shape), f"{_read_name(node)}/first")
         for tensor, array in zip(translated, outputs, strict=True)
     ]
 

@@ -1,4 +1,4 @@
-"""Transformer layers of `torch.nn`, which `torch.fx` does not trace into, as functions of this package."""
+"""Translation of transformer layers of `torch.nn`. `torch.fx` does not trace into them."""
 
 # ruff: noqa: ARG001 - signatures are torch's own, behind the scope
 
@@ -12,7 +12,7 @@ from lightning.networks.imports.torch import functions
 from lightning.networks.imports.torch.scope import Scope, Tensor
 
 
-def multihead_attention(
+def attend_multihead(
     scope: Scope,
     layer: Any,
     query: Tensor,
@@ -24,7 +24,7 @@ def multihead_attention(
     average_attn_weights: bool = True,
     is_causal: bool = False,
 ) -> tuple[Tensor, None]:
-    """Add attention; the second result, its weights, is None. Projections are photonic, scores digital."""
+    """Add attention with photonic projections and digital scores; return (output, None instead of weights)."""
     if not layer.batch_first:
         raise scope.make_error("has the batch axis second", "Build it with batch_first=True")
     unsupported = layer.in_proj_weight is None or layer.bias_k is not None or layer.add_zero_attn
@@ -43,7 +43,7 @@ def multihead_attention(
             replace(inner, name=f"{inner.name}/heads"), rows, *scope.shape(x)[:-1], heads, width
         )
         parts.append(functions.transpose(replace(inner, name=f"{inner.name}/turned"), split, 1, 2))
-    mask = _mask(scope, attn_mask, is_causal=is_causal)
+    mask = _convert_mask(scope, attn_mask, is_causal=is_causal)
     attended = functions.attention(scope, parts[0], parts[1], parts[2], mask)
     merged = functions.transpose(replace(scope, name=f"{scope.name}/together"), attended, 1, 2)
     flat = functions.reshape(replace(scope, name=f"{scope.name}/flat"), merged, *scope.shape(query))
@@ -51,15 +51,15 @@ def multihead_attention(
     return functions.linear(out, flat, layer.out_proj.weight, layer.out_proj.bias), None
 
 
-def _mask(scope: Scope, mask: Any, *, is_causal: bool) -> Any:
-    """Return the mask for `functions.attention`, which inverts boolean ones: torch.nn masks positions with true."""
+def _convert_mask(scope: Scope, mask: Any, *, is_causal: bool) -> Any:
+    """Return the mask for `functions.attention`. Invert a boolean mask, because torch.nn masks positions with true."""
     if mask is None and is_causal:
         raise scope.make_error("is causal but has no mask", "Give attn_mask")
     is_boolean = mask is not None and str(mask.dtype) == "torch.bool"
     return ~mask if is_boolean else mask
 
 
-def encoder_layer(
+def encode_layer(
     scope: Scope,
     layer: Any,
     x: Tensor,
@@ -67,7 +67,7 @@ def encoder_layer(
     src_key_padding_mask: Any = None,
     is_causal: bool = False,
 ) -> Tensor:
-    """Add attention and two linear layers, each with a residual connection, normalised before or after."""
+    """Add attention and two linear layers, each with a residual connection and a normalisation before or after."""
 
     def name_part(part: str) -> Scope:
         return replace(scope, name=f"{scope.name}.{part}")
@@ -85,11 +85,11 @@ def encoder_layer(
 
     def attend(value: Tensor) -> Tensor:
         inputs = (value, value, value, src_key_padding_mask, False, src_mask)
-        return multihead_attention(name_part("self_attn"), layer.self_attn, *inputs)[0]
+        return attend_multihead(name_part("self_attn"), layer.self_attn, *inputs)[0]
 
     def feed_forward(value: Tensor) -> Tensor:
         wide = functions.linear(name_part("linear1"), value, layer.linear1.weight, layer.linear1.bias)
-        activated = _activation(name_part("activation"), layer.activation, wide)
+        activated = _activate(name_part("activation"), layer.activation, wide)
         return functions.linear(name_part("linear2"), activated, layer.linear2.weight, layer.linear2.bias)
 
     for norm_name, block in (("norm1", attend), ("norm2", feed_forward)):
@@ -99,7 +99,7 @@ def encoder_layer(
     return x
 
 
-def _activation(scope: Scope, activation: Any, x: Tensor) -> Tensor:
+def _activate(scope: Scope, activation: Any, x: Tensor) -> Tensor:
     name = getattr(activation, "__name__", type(activation).__name__).lower()
     if name not in {"relu", "gelu"}:
         raise scope.make_error(f"has the activation {name}", "Use relu or gelu")
@@ -107,10 +107,10 @@ def _activation(scope: Scope, activation: Any, x: Tensor) -> Tensor:
     return activated
 
 
-def encoder(scope: Scope, stack: Any, x: Tensor, *settings: Any, **named: Any) -> Tensor:
+def encode_stack(scope: Scope, stack: Any, x: Tensor, *settings: Any, **named: Any) -> Tensor:
     """Add the layers in order, and the final normalisation if there is one."""
     for number, layer in enumerate(stack.layers):
-        x = encoder_layer(replace(scope, name=f"{scope.name}.layers.{number}"), layer, x, *settings, **named)
+        x = encode_layer(replace(scope, name=f"{scope.name}.layers.{number}"), layer, x, *settings, **named)
     norm = stack.norm
     if norm is None:
         return x
@@ -119,7 +119,7 @@ def encoder(scope: Scope, stack: Any, x: Tensor, *settings: Any, **named: Any) -
 
 
 ATTENTION: Mapping[str, Callable[..., Any]] = {
-    "MultiheadAttention": multihead_attention,
-    "TransformerEncoderLayer": encoder_layer,
-    "TransformerEncoder": encoder,
+    "MultiheadAttention": attend_multihead,
+    "TransformerEncoderLayer": encode_layer,
+    "TransformerEncoder": encode_stack,
 }

@@ -1,4 +1,4 @@
-"""Functions and methods of torch, translated to ONNX operations by name; a function and its method are the same.
+"""Translation of torch's functions and methods to ONNX operations. A function and its method have the same name.
 
 Values and axes come first, then shapes, products and pooling; `FUNCTIONS` lists them all.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lightning.networks.imports.torch.scope import Scope, Tensor, count_spatial_axes, per_axis, sizes
+from lightning.networks.imports.torch.scope import Scope, Tensor, count_spatial_axes, repeat_per_axis, sizes
 from lightning.networks.operations.builder import BATCH
 
 # ruff: noqa: ARG001 - signatures are torch's own, behind the scope
@@ -34,39 +34,39 @@ def relu6(scope: Scope, x: Tensor, inplace: bool = False) -> Tensor:
 
 
 def hardsigmoid(scope: Scope, x: Tensor, inplace: bool = False) -> Tensor:
-    """Add `Hardsigmoid` of slope 1/6, where ONNX's own has 1/5."""
+    """Add `HardSigmoid` with slope 1/6. ONNX's default is 1/5."""
     return scope.add("HardSigmoid", [x], alpha=1 / 6, beta=0.5)
 
 
 def leaky_relu(scope: Scope, x: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """Add `LeakyRelu`, ONNX's own."""
+    """Add ONNX's `LeakyRelu`."""
     return scope.add("LeakyRelu", [x], alpha=float(negative_slope))
 
 
 def elu(scope: Scope, x: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """Add `Elu`, ONNX's own."""
+    """Add ONNX's `Elu`."""
     return scope.add("Elu", [x], alpha=float(alpha))
 
 
 def gelu(scope: Scope, x: Tensor, approximate: str = "none") -> Tensor:
-    """Add `Gelu`, that of ONNX's opset 20."""
+    """Add `Gelu` of ONNX's opset 20."""
     return scope.add("Gelu", [x], approximate=approximate)
 
 
 def prelu(scope: Scope, x: Tensor, weight: Any) -> Tensor:
-    """Add `PRelu` with one slope, or one a channel."""
+    """Add `PRelu` with one slope, or one slope per channel."""
     return scope.add("PRelu", [x, weight.reshape(-1, *(1,) * count_spatial_axes(scope, x))])
 
 
 def softplus(scope: Scope, x: Tensor, beta: float = 1.0, threshold: float = 20.0) -> Tensor:
-    """Add `Softplus` with beta 1; above the threshold it is linear to float32 precision anyhow."""
+    """Add `Softplus` with beta 1. Ignore `threshold`: above it, `Softplus` is linear to float32 precision."""
     if beta != 1:
         raise scope.make_error(f"has beta = {beta}", "Use beta 1")
     return scope.add("Softplus", [x])
 
 
 def clamp(scope: Scope, x: Tensor, min: float | None = None, max: float | None = None) -> Tensor:  # noqa: A002
-    """Clip to two bounds, either of which may be missing."""
+    """Clip to two bounds. Either may be None."""
     return scope.add("Clip", [x, None if min is None else float(min), None if max is None else float(max)])
 
 
@@ -97,13 +97,13 @@ def make_binary(operation: str) -> Function:
     return function
 
 
-def reversed_difference(scope: Scope, x: Any, y: Any) -> Tensor:
+def subtract_reversed(scope: Scope, x: Any, y: Any) -> Tensor:
     """Add `y - x`."""
     return scope.add("Sub", [y, x])
 
 
 def masked_fill(scope: Scope, x: Tensor, mask: Any, value: float) -> Tensor:
-    """Return `value` where a constant mask is true."""
+    """Add a selection: `value` where a constant mask is true, else `x`."""
     return scope.add("Where", [mask, float(value), x])
 
 
@@ -158,15 +158,15 @@ def make_reduction(operation: str) -> Function:
     return function
 
 
-def _flat(values: Sequence[Any]) -> list[int]:
-    """Return the sizes or axes of several arguments, or of one sequence."""
+def _flatten_arguments(values: Sequence[Any]) -> list[int]:
+    """Return the integers of several arguments, or of a single sequence."""
     numbers = values[0] if len(values) == 1 and isinstance(values[0], (tuple, list)) else values
     return [int(value) for value in numbers]
 
 
 def reshape(scope: Scope, x: Tensor, *shape: Any) -> Tensor:
     """Reshape to any shape that keeps images apart."""
-    return scope.add("Reshape", [x, _flat(shape)], allowzero=1)
+    return scope.add("Reshape", [x, _flatten_arguments(shape)], allowzero=1)
 
 
 def flatten(scope: Scope, x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
@@ -187,7 +187,7 @@ def unflatten(scope: Scope, x: Tensor, dim: int, sizes: Any) -> Tensor:
 
 def permute(scope: Scope, x: Tensor, *dims: Any) -> Tensor:
     """Permute the axes."""
-    return scope.add("Transpose", [x], perm=[scope.axis(x, axis) for axis in _flat(dims)])
+    return scope.add("Transpose", [x], perm=[scope.axis(x, axis) for axis in _flatten_arguments(dims)])
 
 
 def transpose(scope: Scope, x: Tensor, dim0: int, dim1: int) -> Tensor:
@@ -199,15 +199,15 @@ def transpose(scope: Scope, x: Tensor, dim0: int, dim1: int) -> Tensor:
 
 
 def squeeze(scope: Scope, x: Tensor, *dims: Any) -> Tensor:
-    """Remove axes of length 1, all of them or those in `dims`; longer axes stay."""
+    """Remove axes of length 1: those in `dims`, or all. Longer axes stay."""
     shape = scope.shape(x)
-    axes = {scope.axis(x, axis) for axis in (_flat(dims) if dims else range(len(shape)))}
+    axes = {scope.axis(x, axis) for axis in (_flatten_arguments(dims) if dims else range(len(shape)))}
     return reshape(scope, x, *(size for axis, size in enumerate(shape) if size != 1 or axis not in axes))
 
 
 def unsqueeze(scope: Scope, x: Tensor, dim: int) -> Tensor:
-    """Add one more axis of length 1."""
-    return scope.add("Unsqueeze", [x, [scope.axis(x, dim, more=1)]])
+    """Insert an axis of length 1."""
+    return scope.add("Unsqueeze", [x, [scope.axis(x, dim, new_axes=1)]])
 
 
 def cat(scope: Scope, tensors: Any, dim: int = 0, *, axis: int | None = None) -> Tensor:
@@ -216,13 +216,13 @@ def cat(scope: Scope, tensors: Any, dim: int = 0, *, axis: int | None = None) ->
 
 
 def chunk(scope: Scope, x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """Cut into `chunks` pieces, the last of which may be shorter."""
+    """Cut into `chunks` pieces. The last may be shorter."""
     length = scope.shape(x)[scope.axis(x, dim)]
     return split(scope, x, -(-length // chunks), dim)
 
 
 def split(scope: Scope, x: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Cut into pieces of one size, or of the sizes given."""
+    """Cut into pieces of one size, or of the given sizes."""
     each, length = split_size_or_sections, scope.shape(x)[scope.axis(x, dim)]
     if isinstance(each, int):
         each = [min(each, length - start) for start in range(0, length, each)]
@@ -236,18 +236,18 @@ def unbind(scope: Scope, x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 def pad(scope: Scope, x: Tensor, padding: Any, mode: str = "constant", value: float | None = None) -> Tensor:
-    """Pad with a constant; `padding` starts with the last axis, as in torch."""
+    """Pad with a constant. `padding` starts with the last axis, as in torch."""
     pairs = [tuple(padding[place : place + 2]) for place in range(0, len(padding), 2)][::-1]
     before, after = zip(*((0, 0),) * (len(scope.shape(x)) - len(pairs)), *pairs, strict=True)
     return scope.add("Pad", [x, [*before, *after], float(value or 0)], mode=mode)
 
 
 def size(scope: Scope, x: Tensor, dim: int | None = None) -> Any:
-    """Return the shape or one length; `BATCH` stands for the batch axis."""
+    """Return the shape, or the length of axis `dim`. The batch axis has the length `BATCH`."""
     return scope.shape(x) if dim is None else scope.shape(x)[dim]
 
 
-def attribute(scope: Scope, x: Tensor, name: str) -> Any:
+def get_attribute(scope: Scope, x: Tensor, name: str) -> Any:
     """Return the attribute `shape`, `ndim` or `mT`."""
     if name == "shape":
         return scope.shape(x)
@@ -258,7 +258,7 @@ def attribute(scope: Scope, x: Tensor, name: str) -> Any:
     raise scope.make_error(f"uses {name}")
 
 
-def item(scope: Scope, x: Any, place: Any) -> Any:
+def get_item(scope: Scope, x: Any, place: Any) -> Any:
     """Return an entry of a tuple, or a slice of an activation: `[:, 0]`, `[..., 1:]`, `[:, None]`."""
     if not isinstance(x, Tensor):
         return x[place]
@@ -286,7 +286,7 @@ def item(scope: Scope, x: Any, place: Any) -> Any:
 
 
 def linear(scope: Scope, x: Tensor, weight: Any, bias: Any = None) -> Tensor:
-    """Add rows of weights times the last axis, plus bias."""
+    """Add the product of the last axis with the weights, plus the bias."""
     return scope.add("Gemm", [x, weight, bias], transB=1)
 
 
@@ -306,13 +306,13 @@ def conv(
     if padding_mode != "zeros":
         raise scope.make_error(f"uses the padding mode {padding_mode!r}", "Pad with zeros")
     attributes = {
-        "strides": per_axis(stride, axes),
-        "dilations": per_axis(dilation, axes),
+        "strides": repeat_per_axis(stride, axes),
+        "dilations": repeat_per_axis(dilation, axes),
         "group": int(groups),
     }
     if padding == "same":
         return scope.add("Conv", [x, weight, bias], auto_pad="SAME_UPPER", **attributes)
-    pads = per_axis(0 if padding == "valid" else padding, axes)
+    pads = repeat_per_axis(0 if padding == "valid" else padding, axes)
     return scope.add("Conv", [x, weight, bias], pads=pads * 2, **attributes)
 
 
@@ -321,8 +321,8 @@ def matmul(scope: Scope, x: Any, y: Any) -> Tensor:
     return scope.add("MatMul", [x, y])
 
 
-def additive(mask: Any) -> Any:
-    """Return 0 where a mask of booleans is true and minus infinity elsewhere; other masks as they are."""
+def make_additive(mask: Any) -> Any:
+    """Convert a boolean mask to 0 where true and minus infinity elsewhere. Return other masks unchanged."""
     is_boolean = str(mask.dtype).removeprefix("torch.") == "bool"
     return np.where(np.asarray(mask), 0, -np.inf).astype(np.float32) if is_boolean else mask
 
@@ -337,7 +337,7 @@ def attention(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Tensor:
-    """Add softmax(query @ key^T * scale + mask) @ value: products of two activations, digital."""
+    """Add softmax(query @ key^T * scale + mask) @ value. These products of activations are digital."""
     rank, width = len(scope.shape(query)), scope.shape(query)[-1]
     if is_causal:
         attn_mask = np.tri(scope.shape(query)[-2], scope.shape(key)[-2], dtype=bool)
@@ -345,7 +345,7 @@ def attention(
     scores = scope.add("MatMul", [query, transposed], "scores")
     scores = scope.add("Mul", [scores, float(scale or 1 / math.sqrt(width))], "scaled")
     if attn_mask is not None:
-        scores = scope.add("Add", [scores, additive(attn_mask)], "masked")
+        scores = scope.add("Add", [scores, make_additive(attn_mask)], "masked")
     return scope.add("MatMul", [scope.add("Softmax", [scores], "softmax", axis=-1), value])
 
 
@@ -362,7 +362,7 @@ def max_pool(
     """Add max pooling over one or two axes."""
     if return_indices:
         raise scope.make_error("returns indices too", "Request the values only")
-    return _pool(scope, "MaxPool", x, kernel_size, stride, padding, ceil_mode, {"dilations": dilation})
+    return _add_pool(scope, "MaxPool", x, kernel_size, stride, padding, ceil_mode, {"dilations": dilation})
 
 
 def average_pool(
@@ -378,10 +378,12 @@ def average_pool(
     """Add average pooling over one or two axes."""
     if divisor_override is not None:
         raise scope.make_error("divides by a number of its own", "Leave divisor_override out")
-    return _pool(scope, "AveragePool", x, kernel_size, stride, padding, ceil_mode, {}, int(count_include_pad))
+    return _add_pool(
+        scope, "AveragePool", x, kernel_size, stride, padding, ceil_mode, {}, int(count_include_pad)
+    )
 
 
-def _pool(
+def _add_pool(
     scope: Scope,
     operation: str,
     x: Tensor,
@@ -389,18 +391,18 @@ def _pool(
     stride: Any,
     padding: Any,
     ceil: bool,
-    more: Mapping[str, Any],
+    extra_attributes: Mapping[str, Any],
     count: int = 0,
 ) -> Tensor:
     axes = count_spatial_axes(scope, x)
-    attributes = {name: per_axis(value, axes) for name, value in more.items()}
-    steps = per_axis(kernel if stride is None or stride == [] else stride, axes)
+    attributes = {name: repeat_per_axis(value, axes) for name, value in extra_attributes.items()}
+    steps = repeat_per_axis(kernel if stride is None or stride == [] else stride, axes)
     return scope.add(
         operation,
         [x],
-        kernel_shape=per_axis(kernel, axes),
+        kernel_shape=repeat_per_axis(kernel, axes),
         strides=steps,
-        pads=per_axis(padding, axes) * 2,
+        pads=repeat_per_axis(padding, axes) * 2,
         ceil_mode=int(ceil),
         count_include_pad=count,
         **attributes,
@@ -408,7 +410,7 @@ def _pool(
 
 
 def make_adaptive(operation: str) -> Function:
-    """Return a pooling to a given size: one value, or windows that divide the image evenly."""
+    """Return a pooling to a given output size: one value, or windows that divide the image evenly."""
 
     def function(scope: Scope, x: Tensor, output_size: Any, return_indices: bool = False) -> Tensor:
         size = scope.shape(x)[2:]
@@ -458,7 +460,7 @@ FUNCTIONS: Mapping[str, Function] = {
     **dict.fromkeys(("contiguous", "clone", "detach", "float"), pass_through),
     "add": make_binary("Add"),
     **dict.fromkeys(("sub", "subtract"), make_binary("Sub")),
-    "rsub": reversed_difference,
+    "rsub": subtract_reversed,
     **dict.fromkeys(("mul", "multiply"), make_binary("Mul")),
     **dict.fromkeys(("div", "truediv", "divide", "true_divide"), make_binary("Div")),
     "pow": make_binary("Pow"),
@@ -487,6 +489,6 @@ FUNCTIONS: Mapping[str, Function] = {
     "pad": pad,
     "size": size,
     "dim": lambda scope, x: len(scope.shape(x)),
-    "getattr": attribute,
-    "getitem": item,
+    "getattr": get_attribute,
+    "getitem": get_item,
 }

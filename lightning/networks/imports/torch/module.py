@@ -1,4 +1,4 @@
-"""Import of torch modules with `torch.fx`; torch itself computes everything that does not depend on the image."""
+"""Import of torch modules with `torch.fx`. Torch itself computes everything that does not depend on the image."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ EXPORT = "Export it with torch.onnx.export and import the file"
 RECTIFIERS = frozenset(
     {"relu", "relu6", "leaky_relu", "elu", "silu", "mish", "hardswish", "hardsigmoid", "hardtanh"}
 )
-"""Functions with `inplace` as their last argument."""
+"""Functions whose last argument is `inplace`."""
 VIEWS = frozenset(
     {"view", "view_as", "reshape", "reshape_as", "flatten", "unflatten", "ravel", "permute", "transpose", "t",
      "swapaxes", "swapdims", "movedim", "moveaxis", "squeeze", "unsqueeze", "expand", "expand_as", "getitem", "getattr",
      "chunk", "split", "unbind", "narrow", "select", "contiguous", "detach", "float", "to", "dropout", "type_as",
      "Flatten", "Unflatten", "Identity", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"}
 )  # fmt: skip
-"""Methods, functions and layers whose result may share the memory of their first argument."""
+"""Methods, functions and layers whose result may share memory with the first argument."""
 OPSET = 17
-CLOSE = 1e-3
-"""Tolerance, relative to the largest output."""
-Called = tuple[str, tuple[Any, ...]]
+TOLERANCE = 1e-3
+"""Tolerance between module and network, relative to the largest output."""
+FunctionCall = tuple[str, tuple[Any, ...]]
 
 
 def from_torch(
@@ -47,10 +47,10 @@ def from_torch(
 ) -> Network:
     """Return the network that a `torch.nn.Module` computes in inference.
 
-    `example_shape` is that of one image, without the batch axis. Dropout is omitted and batch normalisation uses its
-    running statistics in any mode of the module, which is not changed. A module with layers or functions that this
-    package does not translate is imported by way of ONNX. Raise `NetworkError` for a module that `torch.fx` cannot
-    trace, `UnsupportedNode` for an unsupported operation.
+    `example_shape` is the shape of one image, without the batch axis. In any mode of the module, dropout is omitted and
+    batch normalisation uses its running statistics; the mode does not change. A module with layers or functions that
+    this package does not translate is exported to ONNX and imported again. Raise `NetworkError` for a module that
+    `torch.fx` cannot trace, `UnsupportedNode` for an unsupported operation.
     """
     try:
         return _trace_by_fx(module, example_shape, preprocessing)
@@ -71,7 +71,7 @@ def _trace_by_fx(module: Any, example_shape: Sequence[int], preprocessing: Prepr
     builder = Builder(compute_node)
     entry = builder.input("input", example_shape)
     with torch.no_grad(), np.errstate(all="ignore"):  # a weight that is not finite is refused in the end
-        output = _follow(builder, module, graph, leaves, entry)
+        output = _add_graph(builder, module, graph, leaves, entry)
         network = finish(builder, name, entry, output, preprocessing or Preprocessing())
     check_preprocessing(network.preprocessing, network.input_shape)
     return network
@@ -89,7 +89,7 @@ def _trace(module: Any, name: str) -> tuple[Any, Mapping[str, Any]]:
 
 @contextmanager
 def _set_inference_mode(module: Any) -> Iterator[None]:
-    """Set the module to inference mode and restore the modes of its parts on exit."""
+    """Set the module to inference mode; restore the modes of its parts on exit."""
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
     try:
@@ -99,25 +99,25 @@ def _set_inference_mode(module: Any) -> Iterator[None]:
             part.training = training
 
 
-def _follow(builder: Builder, module: Any, graph: Any, leaves: Mapping[str, Any], entry: str) -> str:
+def _add_graph(builder: Builder, module: Any, graph: Any, leaves: Mapping[str, Any], entry: str) -> str:
     """Add every node of `graph` to `builder`, and return the name of the output."""
     values: dict[Any, Any] = {}
     aliases = Aliases(leaves)
     for node in graph.nodes:
         if node.op == "placeholder":
-            values[node] = _argument(node, bool(values), entry)
+            values[node] = _read_argument(node, bool(values), entry)
         elif node.op == "get_attr":
-            values[node] = _attribute(module, node.target)
+            values[node] = _read_attribute(module, node.target)
         elif node.op == "output":
-            return _answer(_known(node.args[0], values))
+            return _read_output(_substitute_values(node.args[0], values))
         else:
-            values[node] = _value(builder, node, leaves, values)
+            values[node] = _add_node(builder, node, leaves, values)
         for changed in aliases.add(node):
             values[changed] = values[node]
     raise NetworkError("the module returns nothing", hint="Return the scores")
 
 
-def _argument(node: Any, later: bool, entry: str) -> Any:
+def _read_argument(node: Any, later: bool, entry: str) -> Any:
     if not later:
         return Tensor(entry)
     if node.args:
@@ -125,13 +125,13 @@ def _argument(node: Any, later: bool, entry: str) -> Any:
     raise NetworkError(f"the module takes several inputs, {node.target} among them", hint="Give it one input")
 
 
-def _attribute(module: Any, path: str) -> Any:
+def _read_attribute(module: Any, path: str) -> Any:
     for part in path.split("."):
         module = getattr(module, part)
     return module
 
 
-def _answer(value: Any) -> str:
+def _read_output(value: Any) -> str:
     if isinstance(value, (tuple, list)) and len(value) == 1:
         value = value[0]
     if not isinstance(value, Tensor):
@@ -139,16 +139,16 @@ def _answer(value: Any) -> str:
     return value.name
 
 
-def _known(argument: Any, values: Mapping[Any, Any]) -> Any:
+def _substitute_values(argument: Any, values: Mapping[Any, Any]) -> Any:
     """Return an fx argument with its nodes replaced by their values."""
     fx = require("torch.fx", "to import modules")
     return fx.node.map_arg(argument, values.__getitem__)
 
 
-def _value(builder: Builder, node: Any, leaves: Mapping[str, Any], values: Mapping[Any, Any]) -> Any:
-    arguments, keywords = _known(node.args, values), _known(node.kwargs, values)
+def _add_node(builder: Builder, node: Any, leaves: Mapping[str, Any], values: Mapping[Any, Any]) -> Any:
+    arguments, keywords = _substitute_values(node.args, values), _substitute_values(node.kwargs, values)
     if node.op == "call_module":
-        return _layer(builder, str(node.target), leaves[node.target], arguments, keywords)
+        return _add_layer(builder, str(node.target), leaves[node.target], arguments, keywords)
     title = node.target if node.op == "call_method" else getattr(node.target, "__name__", str(node.target))
     title = str(title).removesuffix("_")  # in-place forms are handled by `Aliases`
     scope = Scope(builder, node.name, title)
@@ -157,7 +157,7 @@ def _value(builder: Builder, node: Any, leaves: Mapping[str, Any], values: Mappi
     return _call(scope, FUNCTIONS.get(scope.operation), arguments, keywords)
 
 
-def _layer(builder: Builder, path: str, layer: Any, arguments: Any, keywords: Any) -> Any:
+def _add_layer(builder: Builder, path: str, layer: Any, arguments: Any, keywords: Any) -> Any:
     scope = Scope(builder, path, type(layer).__name__)
     if scope.operation in ATTENTION:
         return _call(scope, ATTENTION[scope.operation], (layer, *arguments), keywords)
@@ -198,24 +198,24 @@ def _holds_activation(value: Any) -> bool:
 
 @dataclass
 class Aliases:
-    """Aliases and shared memory among the nodes of an fx graph, which are added in order."""
+    """Aliases and shared memory among the nodes of an fx graph. Nodes are added in order."""
 
     leaves: Mapping[str, Any]
     """Layers by name."""
     places: dict[Any, int] = field(default_factory=dict)
     memories: dict[Any, Any] = field(default_factory=dict)
-    """Per node, the node that allocated the memory of its tensor."""
+    """For each node, the node that allocated the memory of its tensor."""
     tensors: dict[Any, Any] = field(default_factory=dict)
-    """Per node, the node that first returned the same tensor."""
+    """For each node, the node that first returned the same tensor."""
 
     def add(self, node: Any) -> list[Any]:
         """Add a node, and return the earlier nodes whose tensor it changes in place.
 
-        Raise `UnsupportedNode` if that also changes a view that is read later: views are copies here.
+        Raise `UnsupportedNode` if this also changes a view that is read later, because views are copies here.
         """
         self.places[node] = len(self.places)
         source = node.args[0] if node.args and node.args[0] in self.memories else node
-        changes = source is not node and in_place(node, self.leaves)
+        changes = source is not node and is_in_place(node, self.leaves)
         shared = changes or title(node, self.leaves) in VIEWS
         self.memories[node] = self.memories[source] if shared and source is not node else node
         self.tensors[node] = self.tensors[source] if changes else node
@@ -242,7 +242,7 @@ def title(node: Any, leaves: Mapping[str, Any]) -> str:
     return str(node.target) if node.op == "call_method" else str(getattr(node.target, "__name__", ""))
 
 
-def in_place(node: Any, leaves: Mapping[str, Any]) -> bool:
+def is_in_place(node: Any, leaves: Mapping[str, Any]) -> bool:
     """Return whether `node` writes its result into its first argument."""
     if node.op == "call_module":
         return bool(getattr(leaves[node.target], "inplace", False))
@@ -255,7 +255,7 @@ def in_place(node: Any, leaves: Mapping[str, Any]) -> bool:
 def export_module(
     module: Any, example_shape: Sequence[int], preprocessing: Preprocessing | None, first: LightningError
 ) -> Network:
-    """Return the network of a module by way of ONNX. Raise `first` if the export or import fails or disagrees."""
+    """Export a module to ONNX and return the imported network. Raise `first` if that fails or the outputs disagree."""
     torch = require("torch", "to import modules")
     require("onnx", "to import modules that torch.fx does not understand")
     modes = [(part, part.training) for part in module.modules()]
@@ -277,76 +277,76 @@ def export_module(
 
 
 def _agrees(torch: Any, module: Any, network: Network) -> bool:
-    """Return whether module and network agree on two images: an export with one image may fix its batch or branch."""
+    """Return whether module and network agree on two images. An export from one image may fix the batch or a branch."""
     random = np.random.default_rng(0)
     images = random.standard_normal((2, *network.input_shape)).astype(np.float32)
     with torch.no_grad():
         expected = module(torch.from_numpy(images)).numpy()
     outputs = run_float(network, images)
-    limit = CLOSE * max(float(np.abs(expected).max()), CLOSE)
+    limit = TOLERANCE * max(float(np.abs(expected).max()), TOLERANCE)
     return outputs.shape == expected.shape and bool(np.abs(outputs - expected).max() <= limit)
 
 
-def _convolution(layer: Any) -> Called:
+def _read_convolution(layer: Any) -> FunctionCall:
     settings = (layer.weight, layer.bias, layer.stride, layer.padding, layer.dilation, layer.groups)
     function = "conv1d" if len(layer.kernel_size) == 1 else "conv2d"
     return function, (*settings, layer.padding_mode)
 
 
-def _batch_norm(layer: Any) -> Called:
+def _read_batch_norm(layer: Any) -> FunctionCall:
     weights = (layer.running_mean, layer.running_var, layer.weight, layer.bias)
     return "batch_norm", (*weights, False, 0.1, layer.eps)
 
 
-def _max_pool(layer: Any) -> Called:
+def _read_max_pool(layer: Any) -> FunctionCall:
     settings = (layer.kernel_size, layer.stride, layer.padding, layer.dilation, layer.ceil_mode)
     return "max_pool2d", (*settings, layer.return_indices)
 
 
-def _average_pool(layer: Any) -> Called:
+def _read_average_pool(layer: Any) -> FunctionCall:
     settings = (layer.kernel_size, layer.stride, layer.padding, layer.ceil_mode, layer.count_include_pad)
     return "avg_pool2d", (*settings, getattr(layer, "divisor_override", None))
 
 
-def _plain(function: str, *settings: str) -> Callable[[Any], Called]:
+def _make_plain(function: str, *settings: str) -> Callable[[Any], FunctionCall]:
     return lambda layer: (function, tuple(getattr(layer, name) for name in settings))
 
 
-LAYERS: Mapping[str, Callable[[Any], Called]] = {
-    "Linear": _plain("linear", "weight", "bias"),
-    "Conv1d": _convolution,
-    "Conv2d": _convolution,
-    "BatchNorm1d": _batch_norm,
-    "BatchNorm2d": _batch_norm,
-    "LayerNorm": _plain("layer_norm", "normalized_shape", "weight", "bias", "eps"),
-    "MaxPool1d": _max_pool,
-    "MaxPool2d": _max_pool,
-    "AvgPool1d": _average_pool,
-    "AvgPool2d": _average_pool,
-    "AdaptiveAvgPool1d": _plain("adaptive_avg_pool2d", "output_size"),
-    "AdaptiveAvgPool2d": _plain("adaptive_avg_pool2d", "output_size"),
-    "AdaptiveMaxPool2d": _plain("adaptive_max_pool2d", "output_size"),
-    "Flatten": _plain("flatten", "start_dim", "end_dim"),
-    "Unflatten": _plain("unflatten", "dim", "unflattened_size"),
-    "Identity": _plain("identity"),
-    **dict.fromkeys(("Dropout", "Dropout1d", "Dropout2d", "AlphaDropout"), _plain("dropout")),
-    "ReLU": _plain("relu"),
-    "ReLU6": _plain("relu6"),
-    "LeakyReLU": _plain("leaky_relu", "negative_slope"),
-    "PReLU": _plain("prelu", "weight"),
-    "ELU": _plain("elu", "alpha"),
+LAYERS: Mapping[str, Callable[[Any], FunctionCall]] = {
+    "Linear": _make_plain("linear", "weight", "bias"),
+    "Conv1d": _read_convolution,
+    "Conv2d": _read_convolution,
+    "BatchNorm1d": _read_batch_norm,
+    "BatchNorm2d": _read_batch_norm,
+    "LayerNorm": _make_plain("layer_norm", "normalized_shape", "weight", "bias", "eps"),
+    "MaxPool1d": _read_max_pool,
+    "MaxPool2d": _read_max_pool,
+    "AvgPool1d": _read_average_pool,
+    "AvgPool2d": _read_average_pool,
+    "AdaptiveAvgPool1d": _make_plain("adaptive_avg_pool2d", "output_size"),
+    "AdaptiveAvgPool2d": _make_plain("adaptive_avg_pool2d", "output_size"),
+    "AdaptiveMaxPool2d": _make_plain("adaptive_max_pool2d", "output_size"),
+    "Flatten": _make_plain("flatten", "start_dim", "end_dim"),
+    "Unflatten": _make_plain("unflatten", "dim", "unflattened_size"),
+    "Identity": _make_plain("identity"),
+    **dict.fromkeys(("Dropout", "Dropout1d", "Dropout2d", "AlphaDropout"), _make_plain("dropout")),
+    "ReLU": _make_plain("relu"),
+    "ReLU6": _make_plain("relu6"),
+    "LeakyReLU": _make_plain("leaky_relu", "negative_slope"),
+    "PReLU": _make_plain("prelu", "weight"),
+    "ELU": _make_plain("elu", "alpha"),
     "GELU": lambda layer: ("gelu_as", (layer.approximate,)),
-    "Sigmoid": _plain("sigmoid"),
-    "Tanh": _plain("tanh"),
-    "SiLU": _plain("silu"),
-    "Mish": _plain("mish"),
-    "Softplus": _plain("softplus", "beta", "threshold"),
-    "Hardswish": _plain("hardswish"),
-    "Hardsigmoid": _plain("hardsigmoid"),
-    "Hardtanh": _plain("hardtanh", "min_val", "max_val"),
-    "Softmax": _plain("softmax", "dim"),
-    "LogSoftmax": _plain("log_softmax", "dim"),
-    "ZeroPad2d": _plain("pad", "padding"),
+    "Sigmoid": _make_plain("sigmoid"),
+    "Tanh": _make_plain("tanh"),
+    "SiLU": _make_plain("silu"),
+    "Mish": _make_plain("mish"),
+    "Softplus": _make_plain("softplus", "beta", "threshold"),
+    "Hardswish": _make_plain("hardswish"),
+    "Hardsigmoid": _make_plain("hardsigmoid"),
+    "Hardtanh": _make_plain("hardtanh", "min_val", "max_val"),
+    "Softmax": _make_plain("softmax", "dim"),
+    "LogSoftmax": _make_plain("log_softmax", "dim"),
+    "ZeroPad2d": _make_plain("pad", "padding"),
     "ConstantPad1d": lambda layer: ("pad", (layer.padding, "constant", layer.value)),
     "ConstantPad2d": lambda layer: ("pad", (layer.padding, "constant", layer.value)),
 }

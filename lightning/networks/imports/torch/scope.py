@@ -15,7 +15,7 @@ from lightning.networks.operations.operation_list import translate
 
 @dataclass(frozen=True)
 class Tensor:
-    """An activation: the name of a tensor of the `Builder`."""
+    """An activation, by the name of its tensor in the `Builder`."""
 
     name: str
 
@@ -36,12 +36,12 @@ class Scope:
         """Return the shape with the batch axis, whose length is `BATCH`."""
         return (BATCH, *self.builder.shapes[x.name])
 
-    def axis(self, x: Tensor, axis: int, more: int = 0) -> int:
-        """Return a possibly negative axis counted from the front, among the axes of `x` plus `more` new ones."""
-        return axis % (len(self.shape(x)) + more)
+    def axis(self, x: Tensor, axis: int, new_axes: int = 0) -> int:
+        """Return a possibly negative axis as an index from the front, among the axes of `x` and `new_axes` new axes."""
+        return axis % (len(self.shape(x)) + new_axes)
 
     def add(self, operation: str, inputs: Sequence[Any], part: str = "", /, **attributes: Any) -> Tensor:
-        """Add an ONNX operation; inputs are activations, torch tensors, numbers, or None if omitted."""
+        """Add an ONNX operation. Inputs are activations, torch tensors, numbers, or None if omitted."""
         return self.add_several(operation, inputs, part, 1, attributes)[0]
 
     def add_several(
@@ -60,7 +60,7 @@ class Scope:
         if isinstance(value, Tensor):
             return value.name
         array = value.detach().cpu() if hasattr(value, "detach") else np.asarray(value)
-        if array.ndim and array.shape[0] == BATCH:  # repeated for every image, without having been copied
+        if array.ndim and array.shape[0] == BATCH:  # a view that repeats one entry for every image
             array = array[:1]
         return self.builder.constant(np.asarray(array), name)
 
@@ -76,6 +76,6 @@ def sizes(value: Any, axes: int) -> list[int | None]:
     return numbers * axes if len(numbers) == 1 else numbers
 
 
-def per_axis(value: Any, axes: int) -> list[int]:
+def repeat_per_axis(value: Any, axes: int) -> list[int]:
     """Return the numbers of `sizes` as integers."""
     return [int(number or 0) for number in sizes(value, axes)]

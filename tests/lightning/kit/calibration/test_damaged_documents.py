@@ -12,7 +12,7 @@ import pytest
 
 from lightning import errors
 from lightning.kit.calibration import find, from_json, load
-from lightning.kit.calibration.store import path_of
+from lightning.kit.calibration.store import find_path
 
 pytestmark = pytest.mark.board
 
@@ -110,13 +110,13 @@ def test_damage_of_any_one_field_never_gives_a_raw_error_or_another_product(docu
 def test_a_channel_or_readout_that_the_firmware_lacks_is_refused(document, tmp_path):
     for path, value in ((("modulators", 0, "channel"), 9), (("readout",), 5)):
         kept = damaged({**document, "origin": "measured", "made": NOW.isoformat()}, path, value)
-        path_of("sim-kit-0001", tmp_path).write_text(json.dumps(kept))
+        find_path("sim-kit-0001", tmp_path).write_text(json.dumps(kept))
         with pytest.raises(errors.CalibrationError, match=f"{value}, but the firmware has 0 to"):
             find(Device(None), folder=tmp_path, now=NOW)
 
 
 def test_the_future_is_refused_beyond_some_minutes(document, tmp_path):
-    path = path_of("sim-kit-0001", tmp_path)
+    path = find_path("sim-kit-0001", tmp_path)
     for ahead, fits in ((timedelta(minutes=5), True), (timedelta(days=400), False)):
         path.write_text(json.dumps({**document, "origin": "measured", "made": (NOW + ahead).isoformat()}))
         if fits:
@@ -131,7 +131,7 @@ def test_the_future_is_refused_beyond_some_minutes(document, tmp_path):
 
 def test_only_the_device_is_believed_that_its_calibration_does_not_age(document, tmp_path):
     old = {**document, "made": "2020-01-01T00:00:00+00:00"}
-    path = path_of("sim-kit-0001", tmp_path)
+    path = find_path("sim-kit-0001", tmp_path)
     path.write_text(json.dumps(old))
     with pytest.raises(errors.StaleCalibration, match="h old"):
         find(Device(document), folder=tmp_path, now=NOW)

@@ -12,7 +12,7 @@ from lightning.kit.calibration.document import Modulator, Timing
 from lightning.kit.calibration.encoder import dim, make_encoder
 from lightning.kit.calibration.fringe import Fringe
 from lightning.kit.calibration.noise import NoiseModel
-from lightning.kit.calibration.store import load_raw, path_of
+from lightning.kit.calibration.store import find_path, load_raw
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 
@@ -117,12 +117,12 @@ def test_the_folder_follows_the_environment(calibration, tmp_path, monkeypatch):
     assert save(calibration).parent == tmp_path / "a"
     monkeypatch.delenv("LIGHTBED_CALIBRATIONS")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "b"))
-    assert path_of("kit-7") == tmp_path / "b" / "lightbed" / "calibrations" / "kit-7.json"
+    assert find_path("kit-7") == tmp_path / "b" / "lightbed" / "calibrations" / "kit-7.json"
 
 
 def test_names_that_are_no_file_names_get_files_of_their_own():
     names = ["a/b", "a-b", "a b", "../a", "", "ZCU111 at 10.0.0.7, firmware of Oct 7 2022"]
-    paths = [path_of(name, "/x") for name in names]
+    paths = [find_path(name, "/x") for name in names]
     assert len(set(paths)) == len(names)
     assert all(str(path.parent) == "/x" for path in paths)
 
@@ -144,7 +144,7 @@ def test_a_factory_calibration_serves_until_one_is_measured(calibration, tmp_pat
 
 def test_another_devices_calibration_is_refused(calibration, tmp_path):
     save(calibration, folder=tmp_path)
-    path_of("kit-7", tmp_path).rename(path_of("kit-9", tmp_path))
+    find_path("kit-7", tmp_path).rename(find_path("kit-9", tmp_path))
     with pytest.raises(errors.ForeignCalibration, match="kit-7"):
         find(Device("kit-9"), folder=tmp_path, now=NOW)
 

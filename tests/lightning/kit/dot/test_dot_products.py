@@ -23,7 +23,7 @@ from lightning.kit.calibration.drift import recalibrate
 from lightning.kit.calibration.guided import run_guided
 from lightning.kit.calibration.measurement.batch import Reader
 from lightning.kit.compute import LightningCompute
-from lightning.kit.dot import Symbol, VectorCore, core_of, dot, matvec
+from lightning.kit.dot import Symbol, VectorCore, dot, get_core, matvec
 from lightning.kit.dot.program import TileReader
 
 pytestmark = pytest.mark.board
@@ -124,16 +124,16 @@ def test_matrix_times_matrix(quiet):
 
 def test_64_products_a_pair_are_one_window_of_one_run(quiet, monkeypatch):
     runs = []
-    measured = quiet.tiles._pass
-    monkeypatch.setattr(quiet.tiles, "_pass", lambda *call: runs.append(call[1]) or measured(*call))
+    measured = quiet.tiles._run_pass
+    monkeypatch.setattr(quiet.tiles, "_run_pass", lambda *call: runs.append(call[1]) or measured(*call))
     quiet.analogue(np.full(128, 200), np.full(128, 100))
     assert runs == [3]  # a tile, and a dark one at either end
 
 
 def test_a_table_of_products_is_swept_in_one_run(quiet, monkeypatch):
     runs = []
-    measured = quiet.tiles._pass
-    monkeypatch.setattr(quiet.tiles, "_pass", lambda *call: runs.append(call[1]) or measured(*call))
+    measured = quiet.tiles._run_pass
+    monkeypatch.setattr(quiet.tiles, "_run_pass", lambda *call: runs.append(call[1]) or measured(*call))
     table = np.arange(1, 41)[:, None] * 6
     answers = quiet.analogue(table, [[255]])
     assert runs == [48]
@@ -261,10 +261,10 @@ def test_the_calibration_of_another_device_is_refused(calibration):
 @pytest.mark.slow
 def test_by_way_of_lightning_compute_one_core_is_tuned_once(calibration):
     compute = LightningCompute(lightning.connect(QUIET), calibration)
-    assert core_of(compute) is core_of(compute)
+    assert get_core(compute) is get_core(compute)
     assert dot(compute, [100, 50], [51, 255]) == 70
     assert matvec(compute, [[255, 0], [0, -255]], [7, 9], shots=1).tolist() == [7, -9]
-    assert core_of(compute).tuning is core_of(compute).tuning
+    assert get_core(compute).tuning is get_core(compute).tuning
 
 
 @pytest.mark.slow

@@ -587,7 +587,7 @@ def test_a_bus_whose_library_is_missing_is_reported_with_the_hint(monkeypatch, r
     def lacking(*_, **__):
         raise ValueError(reported)
 
-    monkeypatch.setattr(line_module, "_manager", lambda backend: SimpleNamespace(open_resource=lacking))
+    monkeypatch.setattr(line_module, "_open_manager", lambda backend: SimpleNamespace(open_resource=lacking))
     with pytest.raises(
         MissingLibrary, match=rf"{library} is needed to reach USB0::1::2::3::INSTR.*pip install {library}"
     ):
