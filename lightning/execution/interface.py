@@ -53,7 +53,10 @@ def find_classes(scores: npt.NDArray[np.float32]) -> npt.NDArray[np.int64]:
 
     Of equal scores, the first wins. A single score is a logit: its class is 1 if it is above 0, else 0.
 
-    >>> find_classes(np.float32([[1, 3, 3], [2, 1, 0]])).tolist(), find_classes(np.float32([[-1], [2]])).tolist()
+    >>> (
+    ...     find_classes(np.float32([[1, 3, 3], [2, 1, 0]])).tolist(),
+    ...     find_classes(np.float32([[-1], [2]])).tolist(),
+    ... )
     ([1, 0], [0, 1])
     """
     flat = scores.reshape(len(scores), -1)

@@ -25,12 +25,12 @@ def draw(plot: Plot, path: Path) -> Path:
         raise ModuleNotFoundError(
             f"drawing needs matplotlib: {install_extra('testbed')}", name=error.name
         ) from error
-    columns_wide = min(plot.columns_wide, len(plot.panels))
-    high = -(-len(plot.panels) // columns_wide)
+    columns = min(plot.wide, len(plot.panels))
+    rows = -(-len(plot.panels) // columns)
     with mpl.rc_context({"svg.hashsalt": "lightbed", "font.size": 9}):
-        figure = Figure(figsize=(3.6 * columns_wide + 0.4, 2.9 * high + 0.5), layout="constrained")
+        figure = Figure(figsize=(3.6 * columns + 0.4, 2.9 * rows + 0.5), layout="constrained")
         figure.suptitle(plot.title)
-        axes = list(figure.subplots(high, columns_wide, squeeze=False).flat)
+        axes = list(figure.subplots(rows, columns, squeeze=False).flat)
         for axis, panel in zip(axes, plot.panels, strict=False):
             _PLOTS[panel.kind](axis, panel)
             from matplotlib.ticker import LogLocator
@@ -47,7 +47,7 @@ def draw(plot: Plot, path: Path) -> Path:
                 axis.grid(alpha=0.3)
         for axis in axes[len(plot.panels) :]:
             axis.set_axis_off()
-        _draw_legend(figure, plot, high)
+        _draw_legend(figure, plot, rows)
         save_figure(figure, path)
     return path
 
@@ -122,7 +122,7 @@ _PLOTS = {
 _MAPS = ("heat", "tiles")
 
 
-def _draw_legend(figure: Any, plot: Plot, high: int) -> None:
+def _draw_legend(figure: Any, plot: Plot, rows: int) -> None:
     """Draw one legend below all panels if they show the same series, otherwise one per panel."""
     named = {tuple(series.name for series in panel.series) for panel in plot.panels}
     if len(named) == 1:
@@ -136,4 +136,4 @@ def _draw_legend(figure: Any, plot: Plot, high: int) -> None:
     for axis, panel in zip(figure.axes, plot.panels, strict=False):
         if panel.kind in _MAPS:
             continue
-        axis.legend(frameon=False, fontsize=8 if high == 1 else 7)
+        axis.legend(frameon=False, fontsize=8 if rows == 1 else 7)
