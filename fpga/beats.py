@@ -28,7 +28,7 @@ class Beats:
 def pack_beats(signal: Signal, beats: ArrayLike | Beats) -> list[tuple[int, int]]:
     """Return, for every beat, the valid bits and the data bits of all streams of the signal.
 
-    For an array all streams are valid. Its shape is beats × streams × lanes, where axes of length 1 may be
+    In an array, all streams are valid. Its shape is beats × streams × lanes, where axes of length 1 may be
     omitted: for one stream of one lane, give one number per beat. Raise ValueError for other shapes, and for samples
     that do not fit.
     """

@@ -37,8 +37,8 @@ from fpga.count_action.model import (
 
 DECLARE_MEMORY = "Declare it in the module: `memory NAME: 256 of 16 bits`."
 """The hint for a memory that a module does not have."""
-_EXACT = 64
-"""Bits of an address in the checks that hold any formula exactly."""
+_EXACT_WIDTH = 64
+"""Width of addresses in the checks, in bits: it holds the value of any formula exactly."""
 
 
 def address_width(words: int) -> int:
@@ -156,7 +156,7 @@ class Memory(Kind):
         return f"{name} is a memory (R25)"
 
     def reset(self, action: Action) -> Any:
-        """Return the words by address; the others are 0."""
+        """Return the words by address. Words that are missing are 0."""
         return {}
 
     def keep(self, edge: Edge, module: Module, action: Action) -> Any:
@@ -273,8 +273,10 @@ class Memory(Kind):
 
         def reach(ref: Ref) -> tuple[str, str]:
             """Return the condition that an address is inside the memory, and the address."""
-            exact = proof.fit(ref, _EXACT)
-            return f"({exact} < {_EXACT}'d{action.words})", proof.fit(ref, bits)  # a negative one is large
+            exact = proof.fit(ref, _EXACT_WIDTH)
+            return f"({exact} < {_EXACT_WIDTH}'d{action.words})", proof.fit(
+                ref, bits
+            )  # a negative one is large
 
         def select(values: Iterable[str], default: str) -> str:
             """Return the value of the first store whose count fires."""
@@ -319,9 +321,9 @@ class _Access(Kind):
     """An action on a word of a memory of its module; its last reference is the address."""
 
     operands: str = ""
-    """What `refs` must be, in words."""
+    """Description of the valid `refs`, for messages."""
     references = 1
-    """Number of its references."""
+    """Number of references that the action needs."""
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
         owner = _owner_of(datapath, action)

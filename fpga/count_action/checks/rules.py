@@ -25,7 +25,7 @@ from fpga.count_action.model import (
 
 
 def find_broken_rules(graph: Graph) -> Diagnostics:
-    """Yield the rules that a datapath breaks."""
+    """Yield an error for each broken rule of a datapath."""
     yield from _find_conflicting_drivers(graph)
     for kind in KINDS.values():
         yield from kind.find_broken_rules(graph)
@@ -181,7 +181,7 @@ def _max_term(graph: Graph, term: Ref) -> int:
 
 
 def _find_dead_counts(graph: Graph) -> Diagnostics:
-    """Yield counts that can never start, because each waits for itself or for another such count."""
+    """Yield an error for each count that can never start, because it waits for itself or for another such count."""
     alive: set[tuple[str, str]] = set()
     while True:  # least fixed point: add counts whose inputs can occur until nothing changes
         started = {
@@ -210,7 +210,7 @@ def _find_missing_trigger(graph: Graph, count: Count, alive: set[tuple[str, str]
 
 
 def _can_be_nonzero(graph: Graph, ref: Ref, alive: set[tuple[str, str]]) -> bool:
-    """Return whether a signal can ever be non-zero. A formula is assumed to be able to."""
+    """Return whether a signal can ever be non-zero; True for every formula."""
     return (
         ref.module is None
         or is_value(ref)
@@ -225,7 +225,7 @@ def _can_be_nonzero(graph: Graph, ref: Ref, alive: set[tuple[str, str]]) -> bool
 def find_choice_errors(graph: Graph, module: Module) -> Diagnostics:
     """Yield the errors of the arbiters of a module (R19)."""
     for count in module.counts:
-        errors = [*_find_choice_errors(graph, count)]
+        errors = [*_find_order_errors(graph, count)]
         yield from errors
         if count.order and not errors:
             yield from _find_register_errors(module, count)
@@ -234,7 +234,7 @@ def find_choice_errors(graph: Graph, module: Module) -> Diagnostics:
             yield from _find_merge_errors(graph, module, action)
 
 
-def _find_choice_errors(graph: Graph, count: Count) -> Diagnostics:
+def _find_order_errors(graph: Graph, count: Count) -> Diagnostics:
     if not count.order:
         if count.whole or count.picks:
             message = f"count {quote(count.name)} has picks or whole packets, but no order"
@@ -278,10 +278,10 @@ def _is_stored(module: Module, action: Action, count: Count, operand: Operand) -
 def _find_merge_errors(graph: Graph, module: Module, action: Action) -> Diagnostics:
     count = module.count(action.on)
     lanes = {graph.source(term).lanes for term in count.terms}
-    right = bool(count.order) and len(lanes) == 1
-    if right:
+    is_valid = bool(count.order) and len(lanes) == 1
+    if is_valid:
         samples = arbitration.select_samples(count, module.name, lanes.pop())
-        right = [module.value(ref) for ref in action.refs] == samples
-    if not right:
+        is_valid = [module.value(ref) for ref in action.refs] == samples
+    if not is_valid:
         message = f"{quote(action.output)} merges, and does not send the beat that {quote(count.name)} selects (R19)"
         yield make_diagnostic(action.at, message, "Use arbitration.select_samples.")

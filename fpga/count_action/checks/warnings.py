@@ -58,7 +58,7 @@ def _find_overshoots(graph: Graph, module: Module, count: Count) -> Diagnostics:
 
 
 def _find_stuck_level_counts(graph: Graph, module: Module, count: Count) -> Diagnostics:
-    """Yield level counts that never fire once more beats wait than the target, or that fire with only some beats."""
+    """Yield warnings of level counts that stop once more beats wait than the target, or that fire with too few."""
     streams = [term for term in dict.fromkeys(count.terms) if graph.is_stream(term)]
     target = module.target(count.target)
     if count.kind is not CountKind.LEVEL or len(streams) < 2 or not target.reset or count.aim is not None:
@@ -95,14 +95,14 @@ def _find_stuck_level_counts(graph: Graph, module: Module, count: Count) -> Diag
 
 
 def _describe_stream(graph: Graph, ref: Ref) -> str:
-    """Return a stream in the syntax of the language; where several have its name, with its bit."""
+    """Return a stream in the syntax of the language, with its bit if several streams share the name."""
     return describe_ref(ref) + (f" (bit {ref.index})" if graph.source(ref).size > 1 else "")
 
 
 def _find_greedy_rivals(graph: Graph, module: Module, count: Count) -> Diagnostics:
-    """Yield level counts that never fire, because another one takes every beat of a stream first (R26).
+    """Yield warnings of level counts that never fire, because another takes every beat of a stream first (R26).
 
-    What else they count does not reach their targets.
+    Their other terms do not reach their targets.
     """
     for other in graph.rivals(module, count):
         taken = {stream_of(each) for each in other.terms}
@@ -139,7 +139,7 @@ def _find_missed_pulses(graph: Graph, module: Module, count: Count) -> Diagnosti
 
 
 def _signals_of_condition(graph: Graph, ref: Ref) -> Iterator[Ref]:
-    """Yield the signals whose bits a condition combines. Operands of comparisons and sums are left out."""
+    """Yield the signals whose bits a condition combines, except operands of comparisons and sums."""
     todo: list[Operand] = [graph.formula(ref) if is_value(ref) else ref]
     while todo:
         operand = todo.pop()
@@ -219,7 +219,7 @@ def _find_idle_clears(graph: Graph) -> Diagnostics:
 
 
 def _find_lost_stores(graph: Graph) -> Diagnostics:
-    """Yield stores by priority that always lose, because one on the same count precedes them (R18, R25)."""
+    """Yield warnings of stores by priority that always lose to a store on the same count (R18, R25)."""
     for module in graph.datapath.modules:
         firsts: dict[tuple[str, str, str], Action] = {}
         for action in module.actions:

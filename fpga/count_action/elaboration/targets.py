@@ -79,7 +79,7 @@ def entries_of(text: TableText, values: Values) -> Iterator[FlatTarget]:
 
 
 def width_of_target(target: FlatTarget, module: FlatModule) -> int:
-    """Return the width of a target in bits: its own width if declared, otherwise that of the widest of its counts."""
+    """Return the width of a target in bits: as declared, otherwise the width of its widest count, or the default."""
     if target.width is not None:
         return target.width
     widths = []
