@@ -140,7 +140,7 @@ class Hardware(Protocol):
         """Return the condition that a sample is from 0 to `bound` - 1."""
 
     def sample_type(self, action: Action) -> tuple[int, bool]:
-        """Return the common width and sign of the samples; if they differ, the action's width and False."""
+        """Return the common width and sign of the samples; if they differ or are too wide, the action's and False."""
 
     def any_fire(self, module: Module, actions: Iterable[Action]) -> str:
         """Return the condition that the count of any of the actions fires."""

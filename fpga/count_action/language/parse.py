@@ -233,72 +233,74 @@ _Predicate = Callable[[str, str, str, frozenset[str]], bool]
 
 def _expects_all(*words: str) -> _Predicate:
     """Return the predicate that all of these terminals are expected."""
-    return lambda _token_type, _text, _before, expected_types: expected_types >= set(words)
+    return lambda _terminal_name, _text, _before, expected_types: expected_types >= set(words)
 
 
 def _expects_only(*words: str) -> _Predicate:
     """Return the predicate that some of these terminals are expected, and no others."""
-    return lambda _token_type, _text, _before, expected_types: (
+    return lambda _terminal_name, _text, _before, expected_types: (
         bool(expected_types) and expected_types <= set(words)
     )
 
 
 def _is_text(*texts: str) -> _Predicate:
-    return lambda _token_type, text, _before, _expected_types: text in texts
+    return lambda _terminal_name, text, _before, _expected_types: text in texts
 
 
 _CLAUSES = frozenset({"BY", "OVER", "AT_MOST", "TO", "WHILE", "WIDTH"})
 _ORDER = "The order in a count is: terms, `by`, `over cycles`, `at most`, `to`, `while`, `width`."
 _HINTS: tuple[tuple[_Predicate, str], ...] = (
-    (lambda token_type, *_: token_type == "$END", "Close every `{`, `(` and `[`."),
+    (lambda terminal_name, *_: terminal_name == "$END", "Close every `{`, `(` and `[`."),
     (_is_text("&", "|"), "Write `and`, `or` and `not`. Select bits with `NAME[7:0]`."),
     (_is_text("^", "~", "%"), "Of numbers there are `+`, `-`, `<<` and `>>`. Two flags differ if `a != b`."),
     (_is_text("?"), "Write `A if CONDITION else B`."),
     (_is_text("!"), "Write `and`, `or` and `not`."),
     (_is_text("'"), "Write constants as 255 or 0xFF, without a width."),
     (
-        lambda token_type, _text, _before, expected_types: token_type == "LBRACE" and "NOT" in expected_types,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "LBRACE" and "NOT" in expected_types
+        ),
         "Write `concat(a, b)`, the highest bits first.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: (
-            token_type == "WITH" and expected_types == {"RBRACE", "SEMICOLON"}
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "WITH" and expected_types == {"RBRACE", "SEMICOLON"}
         ),
         "Write it before `buffered`: stream NAME of 8 bits with last buffered.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: (
-            token_type == "TO" and "RSQB" in expected_types and "COLON" not in expected_types
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "TO" and "RSQB" in expected_types and "COLON" not in expected_types
         ),
         "Write the range in brackets after it: `x[i] (i = 1 to 4)`. Give each memory a name of its own.",
     ),
     (
-        lambda _token_type, text, _before, expected_types: (
+        lambda _terminal_name, text, _before, expected_types: (
             text in {"at", "into"} and {"IN", "AS"} <= expected_types
         ),
         "Write the address after the memory: `store VALUE in MEMORY[ADDRESS]`.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: (
-            token_type == "BITS" and "OF" in expected_types and "LSQB" not in expected_types
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "BITS" and "OF" in expected_types and "LSQB" not in expected_types
         ),
         "Write the number of words and their width: `memory NAME: 256 of 16 bits`.",
     ),
     (_is_text("buffered"), "Write it last, for an external stream: stream NAME of 8 bits buffered."),
     (
-        lambda _token_type, text, _before, expected_types: (
+        lambda _terminal_name, text, _before, expected_types: (
             "ACTIONS" in expected_types and text in {"outputs", "output"}
         ),
         "An output is not declared: its action names it, `stream x.data as NAME`.",
     ),
     (
-        lambda _token_type, text, _before, expected_types: (
+        lambda _terminal_name, text, _before, expected_types: (
             "ACTIONS" in expected_types and text in {"registers", "register", "reg", "state"}
         ),
         "A register is a number that an action stores: `store FORMULA width 16 as NAME`.",
     ),
     (
-        lambda _token_type, text, _before, expected_types: (
+        lambda _terminal_name, text, _before, expected_types: (
             "ACTIONS" in expected_types and text in {"let", "wire", "define", "assign"}
         ),
         "A formula has no name: write it where it is used, or `store` it one cycle before.",
@@ -312,7 +314,9 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         ),
     ),
     (
-        lambda _token_type, text, _before, expected_types: "MODULE" in expected_types and text in {"#", "/"},
+        lambda _terminal_name, text, _before, expected_types: (
+            "MODULE" in expected_types and text in {"#", "/"}
+        ),
         "A comment begins with `//` and ends with its line.",
     ),
     (_expects_all("MODULE"), "A file has `import`, `use`, `inputs: {...}` and `module NAME {...}`."),
@@ -329,7 +333,7 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         ),
     ),
     (
-        lambda _token_type, text, _before, expected_types: text == "signed" and "STREAM" in expected_types,
+        lambda _terminal_name, text, _before, expected_types: text == "signed" and "STREAM" in expected_types,
         "Write it after the width: `stream NAME of 8 bits signed`.",
     ),
     (
@@ -342,66 +346,70 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         "Write `emit sum x.data`, or `stream x.data` for the samples themselves.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: (
-            token_type == "AT_LEAST" or (token_type == "RELATION" and "AT_LEAST" in expected_types)
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "AT_LEAST" or (terminal_name == "RELATION" and "AT_LEAST" in expected_types)
         ),
         "Write it before the number: `at least 3`, `NAME: at least 3`, or `NAME: 3`.",
     ),
     (
-        lambda _token_type, text, _before, expected_types: text == "in" and "OR" in expected_types,
+        lambda _terminal_name, text, _before, expected_types: text == "in" and "OR" in expected_types,
         "Write `n == 1 or n == 2`.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: token_type == "TO" and "AS" in expected_types,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "TO" and "AS" in expected_types
+        ),
         "Name what the action drives: `as NAME`.",
     ),
     (
-        lambda _token_type, text, _before, expected_types: (
+        lambda _terminal_name, text, _before, expected_types: (
             text in {"when", "if"} and "WHILE" in expected_types
         ),
         "Write `while CONDITION` after the sum.",
     ),
     (
-        lambda _token_type, text, _before, expected_types: (
+        lambda _terminal_name, text, _before, expected_types: (
             text in {"when", "if"} and expected_types >= {"LSQB", "SEMICOLON"}
         ),
         "An action has no condition: write it in its count, after `while`.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: (
-            token_type == "EQUAL" and {"AS", "IN"} <= expected_types
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "EQUAL" and {"AS", "IN"} <= expected_types
         ),
         "Write the value before the name: `store 1 as NAME`.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: token_type == "EQUAL" and "WINS" in expected_types,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "EQUAL" and "WINS" in expected_types
+        ),
         "A flag has one bit, which `set` makes 1. For a number write `store 1 as NAME`.",
     ),
     (_expects_all("ELSE"), "Write `A if CONDITION else B`."),
     (
-        lambda token_type, _text, _before, expected_types: (
-            token_type == "RELATION"
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "RELATION"
             and {"AND", "WIDTH"} <= expected_types
             and not expected_types & {"OVER", "WHILE"}
         ),
         "Compare two values at a time: `3 <= n and n < 5`.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: (
-            (token_type in {"AND", "OR"} and "OVER" in expected_types)
-            or (token_type in {"AND", "OR", "RELATION"} and expected_types == {"RPAR", "PLUS", "MINUS"})
+        lambda terminal_name, _text, _before, expected_types: (
+            (terminal_name in {"AND", "OR"} and "OVER" in expected_types)
+            or (terminal_name in {"AND", "OR", "RELATION"} and expected_types == {"RPAR", "PLUS", "MINUS"})
         ),
         "A sum has no conditions: write them after `while`, `sum 1 while a and b`.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: (
-            token_type == "RELATION" and bool(expected_types & _CLAUSES)
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "RELATION" and bool(expected_types & _CLAUSES)
         ),
         "A count has no comparison: write its target in `targets`, and its conditions after `while`.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: (
-            token_type == "WHILE"
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "WHILE"
             and (
                 "AS" in expected_types
                 or "WINS" in expected_types
@@ -411,34 +419,38 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         "An action has no condition: write it in its count, or `store A if CONDITION else B as NAME`.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: (
-            token_type == "TO" and expected_types >= {"RELATION", "WIDTH"} and "AS" not in expected_types
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "TO" and expected_types >= {"RELATION", "WIDTH"} and "AS" not in expected_types
         ),
         f"Write `to TARGET` before `while`. {_ORDER}",
     ),
     (
-        lambda token_type, _text, _before, expected_types: (
-            token_type in _CLAUSES and bool(expected_types & {*_CLAUSES, "SEMICOLON"})
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name in _CLAUSES and bool(expected_types & {*_CLAUSES, "SEMICOLON"})
         ),
         _ORDER,
     ),
     (
-        lambda token_type, _text, _before, expected_types: token_type == "WITH" and "LAST" in expected_types,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "WITH" and "LAST" in expected_types
+        ),
         "Write the end of a packet as a condition: `stream x.data last x.last`.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: token_type == "LAST" and "WITH" in expected_types,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "LAST" and "WITH" in expected_types
+        ),
         "Write `stream NAME of 8 bits with last`, or `with last and keep`.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: (
-            token_type == "SIGNED" and expected_types == {"RBRACE", "SEMICOLON"}
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "SIGNED" and expected_types == {"RBRACE", "SEMICOLON"}
         ),
         "Numbers have no sign: declare a stream, `stream NAME of 8 bits signed`.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: (
-            token_type == "SIGNED" and {"AS", "IN"} <= expected_types
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "SIGNED" and {"AS", "IN"} <= expected_types
         ),
         "A stored number has no sign: remove `signed`.",
     ),
@@ -447,13 +459,15 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         "Write `advance NAME modulo 8`: it goes up by 1, from 0 to 7, and starts again.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: (
-            token_type == "LSQB" and expected_types == {"NAME"}
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "LSQB" and expected_types == {"NAME"}
         ),
         "Write the range after the name: `NAME[1 to 4]`.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: token_type == "RSQB" and "TO" in expected_types,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "RSQB" and "TO" in expected_types
+        ),
         "Write the first and the last element: `NAME[1 to 4]`.",
     ),
     (
@@ -461,152 +475,166 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         "A module is `module NAME {...}`, or `module NAME (PARAMETER = 4) {...}`.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: (
-            token_type in {"OR", "AND", "COMMA"} and expected_types == {"COLON", "LSQB"}
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name in {"OR", "AND", "COMMA"} and expected_types == {"COLON", "LSQB"}
         ),
         "An action has one count: write one action for each, `on a: pulse p; on b: pulse q`.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: (
-            token_type == "DOT" and expected_types == {"COLON", "LSQB"}
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "DOT" and expected_types == {"COLON", "LSQB"}
         ),
         "An action belongs to a count: `LABEL: sum x.valid over cycles while x.last`, and `on LABEL: pulse p`.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: (
-            token_type == "LBRACE" and "COLON" in expected_types and expected_types != {"COLON"}
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "LBRACE" and "COLON" in expected_types and expected_types != {"COLON"}
         ),
         "Items have no brackets: write `on LABEL:`, or `for k = 0 to 3:`, before each.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: (
-            token_type == "EQUAL" and {"COLON", "LSQB"} <= expected_types and "RELATION" not in expected_types
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "EQUAL"
+            and {"COLON", "LSQB"} <= expected_types
+            and "RELATION" not in expected_types
         ),
         "Write a colon after the name: `NAME: 20`, `LABEL: sum x.valid`.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: (
-            token_type == "COMMA" and "SEMICOLON" in expected_types
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "COMMA" and "SEMICOLON" in expected_types
         ),
         "Put `;` between two items.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: (
-            token_type == "UNTIL" and "SEMICOLON" in expected_types
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "UNTIL" and "SEMICOLON" in expected_types
         ),
         "`until` belongs to `by turns until last`. Let a count `set` and `clear` a flag, and write `while FLAG`.",
     ),
     (_expects_only("LAST"), "Write `until last`, `with last` or `with last and keep`."),
     (
-        lambda token_type, _text, _before, expected_types: (
-            token_type == "NAME" and expected_types >= {"AS", "WITH", "SIGNED"}
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "NAME" and expected_types >= {"AS", "WITH", "SIGNED"}
         ),
         "`merge` sends the beat that its count selects: name no stream, and write `merge as NAME`.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: token_type == "FOR" and "LPAR" in expected_types,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "FOR" and "LPAR" in expected_types
+        ),
         "Write the range in brackets after it: `x[i] (i = 1 to 4)`.",
     ),
     (_expects_all("BITS"), "Write `bits` after a width: `stream NAME of 8 bits`."),
     (
-        lambda token_type, _text, _before, expected_types: (
+        lambda terminal_name, _text, _before, expected_types: (
             expected_types >= {"OF", "STAR"}
-            or (token_type == "OF" and "COLON" in expected_types)
-            or (token_type == "COLON" and expected_types == {"NAME"})
+            or (terminal_name == "OF" and "COLON" in expected_types)
+            or (terminal_name == "COLON" and expected_types == {"NAME"})
         ),
         "Write the number of words and their width: `memory NAME: 256 of 16 bits`.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: token_type == "IN" and "AS" in expected_types,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "IN" and "AS" in expected_types
+        ),
         "A word has the width of its memory: remove `width`.",
     ),
     (_expects_only("AS"), "Give it a name: `read MEMORY[ADDRESS] as NAME`."),
     (
-        lambda token_type, _text, _before, expected_types: (
-            expected_types == {"LSQB"} and token_type in {"AS", "BY", "RBRACE", "SEMICOLON"}
+        lambda terminal_name, _text, _before, expected_types: (
+            expected_types == {"LSQB"} and terminal_name in {"AS", "BY", "RBRACE", "SEMICOLON"}
         ),
         "Write an address after the memory: `MEMORY[ADDRESS]`.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: token_type == "DOT" and expected_types == {"LSQB"},
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "DOT" and expected_types == {"LSQB"}
+        ),
         "Only its module reads and stores in a memory: write `read` there, and MODULE.NAME for the number.",
     ),
     (_expects_all("OF"), "Write `of` and a width: `stream NAME of 8 bits`."),
     (
-        lambda token_type, _text, before, _expected_types: token_type == "DOT" and before.isdigit(),
+        lambda terminal_name, _text, before, _expected_types: terminal_name == "DOT" and before.isdigit(),
         "Numbers are whole.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: (
-            token_type == "EQUAL" and "RELATION" in expected_types
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "EQUAL" and "RELATION" in expected_types
         ),
         "Compare with `==`, `!=`, `<`, `<=`, `>` or `>=`.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: (
-            token_type in {"STAR", "SLASH"} and "RELATION" in expected_types
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name in {"STAR", "SLASH"} and "RELATION" in expected_types
         ),
         "Signals cannot be multiplied or divided: compute the product outside, or `shift` a sum.",
     ),
     (
-        lambda token_type, _text, before, expected_types: (
-            token_type == "DOT" and before == "]" and "MOVE" in expected_types
+        lambda terminal_name, _text, before, expected_types: (
+            terminal_name == "DOT" and before == "]" and "MOVE" in expected_types
         ),
         "Bits come last: `x.data[1][7:0]`.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: token_type == "RSQB" and "COLON" in expected_types,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "RSQB" and "COLON" in expected_types
+        ),
         "Write bits with a colon: `[3:3]` is bit 3.",
     ),
     (
-        lambda token_type, *_: token_type == "MOVE",
+        lambda terminal_name, *_: terminal_name == "MOVE",
         "Put a shift in brackets: `emit sum (x.data >> 2)`; `emit sum x.data shift 2` shifts the sum.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: token_type == "RPAR" and "NOT" in expected_types,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "RPAR" and "NOT" in expected_types
+        ),
         "Write a value between the brackets.",
     ),
     (
-        lambda token_type, _text, before, _expected_types: token_type == "RELATION" and before in "<>",
+        lambda terminal_name, _text, before, _expected_types: terminal_name == "RELATION" and before in "<>",
         "Write `<<` or `>>` and a number of bits: x.data >> 2.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: (
-            token_type == "NAME" and {"SEMICOLON", "OVER"} <= expected_types
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "NAME" and {"SEMICOLON", "OVER"} <= expected_types
         ),
         "Put `;` between two items, `+` between two terms of a sum, and conditions after `while`.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: (
-            "SEMICOLON" in expected_types and token_type in _ITEM_WORDS
+        lambda terminal_name, _text, _before, expected_types: (
+            "SEMICOLON" in expected_types and terminal_name in _ITEM_WORDS
         ),
         "Put `;` between two items.",
     ),
     (
-        lambda token_type, _text, before, expected_types: (
-            expected_types == {"COLON"} and token_type == "RBRACE" and before == "]"
+        lambda terminal_name, _text, before, expected_types: (
+            expected_types == {"COLON"} and terminal_name == "RBRACE" and before == "]"
         ),
         "Write a colon and the values: `NAME[0 to 7]: 0` in `tables`, `NAME[k]: sum x` in `counts`.",
     ),
     (
-        lambda token_type, _text, _before, expected_types: (
-            expected_types == {"COLON"} and token_type == "RBRACE"
+        lambda terminal_name, _text, _before, expected_types: (
+            expected_types == {"COLON"} and terminal_name == "RBRACE"
         ),
         "A count begins with `sum`: `sum x.valid`, or `LABEL: sum x.valid`.",
     ),
     (
-        lambda _token_type, _text, before, expected_types: expected_types == {"COLON"} and before != "",
+        lambda _terminal_name, _text, before, expected_types: expected_types == {"COLON"} and before != "",
         "Write a colon after the name of a section, a label and an index.",
     ),
     (_expects_only("LSQB"), "A table has a range: `NAME[0 to 7]: 1, 2, ...`."),
     (
-        lambda token_type, _text, _before, expected_types: token_type == "COLON" and "RSQB" in expected_types,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "COLON" and "RSQB" in expected_types
+        ),
         "Write the range after the name: `NAME[i].valid (i = 1 to 4)`. Bits, `NAME[7:0]`, are for formulas only.",
     ),
     (_expects_only("EQUAL"), "Write `(i = 1 to 4)`."),
     (
-        lambda token_type, _text, _before, expected_types: (
-            token_type == "INTEGER" and expected_types == {"CYCLES"}
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "INTEGER" and expected_types == {"CYCLES"}
         ),
         "Write `over cycles`, and the number in `targets`.",
     ),
@@ -615,13 +643,13 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
     (_expects_only("AS", "WIDTH", "IN"), "Give it a name: `store x.data as NAME`."),
     (_expects_only("AS", "LPAR"), "Give the instance a name: `use MODULE as NAME;`."),
     (
-        lambda token_type, _text, _before, expected_types: (
-            token_type == "INTEGER" and expected_types == {"LPAR", "NAME"}
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "INTEGER" and expected_types == {"LPAR", "NAME"}
         ),
         "Name the target: `targets: { NAME: 20 }`, and `to NAME` in the count.",
     ),
     (
-        lambda _token_type, _text, _before, expected_types: expected_types == {"LPAR", "NAME"},
+        lambda _terminal_name, _text, _before, expected_types: expected_types == {"LPAR", "NAME"},
         "Name a target, or write a formula in brackets.",
     ),
     (_expects_only("NAME"), "Write a name: letters, digits and underscores. Omit empty brackets."),

@@ -108,7 +108,7 @@ class Evaluation:
         return bool(self._read_bits(valid_slice(ref)))
 
     def _is_ready(self, stream: Stream) -> bool:
-        """Return whether the takers of a stream are ready: a level count fires, or without one, no module is stalled."""
+        """Return whether the takers of a stream are ready: a level count fires, or, without one, no taker stalls."""
         module, name, _ = stream
         if module is not None and (module, name) not in self.wiring.inside:
             return bool(self.inputs.get(f"{module}_{name}_ready_i", 0))

@@ -74,7 +74,7 @@ class Collector:
         return CountActionError([*self._errors, Diagnostic(self.file, line, column, message, hint)])
 
     def note(self, line: int, column: int, message: str, hint: str = "") -> None:
-        """Record an error, after which reading continues. Raise `CountActionError` at the 20th."""
+        """Record an error. Raise `CountActionError` at the 20th; before that, reading continues."""
         self._errors.append(Diagnostic(self.file, line, column, message, hint))
         if len(self._errors) >= 20:
             raise CountActionError(self._errors)
