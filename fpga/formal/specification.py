@@ -32,7 +32,7 @@ class Specification:
     datapath: Datapath
     only: str | None = None
     claims: frozenset[tuple[str, str]] | None = None
-    """Claims (module, name) to prove under the assumptions of the text (R21); None for a proof without claims and assumptions."""
+    """Claims (module, name) to prove under the assumptions of the text (R21); None: neither claims nor assumptions."""
     delivered: Design | None = None
     renamed: Mapping[str, str] = field(default_factory=dict)
 

@@ -93,10 +93,10 @@ def _draw_targets(
 ) -> NDArray[np.uint64]:
     """Return random targets that a count reaches in a few cycles; sometimes 0, the reset value, or any value."""
     own_counts = [count for count in counts if count.target == target.name]
-    most = max((_find_reach(datapath, count) for count in own_counts), default=1)
+    max_target = max((_find_reach(datapath, count) for count in own_counts), default=1)
     largest = 2**target.width - 1
     # The smaller of two draws, because a chain fires only if each of its counts fires often.
-    few = random.integers(1, min(most, largest) + 1, (2, phases), dtype=np.uint64).min(axis=0)
+    few = random.integers(1, min(max_target, largest) + 1, (2, phases), dtype=np.uint64).min(axis=0)
     kind = random.random(phases)
     any_value = random.integers(0, largest, phases, dtype=np.uint64, endpoint=True)
     values = np.where(kind < 0.85, few, np.where(kind < 0.95, np.uint64(target.reset), any_value))
