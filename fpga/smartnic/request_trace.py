@@ -64,8 +64,8 @@ def trace_request(nic: SmartNic, frame: bytes) -> RequestTrace:
         if answers := nic.receive():
             whole = _join(parts)
             received = whole.signals["rx_valid"]
-            left = whole.signals["tx_valid"] & whole.signals["tx_ready"] & whole.signals["tx_last"]
-            first, last = int(np.argmax(received)), int(np.argmax(left)) + 1
+            departures = whole.signals["tx_valid"] & whole.signals["tx_ready"] & whole.signals["tx_last"]
+            first, last = int(np.argmax(received)), int(np.argmax(departures)) + 1
             return RequestTrace(_join([whole], slice(first, last)), answers[0][1])
     raise SmartNicError(f"no answer in {_LIMIT} cycles.")
 

@@ -133,7 +133,7 @@ def double_binary_tree(
     order = [members[index * multiplier % g] for index in range(g)]
     shifted = order[1:] + order[:1]
     trees = zip((order, shifted), parts(size_bytes, 2), strict=True)
-    return tuple(_pipeline(_levels(labels), share, chunk_bytes) for labels, share in trees if share)
+    return tuple(_make_pipeline(_list_levels(labels), share, chunk_bytes) for labels, share in trees if share)
 
 
 def tree_parents(g: int) -> list[int]:
@@ -145,10 +145,10 @@ def tree_parents(g: int) -> list[int]:
     >>> tree_parents(8)
     [0, 2, 4, 2, 0, 6, 4, 6]
     """
-    return [_parent(position, g) for position in range(g)]
+    return [_find_parent(position, g) for position in range(g)]
 
 
-def _parent(position: int, g: int) -> int:
+def _find_parent(position: int, g: int) -> int:
     if position == 0:
         return 0
     bit = position & -position
@@ -156,7 +156,7 @@ def _parent(position: int, g: int) -> int:
     return up if up < g else position ^ bit
 
 
-def _levels(labels: Sequence[int]) -> list[list[tuple[int, int]]]:
+def _list_levels(labels: Sequence[int]) -> list[list[tuple[int, int]]]:
     """Return (child, parent) pairs by distance from the root, the deepest level first."""
     parents = tree_parents(len(labels))
 
@@ -170,7 +170,7 @@ def _levels(labels: Sequence[int]) -> list[list[tuple[int, int]]]:
     ]
 
 
-def _pipeline(up: list[list[tuple[int, int]]], share: int, chunk_bytes: int) -> Chain:
+def _make_pipeline(up: list[list[tuple[int, int]]], share: int, chunk_bytes: int) -> Chain:
     """Return the chain that moves the chunks up, then down the levels: level l is busy in rounds l..l + chunks - 1."""
     down = [[(parent, child) for child, parent in level] for level in reversed(up)]
     levels = up + down
@@ -180,11 +180,11 @@ def _pipeline(up: list[list[tuple[int, int]]], share: int, chunk_bytes: int) -> 
     sizes = -(-share // chunks)
     phases = []
     for begin, end in pairwise(bounds):
-        sources, targets = _busy_pairs(levels, chunks, begin).T
+        sources, targets = _find_busy_pairs(levels, chunks, begin).T
         phases.append(Phase(sources, targets, np.full(sources.size, sizes), rounds=end - begin))
     return tuple(phases)
 
 
-def _busy_pairs(levels: list[list[tuple[int, int]]], chunks: int, at: int) -> Integers:
+def _find_busy_pairs(levels: list[list[tuple[int, int]]], chunks: int, at: int) -> Integers:
     pairs = [pair for level, edges in enumerate(levels) if level <= at < level + chunks for pair in edges]
     return np.array(pairs, dtype=np.int64)

@@ -97,23 +97,23 @@ def max_min_rates(paths: Sequence[Sequence[int]], capacity: Floats) -> Floats:
     """
     from sim.models.network.engine import loop
 
-    return _rates(paths, capacity, loop.share, in_proportion=False)
+    return _compute_rates(paths, capacity, loop.share, in_proportion=False)
 
 
 def proportional_rates(paths: Sequence[Sequence[int]], capacity: Floats) -> Floats:
     """Return the proportionally fair rates of flows over links, which maximise the sum of their logarithms.
 
-    Arguments, shape and errors are those of `max_min_rates`.
+    Arguments, shape and errors are as in `max_min_rates`.
 
     >>> proportional_rates([(0,), (0, 1), (1,)], np.array([3.0, 3.0])).round(5).tolist()
     [2.0, 1.0, 2.0]
     """
     from sim.models.network.engine.proportional import share_in_proportion
 
-    return _rates(paths, capacity, share_in_proportion, in_proportion=True)
+    return _compute_rates(paths, capacity, share_in_proportion, in_proportion=True)
 
 
-def _rates(
+def _compute_rates(
     paths: Sequence[Sequence[int]],
     capacity: Floats,
     share: Callable[[State, Neighbours, Floats], None],
