@@ -41,7 +41,7 @@ class Fibre:
 
     length_m: float = 1.0
     group_index: float = 1.468
-    """That of SMF-28 at 1550 nm (data sheet: 1.4682)."""
+    """Group index of SMF-28 at 1550 nm (data sheet: 1.4682)."""
     loss_db_km: float = 0.2
 
     def __post_init__(self) -> None:
@@ -95,7 +95,7 @@ class FractionalDelay:
 
     @property
     def taps(self) -> Array:
-        """Weights of the input samples (taps,), the latest sample first; a single one for a whole delay."""
+        """Weights of the input samples (taps,), the latest sample first; a single weight for a whole delay."""
         fraction = self.delay_samples - self.whole
         return kernel_taps(self.kernel, fraction) if fraction else np.ones(1)
 
