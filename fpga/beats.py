@@ -43,7 +43,7 @@ def pack_beats(signal: Signal, beats: ArrayLike | Beats) -> list[tuple[int, int]
 
 
 def pack(samples: Sequence[Any] | NDArray[Any], width: int) -> int:
-    """Return the concatenation of samples, the first in the lowest bits, negative ones in two's complement.
+    """Return the concatenation of samples, the first in the lowest bits, negative samples in two's complement.
 
     >>> hex(pack([1, -1], 8))
     '0xff01'

@@ -94,7 +94,7 @@ class Datapath:
         datapath stays in reset meanwhile, so that its first cycle has these words and the targets of the layer. If
         the bus fails half-way, nothing counts as loaded, and the datapath stays in reset. Raise ProgramError if there
         is no such layer, ValueError if there is no such memory or words do not fit, and WrongHardware if the hardware
-        is not the one of the program. These errors are raised before anything is written.
+        is not the program's. These errors are raised before anything is written.
         """
         targets = program.targets(layer)
         contents = {
@@ -219,7 +219,7 @@ class Datapath:
     def read_memory(self, module: str, memory: str, start: int = 0, words: int | None = None) -> list[int]:
         """Return words of a memory from `start` on, by default all.
 
-        Stop what stores into the memory first: a word is read only in cycles without a store (R25). Raise ValueError if
+        First stop all stores into the memory: a word is read only in cycles without a store (R25). Raise ValueError if
         there is no such memory, or it does not have these words.
         """
         action = _find_memory(self._require_program(), module, memory)

@@ -39,7 +39,7 @@ class AxiPinsBus:
         check_access(offset)
         self._send_requests({"ar": {"araddr": offset}})
         answer = self._await_response("r")
-        return self._value(answer, "rdata")
+        return self._get_output(answer, "rdata")
 
     def write32(self, offset: int, value: int) -> None:
         """Write a word at `offset`."""
@@ -84,7 +84,9 @@ class AxiPinsBus:
         )
         answers = [cycle for cycle in slot if cycle[self._output_columns[f"{response}valid"]]]
         if not is_accepted or len(answers) != 1:
-            raise BusFault(f"the register file did not answer a burst within {self._slot_cycles} cycles per access")
+            raise BusFault(
+                f"the register file did not answer a burst within {self._slot_cycles} cycles per access"
+            )
         if answers[0][self._output_columns[f"{response}resp"]]:
             raise BusFault("the register file answered with an error")
         return answers[0]
@@ -103,7 +105,7 @@ class AxiPinsBus:
             requests = {
                 channel: values
                 for channel, values in requests.items()
-                if not self._value(outputs, f"{channel}ready")
+                if not self._get_output(outputs, f"{channel}ready")
             }
             if not requests:
                 return
@@ -112,8 +114,8 @@ class AxiPinsBus:
     def _await_response(self, channel: str) -> Rows:
         for _ in range(_MAX_WAIT_CYCLES):
             outputs = self._run_cycle({f"{channel}ready": 1})
-            if self._value(outputs, f"{channel}valid"):
-                if self._value(outputs, f"{channel}resp"):
+            if self._get_output(outputs, f"{channel}valid"):
+                if self._get_output(outputs, f"{channel}resp"):
                     raise BusFault("the register file answered with an error")
                 return outputs
         raise BusFault(f"the register file did not answer within {_MAX_WAIT_CYCLES} cycles")
@@ -126,5 +128,5 @@ class AxiPinsBus:
         outputs: Rows = self._simulator.run(row)[0]
         return outputs
 
-    def _value(self, outputs: Rows, name: str) -> int:
+    def _get_output(self, outputs: Rows, name: str) -> int:
         return int(outputs[self._output_columns[name]])

@@ -71,7 +71,7 @@ def parse_text(text: str, file: str = "<text>", parameters: Mapping[str, int] | 
     inputs = elaborator.inputs(declared, {})
     modules = [elaborator.module(instance) for instance in instances]
     report.raise_errors()
-    datapath = resolve(_datapath_name(file), modules, inputs, report)
+    datapath = resolve(_make_datapath_name(file), modules, inputs, report)
     errors = check(datapath)
     if errors:
         for error in errors:
@@ -87,7 +87,7 @@ def parse_text(text: str, file: str = "<text>", parameters: Mapping[str, int] | 
     return Checked(datapath, warnings, tuple(report.inferences), tuple(imports.files.items()))
 
 
-def _datapath_name(file: str) -> str:
+def _make_datapath_name(file: str) -> str:
     """Return the name of the datapath in a file: the stem of the file, turned into a valid name."""
     stem = re.sub(r"[^A-Za-z0-9_]", "_", Path(file.replace("\0", "_")).stem).strip("_")[:64]
     if not stem or file.startswith("<"):

@@ -1,6 +1,6 @@
 """The rules R1, R2, R5, R7, R10 and R11 for a datapath, as expressions over the ports of its top.
 
-They are derived from the model and the ports alone. The generator of the top is what the proof verifies, so this
+They are derived from the model and the ports alone. The proof verifies the generator of the top, so this
 module does not use it.
 """
 
@@ -92,7 +92,7 @@ class Meaning:
 
     @cached_property
     def formulas(self) -> Formulas:
-        """The formulas of the modules, independent of those in the generated top."""
+        """The formulas of the modules, independent of the formulas in the generated top."""
         return Formulas(self)
 
     def is_stream(self, ref: Ref) -> bool:

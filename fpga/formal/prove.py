@@ -14,7 +14,7 @@ from fpga.formal.specification import Specification, claims_to_prove
 from fpga.formal.verdicts import Result, Verdict, judge_properties
 
 MAX_TABLE_CYCLES = 8
-"""Largest number of cycles in the table of a counterexample, up to and including the one that fails."""
+"""Largest number of cycles in the table of a counterexample, up to and including the failing cycle."""
 
 
 @dataclass(frozen=True, slots=True)

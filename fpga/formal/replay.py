@@ -101,7 +101,7 @@ def _takes(module: Module, stream: str) -> bool:
 def replay(datapath: Datapath, series: Mapping[str, tuple[int, ...]]) -> tuple[Difference, ...]:
     """Return the first difference of every element in a counterexample, in the order of cycles.
 
-    `series` are the values of all ports and of `rst_i` in every cycle; the first cycle is one of reset.
+    `series` are the values of all ports and of `rst_i` in every cycle; the first is a cycle of reset.
     """
     ports = ports_of(datapath)
     resets = series.get("rst_i", ())

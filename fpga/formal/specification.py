@@ -67,7 +67,7 @@ class Specification:
         return {**dict(self.design.sources), **checks_sources(blocks), f"{self.top}.sv": self.text()}
 
     def text(self) -> str:
-        """Return the text of the top of the proof, whose inputs are those of the datapath."""
+        """Return the text of the top of the proof. It has the inputs of the datapath."""
         ports = self.meaning.ports
         inputs = [f"  input logic [{port.width - 1}:0] {port.name}" for port in ports.inputs]
         width = sum(target.width for _, target in self.datapath.targets())

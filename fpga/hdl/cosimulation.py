@@ -15,7 +15,7 @@ from fpga.count_action.model import Datapath, Module
 from fpga.count_action.ports import WORD_BITS, Port, Rows, ports_of
 
 _WINDOW = 4
-"""The table shows so many cycles before the first mismatch, and as many from it on."""
+"""Half the length of the table, in cycles. The second half begins with the first mismatch."""
 
 
 @dataclass(frozen=True, slots=True)

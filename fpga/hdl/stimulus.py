@@ -104,11 +104,13 @@ def _draw_targets(
 
 
 def _find_reach(datapath: Datapath, count: Count) -> int:
-    increment = min(_MAX_INCREMENT, count.constant + sum(_max_term(datapath, ref) for ref in count.terms))
+    increment = min(
+        _MAX_INCREMENT, count.constant + sum(_find_max_term(datapath, ref) for ref in count.terms)
+    )
     return max(1, increment if count.kind is CountKind.LEVEL else increment + _FEW_CYCLES)
 
 
-def _max_term(datapath: Datapath, ref: Ref) -> int:
+def _find_max_term(datapath: Datapath, ref: Ref) -> int:
     """Return the largest value of a term in a typical cycle."""
     if ref.module is None and datapath.input(ref.name).kind is SignalKind.NUMBER:
         return 3

@@ -1,6 +1,6 @@
 """Cost of designs: look-up tables and flip-flops as estimated by yosys, for comparisons only.
 
-yosys maps UltraScale+ with the carry chains of older families, so the numbers differ from those of Vivado, but they
+yosys maps UltraScale+ with the carry chains of older families, so the numbers differ from Vivado's, but they
 show growth. `fpga/rtl/synthesis.json` is the accepted baseline; `python -m fpga.hdl.synthesis --write` updates it.
 """
 

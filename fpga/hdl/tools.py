@@ -146,7 +146,7 @@ def _read_session(leader: int) -> list[_Member]:
 
 
 def _end_session(process: subprocess.Popen[str]) -> None:
-    """Kill all processes of the session of `process`, also those in other process groups."""
+    """Kill all processes of the session of `process`, including processes in other process groups."""
     members = [process.pid] if process.poll() is None else []
     while members := members or [each.pid for each in _read_session(process.pid)]:
         for pid in members:

@@ -128,7 +128,7 @@ def build_library(
     find_tool("make"), find_tool("g++")
     identity = repr((_REVISION, str(tool.path), design.digest, harness, optimise))
     library = (
-        folder or _cache_folder()
+        folder or _find_cache_folder()
     ) / f"{design.top}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
     with _lock_library(library):
         if not library.exists():
@@ -146,7 +146,7 @@ def _lock_library(library: Path) -> Iterator[None]:
         yield
 
 
-def _cache_folder() -> Path:
+def _find_cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lightbed" / "verilator"
 
 

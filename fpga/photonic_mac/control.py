@@ -90,7 +90,7 @@ class _Loop:
             _RunningDatapath("photonic_mac_control"),
             _RunningDatapath("preamble_control"),
         )
-        self._targets = deque(_control_targets(shape, len(shapes), timing.preamble) for shape in shapes)
+        self._targets = deque(_pack_control_targets(shape, len(shapes), timing.preamble) for shape in shapes)
         self._preamble_length = timing.preamble
         light_delay = MEMORY + MULTIPLIER + timing.delay
         self._light, self._match = _Delay(light_delay), _Delay(light_delay + DETECTION)
@@ -136,7 +136,7 @@ class _Loop:
         self._waiting = 0 if start else self._waiting + self._sent.out - leaves
 
 
-def _control_targets(shape: tuple[int, int], layers: int, preamble: int) -> int:
+def _pack_control_targets(shape: tuple[int, int], layers: int, preamble: int) -> int:
     """Return the concatenated targets of `photonic_mac_control` for a layer, as in `photonic_inference.sv`."""
     outputs, beats = shape[0], count_beats(shape[1])
     fields = (

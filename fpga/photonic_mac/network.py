@@ -2,7 +2,7 @@
 
 Light encodes magnitudes of 8 bits: a product is `(a * b) >> 8`. Signs are restored after the converter, and sums wrap
 at 16 bits. Between two layers negative results become 0, and results are shifted so that the highest set bit of the
-largest is bit 7. Quantisation and arithmetic are those of the published datapath (Lightning, SIGCOMM 2023 artifact).
+largest is bit 7. Quantisation and arithmetic follow the published datapath (Lightning, SIGCOMM 2023 artifact).
 """
 
 from __future__ import annotations

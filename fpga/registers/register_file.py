@@ -1,6 +1,6 @@
 """The AXI4-Lite register file of a top, `NAME_registers`, as readable SystemVerilog.
 
-Every stage of an access ends in registers, so that the clock of a top is that of its datapath. A write waits for its
+Every stage of an access ends in registers, so that a top runs at the clock of its datapath. A write waits for its
 address and its data, selects its register, and acts. A read selects among eight words in a stage, then among eight
 results of such stages, and so on. Tests compare it with the register file that PeakRDL generates from the SystemRDL.
 """
@@ -349,7 +349,7 @@ def _write_stages(table: RegisterMap) -> Iterator[str]:
 
 
 def _read_expression(register: Register, word: int) -> str:
-    """Return what a read of a word shows; empty for 0."""
+    """Return the expression that a read of a word returns; empty for 0."""
     if register.access is Access.CONSTANT:
         return f"32'h{register.reset:08X}"
     if register.access not in {Access.READ, Access.WRITE}:

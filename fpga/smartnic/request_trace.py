@@ -52,7 +52,7 @@ class RequestTrace:
 
 
 def trace_request(nic: SmartNic, frame: bytes) -> RequestTrace:
-    """Send a frame to an idle NIC, and return what happens until its answer has left.
+    """Send a frame to an idle NIC, and return the trace up to the last beat of its answer.
 
     Raise SmartNicError if no answer comes.
     """

@@ -83,7 +83,7 @@ class Settings:
     """Cycles after which an unfinished request fails."""
     optics: Optics = field(default_factory=Optics)
     apart: int = 0
-    """Delay of the weights' converter against that of activations, in samples. The simulated light has the same."""
+    """Delay of the weights' converter relative to the activations' converter, in samples, also of simulated light."""
     loss_factor: int = 128
     """128 times the factor that compensates the loss of light."""
     memory_latency: int = 40

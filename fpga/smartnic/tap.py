@@ -1,6 +1,6 @@
 """A network device of this machine as the wire of a simulated NIC: programs reach it through the kernel.
 
-A TAP device leads to this machine; any other Ethernet interface that exists leads to what is connected to it.
+A TAP device leads to this machine; any other existing Ethernet interface leads to the network connected to it.
 
     with open_tap("nic0", IPv4Interface("10.77.0.2/24"), namespace="lab") as tap:
         serve_tap(nic, tap, stop)
@@ -179,7 +179,7 @@ def fill_checksum(frame: bytes) -> bytes:
 def open_tap(interface: str, address: IPv4Interface, namespace: str | None = None) -> Tap:
     """Open a TAP device that leads to `address`, and set it up; make it unless it exists.
 
-    The host gets the last address of the subnet, or the one before if that is the NIC's, unless it has one already. An
+    Unless the host has an address in the subnet, it gets the last one that is not the NIC's. An
     interface that exists and is not a TAP device is left as it is: its frames go to the NIC and to the kernel.
     Raise TapError: no privilege, no such namespace, a name that is not valid, a device that another program has open or
     that is not up, or a subnet without room for two.
@@ -203,7 +203,7 @@ def open_tap(interface: str, address: IPv4Interface, namespace: str | None = Non
 def call_in_namespace(namespace: str | None, function: Callable[[], Result]) -> Result:
     """Return the result of `function` in a network namespace (None: the current one). Its sockets stay there.
 
-    Raise what it raises, and TapError if there is no such namespace, or no privilege to enter it.
+    Pass on its exceptions. Raise TapError if there is no such namespace, or no privilege to enter it.
     """
     results: list[Result] = []
     errors: list[BaseException] = []
@@ -330,7 +330,7 @@ def _read_addresses(control_socket: socket.socket) -> list[IPv4Address]:
 
 
 def _add_address(interface: str, address: IPv4Interface) -> None:
-    """Add an address to a device of the namespace of this thread, beside those that it has. Raise OSError."""
+    """Add an address to a device of the namespace of this thread, beside its other addresses. Raise OSError."""
     family, length = socket.AF_INET, address.network.prefixlen
     local, broadcast = address.ip.packed, address.network.broadcast_address.packed
     body = struct.pack("=BBBBI", family, length, 0, 0, socket.if_nametoindex(interface))

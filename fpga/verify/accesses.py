@@ -83,7 +83,7 @@ def _draw_partial_writes(
     """Yield pairs of writes: the complete word, and directly afterwards or a little later, a part of it.
 
     Every byte is written alone and omitted alone. The second value differs from the first in every byte, which shows
-    the bytes that have changed; for registers that act on a write it is the same, which shows those that act again.
+    the bytes that have changed. Registers that act on a write get the same value twice, which shows if they act again.
     """
     plain = [
         strobes for byte in range(-(-register.width // 8)) for strobes in (1 << byte, _ALL_BYTES ^ 1 << byte)

@@ -39,7 +39,7 @@ class Delivered:
         return path.read_bytes().decode("utf-8", errors="replace").encode("ascii", "replace").decode()
 
     def sources(self, streams: Streams) -> dict[str, str]:
-        """Return the files in the list of a top, including those of the datapath. Raise NotListed."""
+        """Return the files in the list of a top, including the files of the datapath. Raise NotListed."""
         listed = self.text(f"{Top(self.datapath, streams).name}.f").split()
         return {name: self.text(name) for name in listed}
 

@@ -158,8 +158,8 @@ def _judge_hardware(
 ) -> dict[str, str]:
     """Return the verdicts about the files of the hardware.
 
-    If a property fails, only files that differ from newly generated ones are suspected; if none differs, all are.
-    A file that is not generated again is suspected unless `_is_explained`.
+    If a property fails, only files that differ from newly generated files fail; if no file differs, all fail.
+    A file that is not generated again fails, too, unless `_is_explained`.
     """
     verdicts = {}
     for name, tops in _map_hardware_to_tops(delivered).items():

@@ -44,7 +44,7 @@ def parse(text: str) -> Document:
     try:
         raw = json.loads(text)
     except json.JSONDecodeError as error:
-        raise _document_error(
+        raise _make_document_error(
             (), f"not JSON: {error}", "Send one JSON object that follows the schema"
         ) from error
     _check_schema(raw)
@@ -55,7 +55,7 @@ def parse(text: str) -> Document:
     frame_bytes = document.link.mtu + _ETHERNET_HEADER_BYTES
     if document.link.burst_kb * 1024 < frame_bytes:  # a token bucket never passes a larger frame
         hint = f"Use at least {-(-frame_bytes // 1024)}, or a smaller mtu"
-        raise _document_error(
+        raise _make_document_error(
             ("link", "burst_kb"),
             f"{document.link.burst_kb} KiB do not hold a frame of {frame_bytes} bytes",
             hint,
@@ -63,7 +63,7 @@ def parse(text: str) -> Document:
     return document
 
 
-def _document_error(place: Place, what: str, hint: str) -> LabError:
+def _make_document_error(place: Place, what: str, hint: str) -> LabError:
     return LabError(f"wiring document: {_path(place)}: {what}", hint=hint, code="document")
 
 
@@ -81,14 +81,18 @@ def _check_schema(raw: object) -> None:
     schema = json.loads(resources.files("sim.lab").joinpath("wiring.schema.json").read_text("utf-8"))
     error: ValidationError | None = best_match(Draft202012Validator(schema).iter_errors(raw))
     if error is not None:
-        raise _document_error(tuple(error.absolute_path), error.message, "See sim/lab/wiring.schema.json")
+        raise _make_document_error(
+            tuple(error.absolute_path), error.message, "See sim/lab/wiring.schema.json"
+        )
 
 
 def _parse_address(text: str, *place: str | int) -> Address:
     """Parse an address such as `10.99.0.2:5025`; `place` is its path in the document, for errors."""
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or not 0 < int(port) < 65536:
-        raise _document_error(place, f"{text!r} is not an address", "Write host:port, like 10.99.0.2:5025")
+        raise _make_document_error(
+            place, f"{text!r} is not an address", "Write host:port, like 10.99.0.2:5025"
+        )
     return Address(_parse_ip(host, *place), int(port))
 
 
@@ -96,7 +100,7 @@ def _parse_ip(text: str, *place: str | int) -> IPv4Address:
     try:
         return IPv4Address(text)
     except AddressValueError as error:
-        raise _document_error(
+        raise _make_document_error(
             place, f"{text!r} is not an IPv4 address", "Write four numbers, like 10.99.0.2"
         ) from error
 
@@ -106,9 +110,9 @@ def _parse_subnet(text: str) -> IPv4Network:
     try:
         subnet = IPv4Network(text)
     except ValueError as error:
-        raise _document_error(("management",), f"{text!r}: {error}", hint) from error
+        raise _make_document_error(("management",), f"{text!r}: {error}", hint) from error
     if subnet.prefixlen > _LONGEST_PREFIX:
-        raise _document_error(("management",), f"{text} is too small for a lab", hint)
+        raise _make_document_error(("management",), f"{text} is too small for a lab", hint)
     return subnet
 
 
@@ -137,7 +141,7 @@ def _parse_switch(at: int, entry: Mapping[str, Any]) -> SwitchDocument:
     family = entry["kind"]
     if family not in FAMILIES:
         hint = f"Name one of {', '.join(FAMILIES)}"
-        raise _document_error(
+        raise _make_document_error(
             ("switches", at, "kind"), f"there is no simulated switch family {family!r}", hint
         )
     frontends = {
@@ -196,7 +200,7 @@ def _check_unique(things: Iterable[tuple[Place, object]], noun: str) -> None:
     first: dict[object, Place] = {}
     for place, thing in things:
         if thing in first:
-            raise _document_error(
+            raise _make_document_error(
                 place, f"{noun} {thing} is already used at {_path(first[thing])}", "Use it once"
             )
         first[thing] = place
@@ -230,7 +234,7 @@ def _check_names(document: Document) -> None:
 
 def _check_not_reserved(place: Place, name: str, reserved: Iterable[str]) -> None:
     if name in reserved:
-        raise _document_error(place, f"the lab itself uses the name {name}", "Use another name")
+        raise _make_document_error(place, f"the lab itself uses the name {name}", "Use another name")
 
 
 def _find_fibres(raw: Mapping[str, Any]) -> Iterator[tuple[Place, str, Mapping[str, Any]]]:
@@ -256,7 +260,7 @@ def _check_fibres(raw: Mapping[str, Any]) -> None:
     for place, direction, fibre in _find_fibres(raw):
         name, port = fibre["switch"], fibre["port"]
         if name not in ports:
-            raise _document_error(
+            raise _make_document_error(
                 (*place, "switch"), f"there is no switch {name}", f"Name one of {', '.join(ports)}"
             )
         valid_ports = ports[name][direction]
@@ -264,7 +268,7 @@ def _check_fibres(raw: Mapping[str, Any]) -> None:
             hint = (
                 f"A {direction} fibre goes to ports {valid_ports.start} to {valid_ports.stop - 1} of {name}"
             )
-            raise _document_error((*place, "port"), f"port {port} does not fit", hint)
+            raise _make_document_error((*place, "port"), f"port {port} does not fit", hint)
     _check_unique(
         ((place, f"{fibre['switch']}:{fibre['port']}") for place, _, fibre in _find_fibres(raw)), "port"
     )
@@ -285,12 +289,12 @@ def _check_addresses(document: Document) -> None:
     hosts = [(("hosts", at, "management"), host.management.host) for at, host in enumerate(document.hosts)]
     for place, ip in [*((place, address.host) for place, address in listeners), *hosts]:
         if ip not in document.subnet:
-            raise _document_error(
+            raise _make_document_error(
                 place, f"{ip} is outside {document.subnet}", "Use an address of `management`"
             )
         if ip in (document.subnet.network_address, document.subnet.broadcast_address):
             hint = f"Use {document.subnet[1]} to {document.subnet[-2]}"
-            raise _document_error(
+            raise _make_document_error(
                 place, f"{ip} is the network or broadcast address of {document.subnet}, not a device", hint
             )
     _check_unique(listeners, "address")

@@ -150,7 +150,7 @@ def _remove_if_free(lab_id: str) -> bool:
 
 
 def end_labs(lab_ids: Iterable[str]) -> tuple[str, ...]:
-    """End live labs, remove the remains of all named ones, and return the ids.
+    """End live labs, remove the remains of all named labs, and return the ids.
 
     A supervisor gets SIGTERM and, after `_END_TIMEOUT_S`, SIGKILL. Raise `LabError` with code `no_such_lab` for an
     unknown id, before any lab ends.

@@ -109,7 +109,7 @@ class Statements(Protocol):
         """Return the name of a register or variable of an action; `r` holds a flag or a number."""
 
     def sample(self, ref: Ref, width: int | None = None, *, signed: bool | None = None) -> str:
-        """Return the number in a sample. `width` and `signed` default to those of the sample."""
+        """Return the number in a sample. `width` and `signed` default to the sample's."""
 
     def number(self, name: str, width: int, *, signed: bool) -> str:
         """Return the number in the lowest `width` bits of a variable."""
@@ -250,7 +250,7 @@ class Kind:
         return iter(())
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
-        """Yield the statements that change the output; for a stream, only those that execute on a fire."""
+        """Yield the statements that change the output; for a stream, only statements that execute on a fire."""
         raise NotImplementedError
 
     # Hardware and proof

@@ -92,7 +92,7 @@ def find_read(module: Module, memory: Action) -> Action | None:
     return next((each for each in module.drives(ActionKind.READ) if each.memory == memory.output), None)
 
 
-def _owner_of(datapath: Datapath, action: Action) -> Module:
+def _find_owner(datapath: Datapath, action: Action) -> Module:
     """Return the module that has this very action; another module may have an equal one."""
     return next(module for module in datapath.modules if any(each is action for each in module.actions))
 
@@ -121,7 +121,7 @@ class Memory(Kind):
             f"number of words of memory {name}", action.words, 2, MAX_WORDS, action.at
         )
         signals = {each.name: each for each in datapath.inputs}
-        owner = _owner_of(datapath, action)
+        owner = _find_owner(datapath, action)
         wanted = load_inputs(owner.name, action.output, action.words, action.width)
         if [(each.module, each.name) for each in action.refs] != [
             (None, each.name) for each in wanted
@@ -326,7 +326,7 @@ class _Access(Kind):
     """Number of references that the action needs."""
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
-        owner = _owner_of(datapath, action)
+        owner = _find_owner(datapath, action)
         memories = [each.output for each in owner.drives(ActionKind.MEMORY)]
         if action.memory not in memories:
             message = f"{quote(owner.name)} has no memory {quote(action.memory)}"
@@ -378,7 +378,7 @@ class Read(_Access):
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
         yield from super().find_problems(datapath, action)
-        owner = _owner_of(datapath, action)
+        owner = _find_owner(datapath, action)
         for memory in owner.drives(ActionKind.MEMORY):
             if memory.output == action.memory and memory.width != action.width:
                 message = f"{quote(action.output)} has {action.width} bits, and the words of its memory {memory.width}"

@@ -106,14 +106,14 @@ class _Parts:
         if not self.datapath.modules:
             yield make_diagnostic(None, "the datapath has no module", "Add one.")
         yield from find_duplicates(
-            [("input", each.name, each.at) for each in self.datapath.inputs] + self._module_names()
+            [("input", each.name, each.at) for each in self.datapath.inputs] + self._list_modules()
         )
         for signal in self.datapath.inputs:
             yield from _find_signal_errors(signal)
         for module in self.datapath.modules:
             yield from self._find_module_errors(module)
 
-    def _module_names(self) -> list[tuple[str, str, Location | None]]:
+    def _list_modules(self) -> list[tuple[str, str, Location | None]]:
         return [("module", each.name, each.at) for each in self.datapath.modules]
 
     def _find_module_errors(self, module: Module) -> Diagnostics:

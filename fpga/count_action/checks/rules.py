@@ -164,15 +164,15 @@ def max_increment(graph: Graph, count: Count) -> int:
     """Return the largest increment of a count in one cycle."""
     if count.order:
         return 1
-    return max(count.constant, 0) + sum(_max_term(graph, term) for term in count.terms)
+    return max(count.constant, 0) + sum(_find_max_term(graph, term) for term in count.terms)
 
 
 def max_decrement(graph: Graph, count: Count) -> int:
     """Return the largest decrement of a count in one cycle."""
-    return max(-count.constant, 0) + sum(_max_term(graph, term) for term in count.taken)
+    return max(-count.constant, 0) + sum(_find_max_term(graph, term) for term in count.taken)
 
 
-def _max_term(graph: Graph, term: Ref) -> int:
+def _find_max_term(graph: Graph, term: Ref) -> int:
     source = graph.source(term)
     if source.kind is not SignalKind.NUMBER:
         return 1

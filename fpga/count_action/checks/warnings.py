@@ -129,7 +129,7 @@ def find_contradictions(count: Count) -> list[Ref]:
 
 def _find_missed_pulses(graph: Graph, module: Module, count: Count) -> Diagnostics:
     for condition in count.gate:
-        pulses = [ref for ref in _signals_of_condition(graph, condition.ref) if graph.is_pulse(ref)]
+        pulses = [ref for ref in _find_condition_signals(graph, condition.ref) if graph.is_pulse(ref)]
         if can_stall(module) and pulses:
             message = (
                 f"count {quote(count.name)} waits for the pulse {quote(describe_ref(pulses[0]))}, and module"
@@ -138,7 +138,7 @@ def _find_missed_pulses(graph: Graph, module: Module, count: Count) -> Diagnosti
             yield make_diagnostic(condition.ref.at or count.at, message, "Set a flag instead of the pulse.")
 
 
-def _signals_of_condition(graph: Graph, ref: Ref) -> Iterator[Ref]:
+def _find_condition_signals(graph: Graph, ref: Ref) -> Iterator[Ref]:
     """Yield the signals whose bits a condition combines, except operands of comparisons and sums."""
     todo: list[Operand] = [graph.formula(ref) if is_value(ref) else ref]
     while todo:

@@ -101,7 +101,7 @@ class Elaborator(FormulaElaborator):
         (formula,) = self._expand_operand(text.holds, values)
         if not isinstance(formula, FlatFormula):
             formula = FlatFormula("!=", (formula, 0), text.holds.at)
-        return FlatClaim(text.kind, text.name or _default_name("property", place), formula, text.at)
+        return FlatClaim(text.kind, text.name or _make_default_name("property", place), formula, text.at)
 
     def inputs(self, declared: tuple[InputText, ...], values: Values) -> list[FlatInput]:
         """Return the declared inputs. Errors go to the report."""
@@ -116,7 +116,7 @@ class Elaborator(FormulaElaborator):
         references: dict[int, list[FlatReference]] = {1: [], -1: []}
         constant = 0
         for term in text.terms:
-            for inner in self._each_index(term, values):
+            for inner in self._expand_index_values(term, values):
                 if is_signal(term.value, inner):
                     assert isinstance(term.value, Reference)
                     references[term.sign].append(flat_reference(term.value, inner))
@@ -130,7 +130,7 @@ class Elaborator(FormulaElaborator):
             check_choice(text, text.picking, references[1], constant)
         target, aim = self._elaborate_target(text, values)
         return FlatCount(
-            name=_expand_label(text.label, values) or _default_name("count", place),
+            name=_expand_label(text.label, values) or _make_default_name("count", place),
             kind=CountKind.ACCUMULATE if text.accumulates else CountKind.LEVEL,
             terms=tuple(references[1]),
             taken=tuple(references[-1]),
@@ -231,7 +231,7 @@ class Elaborator(FormulaElaborator):
             width=1 if name == "last" else None, sign=None,
         )  # fmt: skip
 
-    def _each_index(self, term: Term, values: Values) -> Iterator[Values]:
+    def _expand_index_values(self, term: Term, values: Values) -> Iterator[Values]:
         for inner in values_of(term, values):
             self._count_item(term.at)
             yield inner
@@ -243,7 +243,7 @@ def _expand_label(label: Label | None, values: Values) -> str:
     return label.name if label.index is None else f"{label.name}_{element(label.index, values)}"
 
 
-def _default_name(kind: str, position: int) -> str:
+def _make_default_name(kind: str, position: int) -> str:
     return kind if position == 0 else f"{kind}_{position + 1}"
 
 
@@ -263,7 +263,7 @@ def _make_target(text: TargetText, values: Values, before: list[FlatTarget]) -> 
         and all(text.value.plain != each.name for each in before)
     ):
         name = text.value.plain
-    name = name or _default_name("target", len(before))
+    name = name or _make_default_name("target", len(before))
     if text.carry and not text.at_least:
         message = "`carry` needs `at least`: otherwise a count that fires is never above its target"
         raise Refused(text.at, message, "Write `at least`.")

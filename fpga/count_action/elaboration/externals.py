@@ -1,4 +1,4 @@
-"""External inputs of a datapath: declared ones, and ones inferred from their use.
+"""External inputs of a datapath, declared or inferred from their use.
 
 All modules of a datapath share them by name. Call `declare` and `use` for every declaration and use, then
 `infer_signals`, and only then `signals`, `signal` and `bit_of`.
@@ -146,7 +146,7 @@ def _set_signal(name: str, entry: _Entry, report: Report) -> None:
         message = (
             f"{quote(name)} has {signal.size} elements of {signal.lanes} lanes; at most {MAX_LANES} together"
         )
-        raise Refused(signal.at or _location_of(entry), message, "Split it.")
+        raise Refused(signal.at or _find_location(entry), message, "Split it.")
     entry.signal = signal
     if entry.declared is None:
         what = f"{signal.size} streams" if signal.size > 1 else "a stream"
@@ -159,7 +159,7 @@ def _set_signal(name: str, entry: _Entry, report: Report) -> None:
         )
 
 
-def _location_of(entry: _Entry) -> Location:
+def _find_location(entry: _Entry) -> Location:
     at = entry.declared.at if entry.declared else entry.first
     assert at is not None
     return at
@@ -193,7 +193,7 @@ def _infer_extent(entry: _Entry) -> tuple[int, int]:
     if not indices:
         return 0, 1
     base = 0 if 0 in indices else 1
-    return base, len(check_span(base, max(indices), _location_of(entry)))
+    return base, len(check_span(base, max(indices), _find_location(entry)))
 
 
 def _warn_if_misspelt(name: str, entry: _Entry, candidates: list[str], report: Report) -> None:

@@ -278,7 +278,7 @@ def _find_names_of_action(action: ActionText) -> Iterator[str]:
 
 
 def _find_plain_names(operand: Operand) -> Iterator[str]:
-    """Yield the names in a reference, but none in a formula: those may be parameters or targets."""
+    """Yield the names in a reference. Names in a formula do not count: they may be parameters or targets."""
     if isinstance(operand, Ranged):
         yield from _find_plain_names(operand.value)
     elif isinstance(operand, Reference):

@@ -189,8 +189,8 @@ class Names:
     def find_stored(self, module: FlatModule, reference: FlatReference, *, inner: bool) -> Stored | None:
         """Return the count or the target that a reference names, or None if it names a signal.
 
-        `inner` is true inside a formula. Outside, a lone name may refer to a count, but not to a target: in texts that
-        are older than formulas, such a name is a flag.
+        `inner` is true inside a formula. Outside, a lone name may refer to a count, but not to a target, because
+        older texts use such a name for a flag.
         """
         owner = module if reference.module is None else self.modules.get(reference.module)
         if owner is None or reference.suffix or Output(owner.name, reference.label) in self.drivers:

@@ -65,7 +65,7 @@ class Beats:
         if reference.module is None:
             return
         output = self._names.output(reference)
-        kind = self._kind(output)
+        kind = self._find_kind(output)
         if kind is not declared.kind:
             message = f"{quote(declared.name)} is a {declared.kind.value} and {reference} is a {kind.value}"
             raise Refused(reference.at, message, f"Wire it to a {declared.kind.value}.")
@@ -97,7 +97,7 @@ class Beats:
         beat = self._beats[output]
         if beat is None:
             at, name = self._names.drivers[output].at, f"{output.module}.{output.name}"
-            if self._kind(output) is SignalKind.NUMBER:
+            if self._find_kind(output) is SignalKind.NUMBER:
                 message = f"the width of {quote(name)} depends on itself"
                 raise Refused(at, message, "Write it before `as`, for example `width 16`.")
             message = f"the samples of {name} come from itself: streams form a cycle (R7)"
@@ -107,12 +107,12 @@ class Beats:
     def kind_of(self, target: Output | FlatReference) -> SignalKind:
         """Return the kind of an output, or of an external input."""
         if isinstance(target, Output):
-            return self._kind(target)
+            return self._find_kind(target)
         signal = self._names.externals.signal(target.name)
         assert signal is not None
         return signal.kind
 
-    def _kind(self, output: Output) -> SignalKind:
+    def _find_kind(self, output: Output) -> SignalKind:
         kind = VERBS[self._names.drivers[output].verb].kind.drives
         assert kind is not None
         return kind
@@ -191,7 +191,7 @@ class Beats:
         """Yield the resolved references of a reference: several if it names all lanes of a beat."""
         target = self._names.resolve(module, reference)
         if isinstance(target, Output):
-            kind, index = self._kind(target), 0
+            kind, index = self._find_kind(target), 0
             name, owner, base = target.name, target.module, self._names.lane_base(target)
         else:
             signal = self._names.externals.signal(target.name)
@@ -398,7 +398,7 @@ class _Resolver:
         return self._beats.kind_of(target) is SignalKind.STREAM
 
     def _make_slice(self, module: FlatModule, flat: FlatOperand, part: Operand) -> Operand:
-        """Return an operand of `concat` as a slice: itself if it is one, otherwise the slice of all its bits (R24)."""
+        """Return `part` if it is a slice, otherwise the slice of all its bits: `concat` takes only slices (R24)."""
         if isinstance(part, Operation) and part.operator == "slice":
             return part
         width, _ = bits_for(*self._beats.interval(module, flat))
@@ -421,7 +421,7 @@ class _Resolver:
             return self._resolve_clear(module, action.cleared, on, action)
         samples = action.samples
         if action.part_of and action.name == f"{action.part_of}_last":
-            samples = tuple(self._as_condition(module, each) for each in samples)
+            samples = tuple(self._make_condition(module, each) for each in samples)
         refs = [ref for operand in samples for ref in self._resolve_refs(module, operand, "sample", values)]
         beat = self._beats.beat_of(module, action)
         if not action.samples and on in counts:
@@ -441,7 +441,7 @@ class _Resolver:
             **action.words,
         )
 
-    def _as_condition(self, module: FlatModule, operand: FlatOperand) -> FlatOperand:
+    def _make_condition(self, module: FlatModule, operand: FlatOperand) -> FlatOperand:
         """Return the operand if it can only be 0 or 1, otherwise the formula that it is not 0."""
         low, high = self._beats.interval(module, operand)
         if low >= 0 and high <= 1:

@@ -52,10 +52,10 @@ def count_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
             "Width": count.width,
             "IncrementWidth": width,
             "TargetWidth": target.width,
-            **_target_parameters(module, count),
+            **_make_target_parameters(module, count),
         },
         {
-            **_common_connections(wiring, module, count),
+            **_make_common_connections(wiring, module, count),
             "increment_i": f"{prefix}_increment",
             "target_i": str(target),
             **_connect_outputs(prefix),
@@ -126,10 +126,10 @@ def _write_up_and_down(wiring: Wiring, module: Module, count: Count, target: Sli
             "IncrementWidth": width,
             "TargetWidth": target.width,
             "BoundWidth": bound.width if bound else count.width,
-            **_target_parameters(module, count),
+            **_make_target_parameters(module, count),
         },
         {
-            **_common_connections(wiring, module, count),
+            **_make_common_connections(wiring, module, count),
             "up_i": f"{prefix}_increment",
             "down_i": f"{prefix}_decrement",
             "target_i": str(target),
@@ -139,13 +139,13 @@ def _write_up_and_down(wiring: Wiring, module: Module, count: Count, target: Sli
     )
 
 
-def _target_parameters(module: Module, count: Count) -> dict[str, str]:
+def _make_target_parameters(module: Module, count: Count) -> dict[str, str]:
     target = module.target(count.target)
     flags = {"AtLeast": target.at_least, "Carry": target.carry}
     return {name: bit(1) for name, is_set in flags.items() if is_set}
 
 
-def _common_connections(wiring: Wiring, module: Module, count: Count) -> dict[str, str]:
+def _make_common_connections(wiring: Wiring, module: Module, count: Count) -> dict[str, str]:
     """Return the connections that every kind of counter has."""
     return {
         **CLOCKED,

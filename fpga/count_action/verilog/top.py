@@ -256,20 +256,20 @@ def _reads_all(code: str, name: str, width: int) -> bool:
 
 def buffer_wires(wiring: Wiring) -> Iterator[str]:
     """Yield the output wires of buffers, which modules read in place of the ports."""
-    return (wire for signal in find_buffered(wiring) for _, wire, _ in _buffered_ports(wiring, signal))
+    return (wire for signal in find_buffered(wiring) for _, wire, _ in _list_buffered_ports(wiring, signal))
 
 
 def declare_buffer_wires(wiring: Wiring) -> Iterator[str]:
     """Yield the declarations of the wires between buffers and modules."""
     for signal in find_buffered(wiring):
         yield declare(f"{signal.name}_ready_held", signal.size)
-        for port, wire, _ in _buffered_ports(wiring, signal):
+        for port, wire, _ in _list_buffered_ports(wiring, signal):
             yield declare(wire, wiring.ports.input(port).width)
 
 
 def buffer_lines(wiring: Wiring, signal: Signal) -> Iterator[str]:
     """Yield the instances of the buffers of the streams under one name."""
-    parts = list(_buffered_ports(wiring, signal))[1:]
+    parts = list(_list_buffered_ports(wiring, signal))[1:]
     for index in range(signal.size):
         inputs = [_slice_of_stream(port, signal, index, width) for port, _, width in parts]
         outputs = [_slice_of_stream(wire, signal, index, width) for _, wire, width in parts]
@@ -295,7 +295,7 @@ def find_buffered(wiring: Wiring) -> list[Signal]:
     return [each for each in wiring.datapath.inputs if each.buffered and each.kind is SignalKind.STREAM]
 
 
-def _buffered_ports(wiring: Wiring, signal: Signal) -> Iterator[tuple[str, str, int]]:
+def _list_buffered_ports(wiring: Wiring, signal: Signal) -> Iterator[tuple[str, str, int]]:
     """Yield, for each port of a stream, the port's name, its wire behind the buffer, and its bits per stream."""
     for port, width in ((f"{signal.name}_valid_i", 1), *split_buffer(wiring.datapath, signal)):
         yield port, f"{port.removesuffix('_i')}_held", width

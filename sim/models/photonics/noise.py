@@ -86,22 +86,22 @@ Noise = Callable[[Detector, float, Any], Any]
 """A function from detector, RIN of the laser in dB/Hz and photocurrent in A (number or array) to a variance in A^2."""
 
 
-def _receiver_shot_a2(detector: Detector, _: float, current_a: Quantity) -> Quantity:
+def _compute_shot_a2(detector: Detector, _: float, current_a: Quantity) -> Quantity:
     return shot_a2(current_a + detector.dark_current_a, detector.noise_bandwidth_hz)
 
 
-def _receiver_thermal_a2(detector: Detector, _: float, __: Quantity) -> float:
+def _compute_thermal_a2(detector: Detector, _: float, __: Quantity) -> float:
     return thermal_a2(detector.thermal_a_rthz, detector.noise_bandwidth_hz)
 
 
-def _receiver_intensity_a2(detector: Detector, rin_db_hz: float, current_a: Quantity) -> Quantity:
+def _compute_intensity_a2(detector: Detector, rin_db_hz: float, current_a: Quantity) -> Quantity:
     return intensity_a2(current_a, rin_db_hz, detector.noise_bandwidth_hz)
 
 
 NOISES: Mapping[str, Noise] = {
-    "shot": _receiver_shot_a2,
-    "thermal": _receiver_thermal_a2,
-    "intensity": _receiver_intensity_a2,
+    "shot": _compute_shot_a2,
+    "thermal": _compute_thermal_a2,
+    "intensity": _compute_intensity_a2,
 }
 """Noise sources of a receiver. The simulated kit, the budget of a link and the documentation use this table."""
 

@@ -123,7 +123,7 @@ class Updates:
         return number(Field((name,), 0, width), signed=signed)
 
     def sample(self, ref: Ref, width: int | None = None, *, signed: bool | None = None) -> str:
-        """Return the number in a sample. `width` and `signed` default to those of the sample."""
+        """Return the number in a sample. `width` and `signed` default to the sample's."""
         own = self.names.graph.source(ref).signed
         field = self.names.before(ref) if width is None else self._fit_width(ref, width)
         return number(field, signed=own if signed is None else signed)

@@ -99,7 +99,7 @@ class Names:
         """Return the bits of a sample, flag, number or formula; beats as they were at the start of the cycle."""
         if is_value(ref):
             return whole(self.value(ref), self.graph.source(ref).width)
-        return self._signal_field(ref, "_before")
+        return self._find_signal_field(ref, "_before")
 
     def before(self, ref: Ref) -> Field:
         """Return the bits that a sample, flag, number or formula had before the registers were updated."""
@@ -110,13 +110,13 @@ class Names:
 
     def now(self, ref: Ref) -> Field:
         """Return the current bits of a sample, flag or number; use this only before any register is updated."""
-        return self._signal_field(ref, "")
+        return self._find_signal_field(ref, "")
 
     def value(self, ref: Ref) -> str:
         """Return the wire of a formula."""
         return f"w{self._modules[ref.module or '']}_{ref.name.removeprefix(VALUE)}"
 
-    def _signal_field(self, ref: Ref, suffix: str) -> Field:
+    def _find_signal_field(self, ref: Ref, suffix: str) -> Field:
         place = sample_slice(self.graph, ref)
         if place.port:
             return Field(self.words(self.ports.input(place.port)), place.low, place.width)
@@ -211,7 +211,7 @@ class Names:
             self.target(module.name, target.name): target.reset for module, target in self.datapath.targets()
         }
         for key, place in self.outputs.items():
-            registers |= dict.fromkeys(self._output_registers(key, place), 0)
+            registers |= dict.fromkeys(self._list_output_registers(key, place), 0)
         registers |= dict.fromkeys(self.buffer_registers(), 0)
         for word in range(self.ports.output("overshoot_o").words):
             registers |= {f"over{word}": 0, f"full{word}": 0}
@@ -225,7 +225,7 @@ class Names:
         }
         return {name: number for name, number in words.items() if number}
 
-    def _output_registers(self, key: PartOfModule, place: int) -> Iterator[str]:
+    def _list_output_registers(self, key: PartOfModule, place: int) -> Iterator[str]:
         module, action = self.graph.drivers[key][0]
         if action.kind.drives is SignalKind.STREAM:
             yield f"v{place}"

@@ -70,7 +70,7 @@ def _load_object_code(program: CycleProgram) -> bytes:
     """Return the object file of a program, from the cache or newly compiled."""
     key = hashlib.sha256(repr(program).encode()).hexdigest()
     try:
-        path = _folder() / f"{key[:32]}.o"
+        path = _make_cache_folder() / f"{key[:32]}.o"
     except OSError:
         return _translate(program)
     with suppress(OSError):
@@ -86,7 +86,7 @@ def _load_object_code(program: CycleProgram) -> bytes:
 
 
 @cache
-def _folder() -> Path:
+def _make_cache_folder() -> Path:
     """Return the cache folder for this version of the compiler and this processor. Raise `OSError` if there is none."""
     machine = (llvmlite.__version__, binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
     key = hashlib.sha256(repr(machine).encode() + digest_of(Path(__file__)))
@@ -136,10 +136,10 @@ class _Loop:
         builder = self._builder
         place = len(self._program.registers)
         for name, words in self._program.arrays.items():
-            self._arrays[name] = self._element_address(state, place)
+            self._arrays[name] = self._find_element(state, place)
             place += words
         for place, name in enumerate(self._program.registers):
-            self._copy(self._element_address(state, place), self._slots[name])
+            self._copy(self._find_element(state, place), self._slots[name])
         before = builder.block
         head, body, end = (builder.append_basic_block(name) for name in ("head", "body", "end"))
         builder.branch(head)
@@ -148,28 +148,28 @@ class _Loop:
         cycle.add_incoming(_WORD(0), before)
         builder.cbranch(builder.icmp_signed("<", cycle, cycles), body, end)
         builder.position_at_end(body)
-        row_in = self._row_address(rows, cycle, self._program.inputs)
-        row_out = self._row_address(out, cycle, self._program.outputs)
-        for name, column in self._columns(_INPUT):
-            self._copy(self._element_address(row_in, column), self._slots[name])
+        row_in = self._find_row(rows, cycle, self._program.inputs)
+        row_out = self._find_row(out, cycle, self._program.outputs)
+        for name, column in self._find_columns(_INPUT):
+            self._copy(self._find_element(row_in, column), self._slots[name])
         self._emit_block(self._tree.body)
-        for name, column in self._columns(_OUTPUT):
-            self._copy(self._slots[name], self._element_address(row_out, column))
+        for name, column in self._find_columns(_OUTPUT):
+            self._copy(self._slots[name], self._find_element(row_out, column))
         cycle.add_incoming(builder.add(cycle, _WORD(1)), builder.block)
         builder.branch(head)
         builder.position_at_end(end)
         for place, name in enumerate(self._program.registers):
-            self._copy(self._slots[name], self._element_address(state, place))
+            self._copy(self._slots[name], self._find_element(state, place))
         builder.ret_void()
 
-    def _columns(self, pattern: re.Pattern[str]) -> list[tuple[str, int]]:
+    def _find_columns(self, pattern: re.Pattern[str]) -> list[tuple[str, int]]:
         matches = ((name, pattern.fullmatch(name)) for name in self._slots)
         return [(name, int(match[1])) for name, match in matches if match]
 
-    def _element_address(self, base: Any, place: int) -> Any:
+    def _find_element(self, base: Any, place: int) -> Any:
         return self._builder.gep(base, [_WORD(place)])
 
-    def _row_address(self, base: Any, index: Any, columns: int) -> Any:
+    def _find_row(self, base: Any, index: Any, columns: int) -> Any:
         return self._builder.gep(base, [self._builder.mul(index, _WORD(columns))])
 
     def _copy(self, source: Any, destination: Any) -> None:
@@ -184,13 +184,11 @@ class _Loop:
             elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
                 self._builder.store(self._emit_value(statement.value), self._slots[statement.targets[0].id])
             elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript):
-                self._builder.store(
-                    self._emit_value(statement.value), self._word_address(statement.targets[0])
-                )
+                self._builder.store(self._emit_value(statement.value), self._find_word(statement.targets[0]))
             else:
                 raise TypeError(f"unsupported statement: {ast.unparse(statement)}")
 
-    def _word_address(self, node: ast.Subscript) -> Any:
+    def _find_word(self, node: ast.Subscript) -> Any:
         """Return the address of a word of an array; the statements check that the index is inside."""
         assert isinstance(node.value, ast.Name)
         return self._builder.gep(self._arrays[node.value.id], [self._emit_value(node.slice)])
@@ -205,7 +203,7 @@ class _Loop:
         if isinstance(node, ast.Name):
             return self._builder.load(self._slots[node.id])
         if isinstance(node, ast.Subscript):
-            return self._builder.load(self._word_address(node))
+            return self._builder.load(self._find_word(node))
         if isinstance(node, ast.BinOp):
             return getattr(self._builder, _OPERATIONS[type(node.op)])(
                 self._emit_value(node.left), self._emit_value(node.right)

@@ -143,7 +143,7 @@ class Evaluation:
         key = (module.name, count.name)
         is_first = not any(self.fires(module.name, each.name) for each in self.wiring.rivals[key])
         enabled, stalled = is_first and self._is_enabled(count), self._stalled[module.name]
-        increment = self._increment(count) if enabled and not stalled else 0
+        increment = self._compute_increment(count) if enabled and not stalled else 0
         base = self.state.counts[key]
         formula_value = None if count.aim is None else self.sample(count.aim)
         target = self.state.targets[module.name, count.target] if formula_value is None else formula_value
@@ -183,7 +183,7 @@ class Evaluation:
     def _holds(self, ref: Ref) -> bool:
         return self._is_valid(ref) if self.wiring.is_stream(ref) else self.sample(ref) != 0
 
-    def _increment(self, count: Count) -> int:
+    def _compute_increment(self, count: Count) -> int:
         added = sum(self._read_term(count, ref) for ref in count.terms)
         return count.constant + added - sum(self._read_term(count, ref) for ref in count.taken)
 
@@ -233,9 +233,9 @@ class Evaluation:
         counts = tuple(
             self.counts[module.name, count.name] for module, count in self.wiring.datapath.counts()
         )
-        return Cycle(self.inputs, dict(self._outputs()), counts)
+        return Cycle(self.inputs, dict(self._list_outputs()), counts)
 
-    def _outputs(self) -> Iterator[tuple[str, int]]:
+    def _list_outputs(self) -> Iterator[tuple[str, int]]:
         for signal in self.wiring.datapath.inputs:
             if signal.kind is SignalKind.STREAM:
                 ready = [self._accepts(signal, index) for index in range(signal.size)]

@@ -1,7 +1,7 @@
 """Stimuli from files (CSV, NPZ or a Python generator), and the comparison of a run with their expectations.
 
 CSV has a line of names and a line for every cycle. NPZ has an array for every name. A Python file defines
-`stimulus(ports)`, which yields a dictionary for every cycle. Names are those of `signals`; the prefix `expect:` names
+`stimulus(ports)`, which yields a dictionary for every cycle. See `signals` for names. The prefix `expect:` names
 an output that must have the value in that cycle. Defaults: ready is 1, the shadow bank holds the targets of the text,
 everything else is 0. An empty cell is the default, and expects nothing. A column `cycle` of a CSV numbers the lines
 from 0, for readers; any other number is an error.
@@ -217,7 +217,7 @@ def example_stimulus(datapath: Datapath, cycles: int = 16) -> str:
     loads = tuple(f"{each.name}_i" for each in datapath.inputs if each.loads_memory)
     omitted = ("target_shadow", "clear_status", *loads)
     wires = [wire for wire in input_wires(datapath) if not wire.name.startswith(omitted)]
-    rows = [_example_row(wires, cycle) for cycle in range(cycles)]
+    rows = [_make_example_row(wires, cycle) for cycle in range(cycles)]
     collector = Collector(datapath, "<example>")
     for row in rows:
         collector.cycle(((wire, False, value, 1) for wire, value in zip(wires, row, strict=True)), 1)
@@ -236,7 +236,7 @@ def _shorten(name: str) -> str:
     return f"{port[:-2]}{bracket}{rest}"
 
 
-def _example_row(wires: list[Wire], cycle: int) -> list[int]:
+def _make_example_row(wires: list[Wire], cycle: int) -> list[int]:
     """Return a row of example inputs: every other element pauses now and then, and so does ready."""
     row = []
     for place, wire in enumerate(wires):

@@ -45,14 +45,14 @@ def _write_header(datapath: Datapath, wires: list[Wire], codes: list[str]) -> It
             yield f"$scope module {owner} $end"
         for wire, code in zip(wires, codes, strict=True):
             if wire.owner == owner:
-                yield f"$var wire {wire.width} {code} {_plain_name(wire)}{_format_range(wire)} $end"
+                yield f"$var wire {wire.width} {code} {_make_plain_name(wire)}{_format_range(wire)} $end"
         if owner:
             yield "$upscope $end"
     yield "$upscope $end"
     yield "$enddefinitions $end"
 
 
-def _plain_name(wire: Wire) -> str:
+def _make_plain_name(wire: Wire) -> str:
     """Return the name of a wire in its scope, with letters, digits and underscores only."""
     port, _, label = wire.name.partition("[")
     label = label.rstrip("]")

@@ -38,7 +38,7 @@ Algorithm = Callable[[Sequence[int], int], tuple[Chain, ...]]
 
 
 def parts(size_bytes: int, count: int) -> list[int]:
-    """Split `size_bytes` into `count` parts that differ by at most one byte, the larger ones first.
+    """Split `size_bytes` into `count` parts that differ by at most one byte, the larger parts first.
 
     >>> parts(10, 4)
     [3, 3, 2, 2]
@@ -97,7 +97,7 @@ def halving_doubling(members: Sequence[int], size_bytes: int) -> tuple[Chain, ..
     partners = np.array(members[: g - core], dtype=np.int64)
     full_sizes = np.full(g - core, size_bytes)
     halves = [
-        _halving_round(np.array(members[:core]), core >> step, size_bytes)
+        _make_halving_round(np.array(members[:core]), core >> step, size_bytes)
         for step in range(1, core.bit_length())
     ]
     rounds = [*halves, *reversed(halves)]
@@ -106,7 +106,7 @@ def halving_doubling(members: Sequence[int], size_bytes: int) -> tuple[Chain, ..
     return (tuple(rounds),)
 
 
-def _halving_round(order: Integers, distance: int, size_bytes: int) -> Phase:
+def _make_halving_round(order: Integers, distance: int, size_bytes: int) -> Phase:
     """Return the phase in which ranks that differ in the bit `distance` send each other distance/g of the tensor."""
     rank = np.arange(order.size)
     return Phase(order, order[rank ^ distance], np.full(order.size, -(-size_bytes * distance // order.size)))

@@ -93,7 +93,7 @@ CONNECTION = np.dtype(
 """`path`; `packets` of the message, how many are `sent` and `acked`; `place` in `Queues.active`; `window`; `arrivals`
 since the last update of the marked part, and `marked_arrivals` among them; the next update is due at
 `update_at_arrivals`; `marked_part`: the smoothed share of marked packets; estimates of round trip and its deviation;
-the retransmission timeout, that of the request (`first_timeout_s`), and the `deadline_s` of the running one."""
+the retransmission timeout, the timeout of the request (`first_timeout_s`), and the running `deadline_s`."""
 
 
 class Queues(NamedTuple):

@@ -181,7 +181,7 @@ class Neighbours(NamedTuple):
     level: Floats
     """(links,) rate of the flows that the link limits, the highest on the link; infinity if it limits none"""
     carried: Floats
-    """(links,) sum of the rates; without those of free flows while these are recomputed"""
+    """(links,) sum of the rates, without free flows while their rates are recomputed"""
     limit: Integers
     """(paths,) link that limits the flows of a path, -1 for none yet"""
     limited: Indices

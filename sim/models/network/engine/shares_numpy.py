@@ -39,7 +39,7 @@ def _change_counts(state: State, near: Neighbours, messages: Integers, change: i
 
 
 def share(state: State, near: Neighbours, capacity: Floats) -> None:
-    """Set the fair rates of all moving flows, and the ends of those whose rate changes."""
+    """Set the fair rates of all moving flows, and the ends of flows whose rate changes."""
     state.number[SHARES] += 1
     state.number[DIRTY] = 0
     state.dirty_mark[:] = 0

@@ -1,7 +1,7 @@
 """A circuit switch whose circuits follow the demand of a job, when a controller says so.
 
-A controller chooses circuits from the bytes that tasks have to move, and switches those that differ; these are dark for
-`delay_s`, and the others stay lit. Flows over a dark circuit wait. By default one circuit at a time goes to the pair
+A controller chooses circuits for the bytes that tasks have to move. Circuits that change are dark for `delay_s`, and
+the others stay lit. Flows over a dark circuit wait. By default one circuit at a time goes to the pair
 with the greatest marginal use: demand times 1, 1/2, 1/4... for the first, second and third circuit of a pair, so that c
 circuits are worth 2 - 2^(1-c) times its demand. Nodes have `degree` transmitters and receivers; circuits are one-way.
 
@@ -338,7 +338,7 @@ def _move_by_layers(plant: _Plant, graph: TaskGraph) -> None:
         begun = communicates & ~np.isnan(state.begin_s)
         last = int(layers[begun].max(initial=last))
         is_idle = not (begun & np.isnan(state.end_s)).any()
-        # Before the first communication, and between two layers, circuits can move for what comes.
+        # Before the first communication, and between two layers, circuits can move for the next layer.
         first = last + 1 if look_ahead and is_idle else last
         if first > decided or is_stuck:
             decided = max(decided, first)
@@ -457,7 +457,7 @@ def _change_circuit(circuits: Integers, source: int, target: int, change: int, d
 def remaining_demand(
     run: Run, lowered: Lowered, nodes: int, domain: int = 1, tasks: NDArray[np.bool_] | None = None
 ) -> Floats:
-    """Return the bytes that `tasks` (tasks,) still have to move, by default those that run: (nodes, nodes).
+    """Return the bytes that `tasks` (tasks,) still have to move, by default running tasks: (nodes, nodes).
 
     Rows are sources, columns targets. With `domain` GPUs in each node, messages of GPUs count for their nodes.
     """

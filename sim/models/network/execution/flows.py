@@ -128,7 +128,7 @@ def _compute_rates(
             raise ValueError(f"the path {tuple(path)} must name different links of 0..{capacity.size - 1}")
     first = np.concatenate([[0], np.cumsum([len(path) for path in paths])]).astype(np.int64)
     routes = make_routes(first, np.array([link for path in paths for link in path], dtype=np.int64))
-    state = fresh_state(_program_without_tasks(len(paths)), capacity.size)
+    state = fresh_state(_make_program_without_tasks(len(paths)), capacity.size)
     near = fresh_neighbours(routes, np.zeros(capacity.size, dtype=bool), in_proportion=in_proportion)
     on_links = np.flatnonzero(np.diff(first))
     state.number[FLOWS] = on_links.size
@@ -140,7 +140,7 @@ def _compute_rates(
     return rates
 
 
-def _program_without_tasks(messages: int) -> Program:
+def _make_program_without_tasks(messages: int) -> Program:
     """Return a program with messages of one byte, but no tasks."""
     no_integers, no_floats = np.zeros(0, np.int64), np.zeros(0)
     offsets = np.zeros(1, np.int64)

@@ -50,7 +50,7 @@ class Change(NamedTuple):
 class Trace:
     """Events of an iteration in the order of time; `traces` converts them to tables.
 
-    The columns of `flows` (rows, 4) are message, round, begin and end of the data; those of `rates` (rows, 3) are time,
+    `flows` (rows, 4) has the columns message, round, begin and end of the data; `rates` (rows, 3) has time,
     link, and bytes/s from this time on.
     """
 

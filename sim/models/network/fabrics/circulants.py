@@ -19,7 +19,7 @@ ROUTE_SETS = 4
 """Number of sets of routes; the choice of a flow, modulo this number, selects its set."""
 _RANDOM_STARTS = 8
 _SMALL_NODES = 64
-"""Larger circulants need one start only: they have so many ties that its loads are even within a few per mille."""
+"""Larger circulants need only one start: with their many ties, loads are even within a few per mille."""
 
 
 def circulant(nodes: int, strides: Sequence[int], rate_gbps: float) -> Fabric:

@@ -116,7 +116,7 @@ def _make_cables(nodes: int, half: int) -> Cables:
 
 
 def _make_bundles(nodes: int, half: int) -> Cables:
-    """Return `_make_cables` with one cable for all up-links of an edge switch, one for those of a pod, and one core."""
+    """Return the cables with all up-links of an edge switch or of a pod as one cable, and with one core switch."""
     edges, pods = np.arange(2 * half * half), np.arange(2 * half)
     edge, pod = nodes, nodes + edges.size
     core = pod + pods.size
