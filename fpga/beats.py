@@ -91,10 +91,10 @@ def _check_range(signal: Signal, samples: NDArray[Any]) -> None:
         return
     low = -(1 << signal.width - 1) if signal.signed else 0
     high = low + (1 << signal.width) - 1
-    least, most = int(samples.min()), int(samples.max())
-    if least < low or most > high:
+    lowest, highest = int(samples.min()), int(samples.max())
+    if lowest < low or highest > high:
         raise ValueError(
-            f"{signal.name}: samples range from {least} to {most}, but {signal.width} bits hold only {low} "
+            f"{signal.name}: samples range from {lowest} to {highest}, but {signal.width} bits hold only {low} "
             f"to {high}."
         )
 

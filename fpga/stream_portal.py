@@ -81,9 +81,9 @@ class Portal:
         sinks = [_Sink(*each) for each in output_streams(self._datapath)]
         quiet = 0
         while quiet < polls and (self._sources or sinks):
-            fed = self._feed_all()
+            any_fed = self._feed_all()
             drained = [self._drain(each) for each in sinks]
-            quiet = 0 if fed or any(drained) else quiet + 1
+            quiet = 0 if any_fed or any(drained) else quiet + 1
         return {
             f"{sink.module}.{sink.name}": np.array(sink.beats, np.int64).reshape(-1, sink.samples)
             for sink in sinks

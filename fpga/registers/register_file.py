@@ -113,8 +113,8 @@ def _write_channel(table: RegisterMap) -> Iterator[str]:
         for low in range(0, acting, _BYTE):
             size = min(_BYTE, acting - low)
             strobe = _slice("strobe_q", low // _BYTE, 1, strobes)
-            into, taken = _slice("written", low, size, acting), _slice("data_q", low, size, data)
-            yield f"  assign {into} = {strobe} ? {taken} : '0;"
+            into, source = _slice("written", low, size, acting), _slice("data_q", low, size, data)
+            yield f"  assign {into} = {strobe} ? {source} : '0;"
 
 
 def _pad(text: str, bits: int) -> str:

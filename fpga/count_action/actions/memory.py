@@ -122,10 +122,10 @@ class Memory(Kind):
         )
         signals = {each.name: each for each in datapath.inputs}
         owner = _find_owner(datapath, action)
-        wanted = load_inputs(owner.name, action.output, action.words, action.width)
+        expected = load_inputs(owner.name, action.output, action.words, action.width)
         if [(each.module, each.name) for each in action.refs] != [
-            (None, each.name) for each in wanted
-        ] or any(signals.get(each.name) != each for each in wanted):
+            (None, each.name) for each in expected
+        ] or any(signals.get(each.name) != each for each in expected):
             message = f"memory {name} lacks the inputs through which a driver loads it"
             yield make_diagnostic(
                 action.at, message, "Use `make_memory`, and add its inputs to the datapath."

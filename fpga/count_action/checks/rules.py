@@ -127,32 +127,32 @@ def describe_ref(ref: Ref) -> str:
 
 
 def _find_unreachable(graph: Graph, module: Module, count: Count) -> Diagnostics:
-    most = max(max_increment(graph, count), max_decrement(graph, count))
+    largest = max(max_increment(graph, count), max_decrement(graph, count))
     capacity = 2**count.width - 1
     name = quote(count.name)
-    if most > capacity:
-        need = most.bit_length()
-        message = f"count {name} has {count.width} bits and can go up by {most} in one cycle (R10)"
+    if largest > capacity:
+        need = largest.bit_length()
+        message = f"count {name} has {count.width} bits and can go up by {largest} in one cycle (R10)"
         yield make_diagnostic(
             count.at, message, f"Write `width {need}`." if need <= MAX_WIDTH else "Add less at a time."
         )
         return
     target = module.target(count.target)
     if target.reset and count.aim is None:
-        yield from _find_unreachable_target(count, target, most)
+        yield from _find_unreachable_target(count, target, largest)
 
 
-def _find_unreachable_target(count: Count, target: Target, most: int) -> Diagnostics:
+def _find_unreachable_target(count: Count, target: Target, largest: int) -> Diagnostics:
     name = f"target {quote(target.name)} of count {quote(count.name)}"
     at = target.at or count.at
     if count.kind is CountKind.LEVEL:
-        if target.reset > most:
-            message = f"{name} is {target.reset}, and the sum is at most {most}: it is never reached (R1)"
+        if target.reset > largest:
+            message = f"{name} is {target.reset}, and the sum is at most {largest}: it is never reached (R1)"
             yield make_diagnostic(at, message, "Lower the target, or write `over cycles`.")
         elif target.reset < count.constant and not target.at_least:
             message = f"{name} is {target.reset}, and the sum is at least {count.constant}: it is never reached (R1)"
             yield make_diagnostic(at, message, "Raise the target.")
-    elif target.reset > 2**count.width - 1 + most:
+    elif target.reset > 2**count.width - 1 + largest:
         message = f"{name} is {target.reset}, and the count stays at {2**count.width - 1}: it is never reached (R10)"
         yield make_diagnostic(at, message, f"Write `width {target.reset.bit_length()}` after the count.")
     elif not count.counted and target.reset % count.constant and not target.at_least:

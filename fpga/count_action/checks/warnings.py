@@ -44,12 +44,18 @@ def find_possible_mistakes(graph: Graph) -> Diagnostics:
 
 
 def _find_overshoots(graph: Graph, module: Module, count: Count) -> Diagnostics:
-    most = max_increment(graph, count)
+    largest = max_increment(graph, count)
     target = module.target(count.target)
-    if count.kind is CountKind.LEVEL or most <= 1 or not count.terms or not target.reset or target.at_least:
+    if (
+        count.kind is CountKind.LEVEL
+        or largest <= 1
+        or not count.terms
+        or not target.reset
+        or target.at_least
+    ):
         return
     message = (
-        f"count {quote(count.name)} can go up by {most} in one cycle and jump over its target {quote(target.name)};"
+        f"count {quote(count.name)} can go up by {largest} in one cycle and jump over its target {quote(target.name)};"
         " it then continues without firing (R4)"
     )
     yield make_diagnostic(
@@ -105,12 +111,14 @@ def _find_greedy_rivals(graph: Graph, module: Module, count: Count) -> Diagnosti
     Their other terms do not reach their targets.
     """
     for other in graph.rivals(module, count):
-        taken = {stream_of(each) for each in other.terms}
+        streams = {stream_of(each) for each in other.terms}
         always = not other.gate and not other.order and other.aim is None and not other.constant
-        takes_all = always and len(taken) == len(other.terms) == 1 and module.target(other.target).reset == 1
-        rest = max_increment(graph, count) - len(taken)
-        least = 1 if count.aim is not None else module.target(count.target).reset
-        if takes_all and not count.order and rest < least:
+        takes_all = (
+            always and len(streams) == len(other.terms) == 1 and module.target(other.target).reset == 1
+        )
+        rest = max_increment(graph, count) - len(streams)
+        lowest = 1 if count.aim is not None else module.target(count.target).reset
+        if takes_all and not count.order and rest < lowest:
             message = (
                 f"level count {quote(count.name)} never fires: {quote(other.name)} precedes it and takes every beat of"
                 f" {quote(describe_ref(other.terms[0]))} (R26)"

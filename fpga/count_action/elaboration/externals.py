@@ -126,8 +126,8 @@ def lane_base(lanes: set[int]) -> int:
 
 
 def _unify(one: FlatInput, other: FlatInput) -> FlatInput:
-    mine = (one.kind, one.lanes, one.width, one.signed, one.buffered)
-    if mine != (other.kind, other.lanes, other.width, other.signed, other.buffered):
+    shape = (one.kind, one.lanes, one.width, one.signed, one.buffered)
+    if shape != (other.kind, other.lanes, other.width, other.signed, other.buffered):
         message = f"input {quote(one.name)} is declared differently at {one.at}"
         raise Refused(
             other.at, message, "Inputs with the same name are one input: declare them alike, or rename one."

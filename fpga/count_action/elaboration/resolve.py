@@ -76,8 +76,8 @@ class Beats:
             raise Refused(reference.at, message, "Wire it to an external input that has as many elements.")
         beat = self._find_shape(output)
         if beat != Shape(declared.lanes, declared.width, declared.signed):
-            here = Shape(declared.lanes, declared.width, declared.signed)
-            message = f"{quote(declared.name)} has {_describe_shape(here)}, and {reference} has {_describe_shape(beat)}"
+            own = Shape(declared.lanes, declared.width, declared.signed)
+            message = f"{quote(declared.name)} has {_describe_shape(own)}, and {reference} has {_describe_shape(beat)}"
             raise Refused(reference.at, message, "Change one of them.")
 
     def beat_of(self, module: FlatModule, action: FlatAction) -> Shape:
@@ -225,14 +225,14 @@ def _describe_shape(beat: Shape) -> str:
 
 
 def _check_suffix(reference: FlatReference, kind: SignalKind, context: Context) -> None:
-    shown = quote(str(reference))
+    quoted = quote(str(reference))
     if kind is not SignalKind.STREAM:
         if reference.suffix:
-            message = f"{shown} is a {kind.value} and has no `.{reference.suffix}`"
+            message = f"{quoted} is a {kind.value} and has no `.{reference.suffix}`"
             raise Refused(reference.at, message, "Write its name alone, or declare it as a stream.")
         return
     if context == "sample" and reference.suffix != "data":
-        message = f"{shown} is a stream, and this position needs its samples"
+        message = f"{quoted} is a stream, and this position needs its samples"
         hint = f"Write {reference}.data."
         if reference.suffix == "valid":
             message = (
@@ -250,7 +250,7 @@ def _check_suffix(reference: FlatReference, kind: SignalKind, context: Context) 
     if context != "sample" and reference.suffix != "valid":
         what = "counts its beats" if context == "sum" else "needs a bit"
         raise Refused(
-            reference.at, f"{shown} is a stream, and `{_WORD[context]}` {what}", f"Write {reference}.valid."
+            reference.at, f"{quoted} is a stream, and `{_WORD[context]}` {what}", f"Write {reference}.valid."
         )
 
 
