@@ -28,7 +28,7 @@ class Beats:
 def pack_beats(signal: Signal, beats: ArrayLike | Beats) -> list[tuple[int, int]]:
     """Return, for every beat, the valid bits and the data bits of all streams of the signal.
 
-    For an array all streams are valid. Its shape is beats × streams × lanes, where axes of length 1 may be
+    In an array, all streams are valid. Its shape is beats × streams × lanes, where axes of length 1 may be
     omitted: for one stream of one lane, give one number per beat. Raise ValueError for other shapes, and for samples
     that do not fit.
     """
@@ -43,7 +43,7 @@ def pack_beats(signal: Signal, beats: ArrayLike | Beats) -> list[tuple[int, int]
 
 
 def pack(samples: Sequence[Any] | NDArray[Any], width: int) -> int:
-    """Return the concatenation of samples, the first in the lowest bits, negative ones in two's complement.
+    """Return the concatenation of samples, the first in the lowest bits, negative samples in two's complement.
 
     >>> hex(pack([1, -1], 8))
     '0xff01'
@@ -91,10 +91,10 @@ def _check_range(signal: Signal, samples: NDArray[Any]) -> None:
         return
     low = -(1 << signal.width - 1) if signal.signed else 0
     high = low + (1 << signal.width) - 1
-    least, most = int(samples.min()), int(samples.max())
-    if least < low or most > high:
+    lowest, highest = int(samples.min()), int(samples.max())
+    if lowest < low or highest > high:
         raise ValueError(
-            f"{signal.name}: samples range from {least} to {most}, but {signal.width} bits hold only {low} "
+            f"{signal.name}: samples range from {lowest} to {highest}, but {signal.width} bits hold only {low} "
             f"to {high}."
         )
 

@@ -33,7 +33,7 @@ from fpga.registers.register_list import (
 from fpga.stream_portal import Portal, read_words
 
 _ID, _HASH = 0, 4  # the two registers that are at the same place in every map
-_READS = 16
+_READ_ATTEMPTS = 16
 """Number of attempts to read both words of a register consistently."""
 
 
@@ -93,12 +93,12 @@ class Datapath:
         `memories` maps `module.memory` to words that are loaded from address 0 on; a reset keeps all other words. The
         datapath stays in reset meanwhile, so that its first cycle has these words and the targets of the layer. If
         the bus fails half-way, nothing counts as loaded, and the datapath stays in reset. Raise ProgramError if there
-        is no such layer, ValueError if there is no such memory or words do not fit, and WrongHardware if the hash in
-        the hardware is not that of the program; nothing is written then.
+        is no such layer, ValueError if there is no such memory or words do not fit, and WrongHardware if the hardware
+        is not the program's. These errors are raised before anything is written.
         """
         targets = program.targets(layer)
         contents = {
-            name: _check_words(_find_memory(program, *_split(name)), name, words, 0)
+            name: _check_words(_find_memory(program, *_split_name(name)), name, words, 0)
             for name, words in (memories or {}).items()
         }
         identity, digest = self.bus.read32(_ID), self.bus.read32(_HASH)
@@ -119,7 +119,7 @@ class Datapath:
         self._table = register_map(program.datapath, streams)
         self._restart(program, RESET | HOLD)
         for name, values in contents.items():
-            self._load_words(*_split(name), values, 0)
+            self._load_words(*_split_name(name), values, 0)
         self._put_in_force(targets)
         self._program = program
 
@@ -131,17 +131,17 @@ class Datapath:
         self._put_in_force(self._require_program().targets(layer))
 
     def reset(self) -> None:
-        """Return to the state after power-on: counts are 0, targets are those of the text, and there are no beats."""
+        """Return to the state after power-on: counts are 0, targets are as in the text, and there are no beats."""
         self._restart(self._require_program(), RESET)
 
     def _restart(self, program: Program, bits: int) -> None:
-        self._control(bits)
+        self._write_control(bits)
         self._portal = Portal(self.bus, self._table, program.datapath)
 
     def _put_in_force(self, targets: Iterable[tuple[str, str, int]]) -> None:
         for module, target, value in targets:
             self._write(("TARGET", module, target), value)
-        self._control(COMMIT)
+        self._write_control(COMMIT)
 
     # ---------------------------------------------------------------------------------------- beats
     def run(
@@ -184,7 +184,7 @@ class Datapath:
 
         Raise ValueError if there is no such input, or its width cannot hold the value.
         """
-        signal = self._level_input(name)
+        signal = self._find_level_input(name)
         if not 0 <= index < signal.size or not 0 <= value < 1 << signal.width:
             raise ValueError(
                 f"{name}[{index}] = {value}: there are {signal.size}, of {signal.width} bits each, counted from 0."
@@ -219,7 +219,7 @@ class Datapath:
     def read_memory(self, module: str, memory: str, start: int = 0, words: int | None = None) -> list[int]:
         """Return words of a memory from `start` on, by default all.
 
-        Stop what stores into the memory first: a word is read only in cycles without a store (R25). Raise ValueError if
+        First stop all stores into the memory: a word is read only in cycles without a store (R25). Raise ValueError if
         there is no such memory, or it does not have these words.
         """
         action = _find_memory(self._require_program(), module, memory)
@@ -250,17 +250,17 @@ class Datapath:
     def status(self) -> Status:
         """Return the counts that have jumped over their targets or exceeded their widths since `clear_status`."""
         names = [f"{module.name}.{count.name}" for module, count in self._require_program().datapath.counts()]
-        return Status(self._find_bits("OVERSHOOT", names), self._find_bits("SATURATED", names))
+        return Status(self._read_status("OVERSHOOT", names), self._read_status("SATURATED", names))
 
     def clear_status(self) -> None:
         """Clear the sticky bits of all counts."""
-        self._control(CLEAR_STATUS)
+        self._write_control(CLEAR_STATUS)
 
-    def _find_bits(self, register: str, names: list[str]) -> frozenset[str]:
+    def _read_status(self, register: str, names: list[str]) -> frozenset[str]:
         bits = read_words(self.bus, self._table, (register,))
         return frozenset(name for place, name in enumerate(names) if bits >> place & 1)
 
-    def _level_input(self, name: str) -> Signal:
+    def _find_level_input(self, name: str) -> Signal:
         levels = {
             each.name: each
             for each in self._require_program().datapath.inputs
@@ -282,7 +282,7 @@ class Datapath:
             raise DatapathError("no program is loaded. Call load(program) first: it identifies the hardware.")
         return self._program
 
-    def _control(self, bits: int) -> None:
+    def _write_control(self, bits: int) -> None:
         self._write(("CONTROL",), bits)
 
     def _write(self, key: tuple[str, ...], value: int) -> None:
@@ -291,7 +291,7 @@ class Datapath:
             self.bus.write32(self._table[*key, HIGH].offset, value >> WORD_BITS)
 
     def _read(self, *key: str) -> int:
-        """Return the value of a register. Two words are read again until the upper one is unchanged meanwhile.
+        """Return the value of a register. If it has two words, read them again until the upper one stays the same.
 
         Raise DatapathError if the upper word keeps changing.
         """
@@ -299,7 +299,7 @@ class Datapath:
         if (*key, HIGH) not in self._table:
             return low
         upper = self._table[*key, HIGH].offset
-        high, before, attempts = self.bus.read32(upper), -1, _READS
+        high, before, attempts = self.bus.read32(upper), -1, _READ_ATTEMPTS
         while high != before:
             if attempts == 0:
                 raise DatapathError(
@@ -318,7 +318,7 @@ def _find_memory(program: Program, module: str, memory: str) -> Action:
         raise ValueError(f"{error.args[0]}.") from None
 
 
-def _split(name: str) -> tuple[str, str]:
+def _split_name(name: str) -> tuple[str, str]:
     """Return the module and the memory of `module.memory`."""
     module, _, memory = name.partition(".")
     return module, memory

@@ -1,7 +1,7 @@
 """The root of the errors of count-action modules, buses and tools.
 
 FpgaError
-├── CountActionError      a text or a datapath that is not a valid one; `.errors` say where      (user)
+├── CountActionError      a text or a datapath that is not valid; `.errors` say where            (user)
 ├── ProgramError          a program that is not valid, or not for its datapath                   (user)
 ├── DatapathError         the hardware is not that of the program, or does not accept beats      (device)
 ├── BusError              a register bus cannot be opened, or failed                             (device)

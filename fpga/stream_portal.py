@@ -61,7 +61,7 @@ class Portal:
         }
 
     def enqueue(self, beats: ArrayLike | Beats | Mapping[str, ArrayLike | Beats]) -> None:
-        """Queue beats to push, by input, or for the only input. Raise ValueError, in which case none is queued."""
+        """Queue beats to push, by input, or for the only input. Raise ValueError, and queue nothing then."""
         if not isinstance(beats, Mapping):
             if len(self._sources) != 1:
                 names = ", ".join(self._sources) or "none"
@@ -81,9 +81,9 @@ class Portal:
         sinks = [_Sink(*each) for each in output_streams(self._datapath)]
         quiet = 0
         while quiet < polls and (self._sources or sinks):
-            fed = self._feed_all()
+            any_fed = self._feed_all()
             drained = [self._drain(each) for each in sinks]
-            quiet = 0 if fed or any(drained) else quiet + 1
+            quiet = 0 if any_fed or any(drained) else quiet + 1
         return {
             f"{sink.module}.{sink.name}": np.array(sink.beats, np.int64).reshape(-1, sink.samples)
             for sink in sinks
@@ -139,8 +139,11 @@ class Portal:
         stream = ("OUT", sink.module, sink.name)
         level = self._read(*stream, "LEVEL")
         data, pop = self._table[(*stream, "DATA")], self._table[(*stream, "POP")]
-        one: list[Access] = [*((data.offset_of(word), None) for word in range(data.words)), (pop.offset, 1)]
-        words = self._transfer(one * level)
+        pop_accesses: list[Access] = [
+            *((data.offset_of(word), None) for word in range(data.words)),
+            (pop.offset, 1),
+        ]
+        words = self._transfer(pop_accesses * level)
         for first in range(0, len(words), data.words):
             bits = _join_words(words[first : first + data.words])
             sink.beats.append(unpack(bits, sink.samples, sink.width, signed=sink.signed))

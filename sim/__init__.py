@@ -1,1 +1,1 @@
-"""Simulated devices that say so: models without sockets, twins on the wire, whole labs as a process."""
+"""Simulated devices, marked as such: models without sockets, twins on the wire, whole labs in one process."""

@@ -29,16 +29,16 @@ def open_bus(address: str) -> RegisterBus:
     """Return the bus at an address (see the module).
 
     Raise ValueError for an address that is not valid, BusUnavailable if nothing answers there or a library is missing,
-    and CountActionError or OSError for the file.
+    CountActionError for a text with errors, and OSError if the file cannot be read.
     """
     parts = urlsplit(address)
     if parts.scheme not in _SCHEMES:
         raise ValueError(f"{address!r}: the scheme is one of {', '.join(f'{each}://' for each in _SCHEMES)}.")
     if parts.scheme == "pynq":
-        return _pynq(address, parts)
+        return _open_pynq(address, parts)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     engine = options.pop("engine", "fast")
-    datapath = load_datapath(Path(parts.netloc + parts.path), _numbers(address, options))
+    datapath = load_datapath(Path(parts.netloc + parts.path), _parse_parameters(address, options))
     return (
         make_verilated_bus(datapath) if parts.scheme == "verilator" else make_simulated_bus(datapath, engine)
     )
@@ -63,16 +63,16 @@ def load_datapath(path: Path, parameters: Mapping[str, int] | None = None) -> Da
 
 
 def make_simulated_bus(datapath: Datapath, engine: str = "fast") -> SimulatedBus:
-    """Return the registers of a datapath around a simulator, `fast` or `reference`.
+    """Return a bus to a simulated datapath; `engine` is `fast` or `reference`.
 
-    Raise ValueError for another engine, and BusUnavailable if the fast one lacks numba.
+    Raise ValueError for another engine, and BusUnavailable if the fast engine lacks numba.
     """
     if engine not in {"fast", "reference"}:
         raise ValueError(f"engine={engine}: choose fast or reference.")
-    return SimulatedBus(datapath, _engine(datapath, engine))
+    return SimulatedBus(datapath, _make_engine(datapath, engine))
 
 
-def _engine(datapath: Datapath, engine: str) -> Engine:
+def _make_engine(datapath: Datapath, engine: str) -> Engine:
     if engine == "reference":
         from fpga.count_action.simulate.reference import Reference
 
@@ -102,7 +102,7 @@ def make_verilated_bus(datapath: Datapath) -> RegisterBus:
         raise BusUnavailable(str(error)) from error
 
 
-def _pynq(address: str, parts: SplitResult) -> RegisterBus:
+def _open_pynq(address: str, parts: SplitResult) -> RegisterBus:
     from fpga.bus.pynq import REMOTE_PORT, open_local, open_remote
 
     remote = bool(parts.path.strip("/"))
@@ -114,7 +114,7 @@ def _pynq(address: str, parts: SplitResult) -> RegisterBus:
     return open_remote(parts.hostname or "", base, port=port) if remote else open_local(base)
 
 
-def _numbers(address: str, options: Mapping[str, str]) -> dict[str, int]:
+def _parse_parameters(address: str, options: Mapping[str, str]) -> dict[str, int]:
     try:
         return {name: int(value, 0) for name, value in options.items()}
     except ValueError:

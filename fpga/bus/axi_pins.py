@@ -14,7 +14,7 @@ from fpga.registers.register_file import count_read_cycles
 
 Row = NDArray[np.uint64]
 
-_PATIENCE = 64
+_MAX_WAIT_CYCLES = 64
 """Cycles within which the register file must answer; it needs about four."""
 _READ = ("ar", "r")
 _WRITE = ("aw", "b")
@@ -26,66 +26,68 @@ class AxiPinsBus:
     def __init__(self, simulator: Simulator) -> None:
         self._simulator = simulator
         ports: Ports = simulator.design.ports
-        self._into = {port.name: port.column for port in ports.inputs}
-        self._out_of = {port.name: port.column for port in ports.outputs}
+        self._input_columns = {port.name: port.column for port in ports.inputs}
+        self._output_columns = {port.name: port.column for port in ports.outputs}
         self._columns = ports.input_columns
-        self._slot = count_read_cycles(ports.input("araddr").width)
-        """Cycles of an access in a burst: requested in the first, answered by the last."""
+        self._slot_cycles = count_read_cycles(ports.input("araddr").width)
+        """Cycles per access in a burst: the first sends the request, and the response arrives by the last."""
         self.cycles = 0
-        """Number of clock cycles so far, without those of reset."""
+        """Number of clock cycles so far, except cycles of reset."""
 
     def read32(self, offset: int) -> int:
         """Return the word at `offset`."""
         check_access(offset)
         self._send_requests({"ar": {"araddr": offset}})
-        answer = self._await("r")
-        return self._value(answer, "rdata")
+        answer = self._await_response("r")
+        return self._get_output(answer, "rdata")
 
     def write32(self, offset: int, value: int) -> None:
         """Write a word at `offset`."""
         check_access(offset, value)
         self._send_requests({"aw": {"awaddr": offset}, "w": {"wdata": value, "wstrb": 15}})
-        self._await("b")
+        self._await_response("b")
 
     def transfer(self, accesses: Sequence[Access]) -> list[int]:
         """Execute accesses in order, in one run of the simulator; return the words that were read."""
         if not accesses:
             return []
-        rows = np.zeros((self._slot * len(accesses), self._columns), np.uint64)
-        rows[:, self._into["bready"]] = rows[:, self._into["rready"]] = 1
+        rows = np.zeros((self._slot_cycles * len(accesses), self._columns), np.uint64)
+        rows[:, self._input_columns["bready"]] = rows[:, self._input_columns["rready"]] = 1
         for place, (offset, value) in enumerate(accesses):
-            self._put_access(rows[self._slot * place], offset, value)
-        outputs = self._simulator.run(rows).reshape(len(accesses), self._slot, -1)
+            self._put_access(rows[self._slot_cycles * place], offset, value)
+        outputs = self._simulator.run(rows).reshape(len(accesses), self._slot_cycles, -1)
         self.cycles += len(rows)
         answers = [
-            self._answer(each, _READ if value is None else _WRITE)
+            self._find_response(each, _READ if value is None else _WRITE)
             for each, (_, value) in zip(outputs.tolist(), accesses, strict=True)
         ]
         return [
-            answer[self._out_of["rdata"]]
+            answer[self._output_columns["rdata"]]
             for answer, (_, value) in zip(answers, accesses, strict=True)
             if value is None
         ]
 
     def _put_access(self, row: Row, offset: int, value: int | None) -> None:
         check_access(offset, value or 0)
-        into = self._into
+        into = self._input_columns
         if value is None:
             row[into["arvalid"]], row[into["araddr"]] = 1, offset
             return
         row[into["awvalid"]], row[into["awaddr"]] = 1, offset
         row[into["wvalid"]], row[into["wdata"]], row[into["wstrb"]] = 1, value, 15
 
-    def _answer(self, slot: list[list[int]], channels: tuple[str, str]) -> list[int]:
-        """Return the outputs in the cycle of a slot with the response. Raise BusFault if it is missing or an error."""
+    def _find_response(self, slot: list[list[int]], channels: tuple[str, str]) -> list[int]:
+        """Return the outputs of the cycle with the response. Raise BusFault if it is missing or an error."""
         request, response = channels
-        is_accepted = slot[0][self._out_of[f"{request}ready"]] and (
-            request != "aw" or slot[0][self._out_of["wready"]]
+        is_accepted = slot[0][self._output_columns[f"{request}ready"]] and (
+            request != "aw" or slot[0][self._output_columns["wready"]]
         )
-        answers = [cycle for cycle in slot if cycle[self._out_of[f"{response}valid"]]]
+        answers = [cycle for cycle in slot if cycle[self._output_columns[f"{response}valid"]]]
         if not is_accepted or len(answers) != 1:
-            raise BusFault(f"the register file did not answer a burst within {self._slot} cycles per access")
-        if answers[0][self._out_of[f"{response}resp"]]:
+            raise BusFault(
+                f"the register file did not answer a burst within {self._slot_cycles} cycles per access"
+            )
+        if answers[0][self._output_columns[f"{response}resp"]]:
             raise BusFault("the register file answered with an error")
         return answers[0]
 
@@ -95,36 +97,36 @@ class AxiPinsBus:
 
     def _send_requests(self, requests: dict[str, dict[str, int]]) -> None:
         """Hold each request valid until it is accepted. Raise BusFault after 64 cycles."""
-        for _ in range(_PATIENCE):
+        for _ in range(_MAX_WAIT_CYCLES):
             pins = {f"{channel}valid": 1 for channel in requests}
             for values in requests.values():
                 pins |= values
-            outputs = self._cycle(pins)
+            outputs = self._run_cycle(pins)
             requests = {
                 channel: values
                 for channel, values in requests.items()
-                if not self._value(outputs, f"{channel}ready")
+                if not self._get_output(outputs, f"{channel}ready")
             }
             if not requests:
                 return
-        raise BusFault(f"the register file did not accept a request within {_PATIENCE} cycles")
+        raise BusFault(f"the register file did not accept a request within {_MAX_WAIT_CYCLES} cycles")
 
-    def _await(self, channel: str) -> Rows:
-        for _ in range(_PATIENCE):
-            outputs = self._cycle({f"{channel}ready": 1})
-            if self._value(outputs, f"{channel}valid"):
-                if self._value(outputs, f"{channel}resp"):
+    def _await_response(self, channel: str) -> Rows:
+        for _ in range(_MAX_WAIT_CYCLES):
+            outputs = self._run_cycle({f"{channel}ready": 1})
+            if self._get_output(outputs, f"{channel}valid"):
+                if self._get_output(outputs, f"{channel}resp"):
                     raise BusFault("the register file answered with an error")
                 return outputs
-        raise BusFault(f"the register file did not answer within {_PATIENCE} cycles")
+        raise BusFault(f"the register file did not answer within {_MAX_WAIT_CYCLES} cycles")
 
-    def _cycle(self, pins: dict[str, int]) -> Rows:
+    def _run_cycle(self, pins: dict[str, int]) -> Rows:
         row = np.zeros((1, self._columns), np.uint64)
         for name, value in pins.items():
-            row[0, self._into[name]] = value
+            row[0, self._input_columns[name]] = value
         self.cycles += 1
         outputs: Rows = self._simulator.run(row)[0]
         return outputs
 
-    def _value(self, outputs: Rows, name: str) -> int:
-        return int(outputs[self._out_of[name]])
+    def _get_output(self, outputs: Rows, name: str) -> int:
+        return int(outputs[self._output_columns[name]])

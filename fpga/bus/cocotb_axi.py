@@ -16,7 +16,7 @@ from lightbed.wording import install_extra
 
 
 class AxiLiteMaster(Protocol):
-    """The methods of `cocotbext.axi.AxiLiteMaster` that are used here."""
+    """The methods of `cocotbext.axi.AxiLiteMaster` that `CocotbBus` calls."""
 
     async def read(self, address: int, length: int) -> Any:
         """Return a response with `data` and `resp`."""

@@ -58,7 +58,7 @@ class PynqBus:
 
 def open_local(base: int, span_bytes: int = SPAN_BYTES) -> PynqBus:
     """Return a bus to a physical address of pynq's active device. Raise BusUnavailable."""
-    pynq = _pynq()
+    pynq = _import_pynq()
     try:
         return PynqBus(pynq.MMIO(base, span_bytes))
     except (OSError, RuntimeError, ValueError) as error:
@@ -67,7 +67,7 @@ def open_local(base: int, span_bytes: int = SPAN_BYTES) -> PynqBus:
 
 def open_remote(host: str, base: int, *, port: int = REMOTE_PORT, span_bytes: int = SPAN_BYTES) -> PynqBus:
     """Return a bus to a physical address of a board with the PYNQ.remote server. Raise BusUnavailable."""
-    pynq = _pynq()
+    pynq = _import_pynq()
     try:
         from pynq.pl_server.remote_device import RemoteDevice
 
@@ -79,7 +79,7 @@ def open_remote(host: str, base: int, *, port: int = REMOTE_PORT, span_bytes: in
         ) from error
 
 
-def _pynq() -> Any:
+def _import_pynq() -> Any:
     try:
         import pynq
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""The registers of a datapath around a simulator: a model of the AXI4-Lite top without AXI4-Lite.
+"""A bus to a simulated datapath. Its registers behave as in the AXI4-Lite top, but without the AXI4-Lite protocol.
 
 Every access takes one cycle of the datapath. A read returns the value in that cycle; a write takes effect in the next.
 """
@@ -31,7 +31,7 @@ class Engine(Protocol):
     def reset(self, shadow: int | None = None) -> None:
         """Return to the state after power-on, but keep the words of memories.
 
-        If `shadow` is given, its targets are in force.
+        If `shadow` is given, put its targets in force.
         """
         ...
 
@@ -75,7 +75,7 @@ class _Pins:
         self._outputs = self._engine.run(self._row)[0].tolist()
 
     def clock_in_reset(self) -> None:
-        """Run a cycle of reset, in which only memories can change: by a load (R25)."""
+        """Run a cycle of reset. It changes nothing but memories that are being loaded (R25)."""
         for module, memory in self._memories:
             load, address, word = (
                 self._inputs[f"{module}_{memory}_{each}_i"] for each in ("load", "address", "word")
@@ -183,13 +183,13 @@ class SimulatedBus:
 
     # ------------------------------------------------------------------------ registers and their signals
 
-    def _block(self, pin: BlockPin) -> RegisterBlock:
+    def _find_block(self, pin: BlockPin) -> RegisterBlock:
         return self._blocks[pin.block, pin.name]
 
     def _read_back(self, register: Register) -> int:
         """Return the value that the datapath or a block shows in a register, over all words."""
         if isinstance(register.signal, BlockPin):
-            return self._block(register.signal).read(register.signal.pin)
+            return self._find_block(register.signal).read(register.signal.pin)
         assert register.signal is not None
         return self._pins.get(register.signal.port) >> (register.signal.low or 0)
 
@@ -199,14 +199,16 @@ class SimulatedBus:
         for word in range(register.words):
             value |= self._stored[register.offset_of(word)] << register.width * word
         if isinstance(register.signal, BlockPin):
-            self._block(register.signal).write(register.signal.pin, value & (1 << register.signal.width) - 1)
+            self._find_block(register.signal).write(
+                register.signal.pin, value & (1 << register.signal.width) - 1
+            )
         elif register.signal is not None:
             self._pins.set_bits(register.signal, value)
 
     def _pulse(self, register: Register, value: int) -> None:
         """Set the written bits to 1 for one cycle."""
         if isinstance(register.signal, BlockPin) and value:
-            self._block(register.signal).write(register.signal.pin, value)
+            self._find_block(register.signal).write(register.signal.pin, value)
         connected = [bits for bits in register.fields if bits.port]
         for bits in connected:
             self._pins.set(bits.port, value >> bits.low & 1)
@@ -214,9 +216,9 @@ class SimulatedBus:
         for bits in connected:
             self._pins.set(bits.port, 0)
         if register.key == ("CONTROL",):
-            self._restart(value)
+            self._apply_control(value)
 
-    def _restart(self, control: int) -> None:
+    def _apply_control(self, control: int) -> None:
         """Apply RESET and HOLD of CONTROL: reset everything, or hold the datapath in reset until a COMMIT."""
         was_in_hold, shadow = self._in_hold, self._pins.shadow
         in_hold = bool(control & HOLD or (was_in_hold and not control & COMMIT))

@@ -73,12 +73,12 @@ def run_app(arguments: Sequence[str]) -> int:
     except (TyperException, ImportError) as error:
         message = str(error) if isinstance(error, ImportError) else error.format_message()
         return print_message(message, as_json=as_json)
-    except _text_error() as error:
+    except _import_text_error() as error:
         return print_errors(error.errors, as_json=as_json)
     return result if isinstance(result, int) else DONE
 
 
-def _text_error() -> type[CountActionError]:
+def _import_text_error() -> type[CountActionError]:
     """Return the class `CountActionError`, imported only if an exception has to be matched."""
     from fpga.count_action.diagnostics import CountActionError
 

@@ -38,10 +38,10 @@ def check(
         for each in document["inferences"]:
             print(f"note: {Diagnostic(**each)}", file=sys.stderr)
         if document["ok"]:
-            modules = _number(document["modules"], "module")
+            modules = _format_number(document["modules"], "module")
             print(f"{file}: no errors in {modules} ({', '.join(document['modules'])})")
         else:
-            print(f"{file}: {_number(document['errors'], 'error')}", file=sys.stderr)
+            print(f"{file}: {_format_number(document['errors'], 'error')}", file=sys.stderr)
     return 1 if not document["ok"] or (strict and document["warnings"]) else 0
 
 
@@ -57,7 +57,7 @@ def _check_document(file: Path, parameters: list[str] | None = None) -> dict[str
 
 def describe_errors(error: CountActionError) -> dict[str, Any]:
     """Return the document of `check --json` for a file with errors."""
-    return {"ok": False, "modules": [], "errors": _dicts(error.errors), "warnings": [], "inferences": []}
+    return {"ok": False, "modules": [], "errors": _as_dicts(error.errors), "warnings": [], "inferences": []}
 
 
 def describe_check(checked: Checked) -> dict[str, Any]:
@@ -66,14 +66,14 @@ def describe_check(checked: Checked) -> dict[str, Any]:
         "ok": True,
         "modules": [module.name for module in checked.datapath.modules],
         "errors": [],
-        "warnings": _dicts(checked.warnings),
-        "inferences": _dicts(checked.inferences),
+        "warnings": _as_dicts(checked.warnings),
+        "inferences": _as_dicts(checked.inferences),
     }
 
 
-def _dicts(diagnostics: tuple[Diagnostic, ...]) -> list[dict[str, str | int]]:
+def _as_dicts(diagnostics: tuple[Diagnostic, ...]) -> list[dict[str, str | int]]:
     return [each.as_dict() for each in diagnostics]
 
 
-def _number(items: list[Any], what: str) -> str:
+def _format_number(items: list[Any], what: str) -> str:
     return f"{len(items)} {what}" if len(items) == 1 else f"{len(items)} {what}s"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fpga.hdl.cosimulation import Comparison
 
 EPISODE = 500
-"""Cycles between resets, which are needed because a count that has jumped over its target fires no more."""
+"""Cycles between resets. A count that has jumped over its target cannot fire again until a reset."""
 
 
 class Simulator(Protocol):
@@ -75,7 +75,7 @@ def cosimulate(
         )
     else:
         for each in comparisons:
-            print("\n".join(_lines(each)))
+            print("\n".join(_format_lines(each)))
     return 0 if equal else 1
 
 
@@ -119,7 +119,7 @@ def _make_plain(comparison: Comparison) -> dict[str, Any]:
     return {**asdict(comparison), "ok": comparison.mismatch is None}
 
 
-def _lines(comparison: Comparison) -> list[str]:
+def _format_lines(comparison: Comparison) -> list[str]:
     coverage = comparison.coverage
     unequal = comparison.mismatch.cycles if comparison.mismatch else 0
     cases = {

@@ -36,7 +36,7 @@ def print_errors(errors: Iterable[Diagnostic], *, as_json: bool) -> int:
         print(json.dumps({"ok": False, "errors": [each.as_dict() for each in diagnostics]}))
     else:
         for each in diagnostics:
-            print(f"error: {_line(each)}", file=sys.stderr)
+            print(f"error: {_format_line(each)}", file=sys.stderr)
     return ERROR
 
 
@@ -57,18 +57,18 @@ def diagnose_os_error(error: OSError) -> Diagnostic:
     if error.filename is None:
         return _make_unlocated(error.strerror or str(error))
     path = Path(os.fsdecode(error.filename))
-    why, hint = _reason(error, path)
+    why, hint = _explain(error, path)
     return _make_unlocated(f"cannot use {str(path)!r}: {why}", hint)
 
 
-def _reason(error: OSError, path: Path) -> tuple[str, str]:
+def _explain(error: OSError, path: Path) -> tuple[str, str]:
     if isinstance(error, FileNotFoundError) and not path.parent.exists():
         return f"there is no folder {str(path.parent)!r}", "Create it, or give another path."
     known = (_REASONS[kind] for kind in _REASONS if isinstance(error, kind))
     return next(known, (error.strerror or str(error), "Give another path."))
 
 
-def _line(error: Diagnostic) -> str:
+def _format_line(error: Diagnostic) -> str:
     if error.file:
         return str(error)
     return f"{error.message}. {error.hint}" if error.hint else error.message

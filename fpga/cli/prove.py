@@ -62,11 +62,11 @@ def _prove_file(
         return print_message(message, as_json=as_json)
     if vcd is not None and proof.trace:
         write_output(vcd, proof.trace)
-    print(json.dumps(_as_document(proof)) if as_json else "\n".join(_as_lines(proof)))
+    print(json.dumps(_make_document(proof)) if as_json else "\n".join(_format_lines(proof)))
     return 0 if proof.ok else 1
 
 
-def _as_document(proof: Proof) -> dict[str, Any]:
+def _make_document(proof: Proof) -> dict[str, Any]:
     """Return the proof as one JSON document."""
     return {
         "ok": proof.ok,
@@ -92,7 +92,7 @@ def _as_document(proof: Proof) -> dict[str, Any]:
     }
 
 
-def _as_lines(proof: Proof) -> list[str]:
+def _format_lines(proof: Proof) -> list[str]:
     """Return a line for every property of every module, the reached cover statements, and the counterexample."""
     from fpga.formal import Verdict
     from fpga.formal.properties import PROPERTIES, STATED

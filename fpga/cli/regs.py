@@ -35,12 +35,12 @@ def regs(
     if as_json + markdown + rdl > 1:
         raise typer.BadParameter("--json, --markdown and --rdl exclude each other: choose one")
     table = register_map(load(file, parse_parameters(parameters)).datapath)
-    form = to_json if as_json else to_markdown if markdown else to_rdl if rdl else _table
-    typer.echo(form(table), nl=False)
+    formatter = to_json if as_json else to_markdown if markdown else to_rdl if rdl else _format_table
+    typer.echo(formatter(table), nl=False)
     return 0
 
 
-def _table(table: RegisterMap) -> str:
+def _format_table(table: RegisterMap) -> str:
     widest = max(len(each.name) for each in table)
     lines = [f"{table.name}, hash {table.digest:08x}, {table.size_bytes} bytes"]
     for each in table:

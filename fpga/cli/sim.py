@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from fpga.count_action.simulate.stimuli.files import Failure
 
 SHORT = 20_000
-"""Cycles times counts up to which plain Python is faster than compiling the fast simulator."""
+"""Largest product of cycles and counts for which the reference simulator runs instead of the fast one.
+
+For short runs, compiling the fast simulator would take longer.
+"""
 SHOWN = 20
 """Largest number of failed expectations that are printed."""
 
@@ -48,7 +51,7 @@ class _Run:
     stimulus: Stimulus
     outputs: Rows
     failed: tuple[Failure, ...]
-    violated: tuple[tuple[int, str, str, str], ...] = ()
+    broken_properties: tuple[tuple[int, str, str, str], ...] = ()
     """Properties that did not hold: cycle, module, kind (`always`, `never` or `assume`) and name."""
 
 
@@ -76,26 +79,26 @@ def sim(
 
     datapath = load(file, parse_parameters(parameters)).datapath
     if init is not None:
-        return _init(datapath, init, as_json=as_json)
+        return _write_example(datapath, init, as_json=as_json)
     if stimulus is None:
         raise typer.BadParameter("nothing to simulate: give --stimulus FILE (--init FILE writes an example)")
     run = _simulate(datapath, load_stimulus(datapath, stimulus, cycles), cycles)
-    paths = _write(run, vcd, png)
+    paths = _write_waveforms(run, vcd, png)
     lines = list(explain_run(datapath, run.stimulus.rows)) if explain else []
     if as_json:
-        print(json.dumps(_document(run, paths) | ({"explanation": lines} if explain else {})))
+        print(json.dumps(_make_document(run, paths) | ({"explanation": lines} if explain else {})))
     else:
-        fires = ", ".join(f"{name} {times}" for name, times in _fires(run).items())
+        fires = ", ".join(f"{name} {times}" for name, times in _count_fires(run).items())
         lines += [f"{stimulus}: {len(run.outputs)} cycles; fires: {fires}"]
         if run.stimulus.expectations:
             met = len(run.stimulus.expectations) - len(run.failed)
             lines.append(f"{met} of {len(run.stimulus.expectations)} expectations met")
         print("\n".join([*lines, *(f"written: {path}" for path in paths)]))
         _print_failures(run, stimulus)
-    return 1 if run.failed or run.violated else 0
+    return 1 if run.failed or run.broken_properties else 0
 
 
-def _init(datapath: Datapath, path: Path, *, as_json: bool) -> int:
+def _write_example(datapath: Datapath, path: Path, *, as_json: bool) -> int:
     from fpga.count_action.simulate.stimuli.files import example_stimulus
 
     with path.open("x", encoding="utf-8") as file:  # never replace a stimulus that a user has written
@@ -121,8 +124,8 @@ def _simulate(datapath: Datapath, stimulus: Stimulus, cycles: int | None) -> _Ru
     short = len(stimulus.rows) * counts <= SHORT
     outputs = (Reference(datapath) if short else compile_datapath(datapath)).run(stimulus.rows)
     claims = any(module.claims for module in datapath.modules)
-    violated = tuple(Reference(datapath).violations(stimulus.rows)) if claims else ()
-    return _Run(datapath, stimulus, outputs, find_failures(stimulus, outputs), violated)
+    broken_properties = tuple(Reference(datapath).violations(stimulus.rows)) if claims else ()
+    return _Run(datapath, stimulus, outputs, find_failures(stimulus, outputs), broken_properties)
 
 
 def _extend(datapath: Datapath, stimulus: Stimulus, cycles: int) -> Stimulus:
@@ -135,7 +138,7 @@ def _extend(datapath: Datapath, stimulus: Stimulus, cycles: int) -> Stimulus:
     return Stimulus(np.concatenate([stimulus.rows, idle]), stimulus.expectations)
 
 
-def _write(run: _Run, vcd: Path | None, png: Path | None) -> list[str]:
+def _write_waveforms(run: _Run, vcd: Path | None, png: Path | None) -> list[str]:
     """Write the requested waveforms, and return the paths."""
     if vcd is not None:
         from fpga.count_action.simulate.waveforms.vcd import vcd_text
@@ -148,7 +151,7 @@ def _write(run: _Run, vcd: Path | None, png: Path | None) -> list[str]:
     return [str(path) for path in (vcd, png) if path is not None]
 
 
-def _fires(run: _Run) -> dict[str, int]:
+def _count_fires(run: _Run) -> dict[str, int]:
     from fpga.count_action.simulate.signals import output_wires
 
     wires = [wire for wire in output_wires(run.datapath) if wire.name.startswith("fire_o")]
@@ -156,7 +159,7 @@ def _fires(run: _Run) -> dict[str, int]:
     return {name: sum(wire.series(run.outputs)) for name, wire in zip(names, wires, strict=True)}
 
 
-def _document(run: _Run, paths: list[str]) -> dict[str, Any]:
+def _make_document(run: _Run, paths: list[str]) -> dict[str, Any]:
     failed = [
         {
             "cycle": each.expected.cycle,
@@ -168,15 +171,15 @@ def _document(run: _Run, paths: list[str]) -> dict[str, Any]:
         for each in run.failed
     ]
     return {
-        "ok": not failed and not run.violated,
+        "ok": not failed and not run.broken_properties,
         "datapath": run.datapath.name,
         "cycles": len(run.outputs),
-        "fires": _fires(run),
+        "fires": _count_fires(run),
         "expectations": len(run.stimulus.expectations),
         "failed": failed,
         "violated": [
             {"cycle": cycle, "module": module, "kind": kind, "property": name}
-            for cycle, module, kind, name in run.violated
+            for cycle, module, kind, name in run.broken_properties
         ],
         "written": paths,
     }
@@ -189,13 +192,13 @@ def _print_failures(run: _Run, stimulus: Path) -> None:
         print(f"error: {stimulus}:{failure.expected.line}:1: {failure}", file=sys.stderr)
     if len(run.failed) > SHOWN:
         print(f"error: {len(run.failed) - SHOWN} more failures", file=sys.stderr)
-    for cycle, module, kind, name in run.violated[:SHOWN]:
+    for cycle, module, kind, name in run.broken_properties[:SHOWN]:
         print(
             f"error: property {name} of {module} (`{kind}`) does not hold in cycle {cycle} (R21)",
             file=sys.stderr,
         )
-    if len(run.violated) > SHOWN:
-        print(f"error: {len(run.violated) - SHOWN} more violated properties", file=sys.stderr)
+    if len(run.broken_properties) > SHOWN:
+        print(f"error: {len(run.broken_properties) - SHOWN} more violated properties", file=sys.stderr)
     if run.failed:
         print(
             "",

@@ -35,11 +35,11 @@ def verify(folder: Folder, depth: Depth = 5, *, as_json: AsJson = False) -> int:
         if hasattr(error, "errors"):
             raise
         return print_message(str(error), as_json=as_json)
-    print(json.dumps(_document(verification)) if as_json else "\n".join(_lines(verification)))
+    print(json.dumps(_make_document(verification)) if as_json else "\n".join(_format_lines(verification)))
     return 0 if verification.ok else 1
 
 
-def _document(verification: Verification) -> dict[str, Any]:
+def _make_document(verification: Verification) -> dict[str, Any]:
     """Return the result as a JSON document."""
     return {
         "ok": verification.ok,
@@ -63,7 +63,7 @@ def _document(verification: Verification) -> dict[str, Any]:
     }
 
 
-def _lines(verification: Verification) -> list[str]:
+def _format_lines(verification: Verification) -> list[str]:
     """Return a line for every property and for every file that is not verified."""
     lines = []
     for module in dict.fromkeys(each.module for each in verification.properties):

@@ -1,6 +1,6 @@
 """The count-action language: one description of a datapath module to simulate, prove, build and drive.
 
-| module | contents | imports of these |
+| module | contents | imports from |
 |---|---|---|
 | `model`, `ports` | the representation of a datapath, and the ports of its top | |
 | `diagnostics`, `graph` | errors with source locations; drivers and readers of signals | |

@@ -1,8 +1,8 @@
 """Arbitration among the streams of a count: by priority or by turns, per beat or per packet (R19).
 
-The arbiter consists of formulas and stored numbers, which every backend supports already; the count only adds that it
-takes the selected beat alone. The numbers are named after the count: `NAME_turn` is the stream at which the search
-begins, or whose packet is open, and `NAME_open` is 1 inside a packet.
+An arbiter consists of formulas and stored numbers, which every backend supports. The count takes only the selected
+beat. The numbers are named after the count: `NAME_turn` is the stream where the search begins, or whose packet is
+open; `NAME_open` is 1 inside a packet.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def registers(order: str, *, whole: bool, streams: int) -> dict[str, int]:
 
 
 def select(count: Count, module: str, options: Sequence[Operand]) -> Operand:
-    """Return the formula for the option of the selected stream; if no stream has a beat, that of the last one."""
+    """Return the formula for the option of the selected stream, or the last option if no stream has a beat."""
     valid = [Operation("valid", (Ref(each.name, each.module, each.index),)) for each in count.terms]
     selection = options[-1]
     for holds, option in reversed(list(zip(valid[:-1], options[:-1], strict=True))):

@@ -20,7 +20,7 @@ def number_width(modulo: int) -> int:
 
 
 def beat_width(widths: Iterable[int]) -> int:
-    """Return the bits of a sample of a beat: those of its widest sample, or 1 if it has none."""
+    """Return the bits of a sample of a beat: the width of its widest sample, or 1 if it has none."""
     return max(widths, default=1)
 
 

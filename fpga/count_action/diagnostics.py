@@ -65,7 +65,7 @@ class CountActionError(FpgaError, ValueError, code="fpga.text"):
 
 
 class Refused(Exception):
-    """An error of one part of a text, after which the other parts are still read. Internal to this package."""
+    """An error in one part of a text. Reading continues with the other parts. Internal to this package."""
 
     def __init__(self, at: Location, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -89,7 +89,7 @@ def find_out_of_range(what: str, value: int, low: int, high: int, at: Location |
 
 @dataclass
 class Report:
-    """Errors and warnings of one text, and what was inferred for its undeclared names."""
+    """Errors and warnings of one text, and the assumptions about its undeclared names."""
 
     errors: list[Diagnostic] = field(default_factory=list)
     warnings: list[Diagnostic] = field(default_factory=list)

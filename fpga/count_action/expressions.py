@@ -93,7 +93,7 @@ def constant(operand: Operand) -> int:
 
 
 def width_of_slice(operand: Operand) -> int:
-    """Return the number of bits of a slice, as which every operand of `concat` is written.
+    """Return the number of bits of a slice. Every operand of `concat` is a slice.
 
     >>> width_of_slice(Operation("slice", (Ref("x"), 7, 4)))
     4
@@ -118,15 +118,15 @@ def concatenate(parts: Sequence[tuple[int, int]]) -> int:
 def value_of(operator: str, operands: Sequence[int]) -> int:
     """Return the exact value of an operation.
 
-    `concat` is left out: it needs the widths of its operands (`concatenate`).
+    For `concat` use `concatenate`, which takes the widths of the operands.
 
     >>> value_of("if", [1, 5, 7]), value_of("max", [-3, 0]), value_of(">=", [2, 2])
     (5, 0, 1)
     """
-    return int(_MEANING[operator](operands))
+    return int(_EVALUATORS[operator](operands))
 
 
-_MEANING: dict[str, Callable[[Sequence[int]], int]] = {
+_EVALUATORS: dict[str, Callable[[Sequence[int]], int]] = {
     "+": sum,
     "-": lambda each: each[0] - each[1],
     "max": max,

@@ -109,7 +109,7 @@ class Graph:
         return owner.target(ref.name).width
 
     def signals(self, ref: Ref) -> tuple[Ref, ...]:
-        """Return the signals that a reference reads: itself, or those of its formula."""
+        """Return the signals that a reference reads: the reference itself, or the signals in its formula."""
         return tuple(signals_of(self.datapath.module(ref.module or "") if is_value(ref) else None, ref))
 
     def streams(self, ref: Ref) -> tuple[Ref, ...]:
@@ -141,7 +141,7 @@ class Graph:
         return takers
 
     def rivals(self, module: Module, count: Count) -> tuple[Count, ...]:
-        """Return the level counts of a module that take a stream of this one and precede it in the text (R26)."""
+        """Return the level counts that precede `count` in its module and take one of its streams (R26)."""
         if count.kind is not CountKind.LEVEL:
             return ()
         streams = {stream_of(term) for term in count.counted if self.is_stream(term)}
@@ -154,9 +154,9 @@ class Graph:
     @cached_property
     def links(self) -> tuple[Link, ...]:
         """Every connection from an action to a count, without duplicates."""
-        return tuple(dict.fromkeys(self._links()))
+        return tuple(dict.fromkeys(self._find_all_links()))
 
-    def _links(self) -> Iterator[Link]:
+    def _find_all_links(self) -> Iterator[Link]:
         for module in self.datapath.modules:
             for count in module.counts:
                 yield from self._find_links(count.counted, module, count, "counts")
@@ -208,7 +208,7 @@ def signals_of(module: Module | None, ref: Ref) -> Iterator[Ref]:
 
 
 def can_stall(module: Module) -> bool:
-    """Return whether a module can stall, that is, whether it sends a stream, whose reader may not be ready (R7)."""
+    """Return whether a module can stall: it sends a stream, and the reader may not be ready (R7)."""
     return bool(module.streams())
 
 

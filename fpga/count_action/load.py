@@ -20,7 +20,7 @@ from fpga.count_action.verilog.text import KEYWORDS
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A datapath without errors, with warnings, and the inferences that were made for undeclared names.
+    """A datapath without errors, its warnings, and the assumptions about undeclared names.
 
     `imported` maps the paths of imported files, relative to the text, to the files.
     """
@@ -48,7 +48,7 @@ def load(path: str | Path, parameters: Mapping[str, int] | None = None) -> Check
 def parse_text(text: str, file: str = "<text>", parameters: Mapping[str, int] | None = None) -> Checked:
     """Return the datapath that a text describes. Raise `CountActionError` with its errors.
 
-    `file` appears in messages, names the datapath, and imports are searched for in its folder.
+    `file` appears in messages and names the datapath. Imports are searched for in its folder.
     """
     report = Report()
     tree = parse_tree(text, file)
@@ -71,7 +71,7 @@ def parse_text(text: str, file: str = "<text>", parameters: Mapping[str, int] | 
     inputs = elaborator.inputs(declared, {})
     modules = [elaborator.module(instance) for instance in instances]
     report.raise_errors()
-    datapath = resolve(_datapath_name(file), modules, inputs, report)
+    datapath = resolve(_make_datapath_name(file), modules, inputs, report)
     errors = check(datapath)
     if errors:
         for error in errors:
@@ -87,7 +87,7 @@ def parse_text(text: str, file: str = "<text>", parameters: Mapping[str, int] | 
     return Checked(datapath, warnings, tuple(report.inferences), tuple(imports.files.items()))
 
 
-def _datapath_name(file: str) -> str:
+def _make_datapath_name(file: str) -> str:
     """Return the name of the datapath in a file: the stem of the file, turned into a valid name."""
     stem = re.sub(r"[^A-Za-z0-9_]", "_", Path(file.replace("\0", "_")).stem).strip("_")[:64]
     if not stem or file.startswith("<"):
@@ -155,7 +155,7 @@ class Imports:
     def _follow_one(
         self, statement: Import, folder: Path, chain: tuple[Path, ...], place: PurePosixPath
     ) -> None:
-        file = _find(statement, folder)
+        file = _find_import(statement, folder)
         relative = place / statement.path
         self.files[relative] = file
         real = file.resolve()
@@ -186,7 +186,7 @@ class Imports:
         self.follow(tree, file, chain, relative.parent)
 
 
-def _find(statement: Import, folder: Path) -> Path:
+def _find_import(statement: Import, folder: Path) -> Path:
     if not statement.path:
         raise Refused(statement.at, "the import has no file name", 'Write import "FILE.ca";')
     try:

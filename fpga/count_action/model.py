@@ -26,7 +26,7 @@ __all__ = [
 
 
 class SignalKind(enum.Enum):
-    """Kind of signal that a name carries."""
+    """Kind of a signal."""
 
     STREAM = "stream"
     """Beats with valid, data and ready: a beat moves in a cycle with valid and ready."""
@@ -40,7 +40,7 @@ class CountKind(enum.Enum):
     """State that a count keeps from one cycle to the next (R1)."""
 
     LEVEL = "level"
-    """Nothing: the sum is that of the current cycle alone."""
+    """Nothing: the sum covers only the current cycle."""
     ACCUMULATE = "accumulate"
     """The sum of all increments since it fired or was cleared."""
 
@@ -132,7 +132,7 @@ class Signal:
     signed: bool = False
     at: Location | None = field(default=None, compare=False)
     part_of: str = field(default="", metadata=ADDED)
-    """Of flags for `last` and `keep` of packets: their stream (R18); of inputs that load a memory: `MODULE.NAME`."""
+    """The stream of a `last` or `keep` flag (R18), or `MODULE.NAME` of the memory that the input loads."""
     buffered: bool = field(default=False, metadata=ADDED)
     """Of a stream: its beats pass through a buffer of two, and ready depends on registers alone (R20)."""
 
@@ -147,7 +147,7 @@ class Ref:
     """A reference to one bit, number or sample of an external input (`module` is None) or of an output.
 
     `index` selects the stream, flag or number under the name, `lane` the sample of a beat. A reference to a stream
-    is to its valid bit in counts and conditions, and to its data in samples.
+    means its valid bit in counts and conditions, and its data in samples.
     """
 
     name: str
@@ -206,13 +206,13 @@ class Count:
     width: int = 16
     at: Location | None = field(default=None, compare=False)
     aim: Ref | None = field(default=None, metadata=ADDED)
-    """A formula for the value to reach, in place of `target`, which is then the first target in the formula."""
+    """A formula for the value to reach. `target` is then the first target in the formula."""
     taken: tuple[Ref, ...] = field(default=(), metadata=ADDED)
     """Terms that are subtracted: the count goes up and down, but not below 0 (R17)."""
     bound: Ref | None = field(default=None, metadata=ADDED)
     """A formula for the value that the count never exceeds (R17)."""
     order: str = field(default="", metadata=ADDED)
-    """`priority` or `turns`: a level count that takes one beat of one of its streams at a time (R19)."""
+    """`priority` or `turns`: how a level count selects the stream whose beat it takes (R19). Empty: it takes all."""
     whole: bool = field(default=False, metadata=ADDED)
     """With `order`: packets are not interleaved; a started packet is taken to its end first."""
     picks: tuple[Ref, ...] = field(default=(), metadata=ADDED)
@@ -255,7 +255,7 @@ class Action:
 
     A MEMORY is a declaration rather than an effect, and its `on` is empty.
 
-    `width` is of each sample (STREAM, EMIT) or of the number (ADVANCE). EMIT adds in `width` bits, two's
+    `width` is the width of a sample (STREAM, EMIT) or of the number (ADVANCE). EMIT adds in `width` bits, two's
     complement, wrapping, then shifts right by `shift` (arithmetic if `signed`).
     """
 
@@ -276,14 +276,14 @@ class Action:
     wins: bool = field(default=False, metadata=ADDED)
     """Of CLEAR_FLAG: the flag becomes 0 even if it is set in the same cycle (R9).
 
-    Of SET: it becomes 1, which is the rule anyway; the field records that this is intended.
+    Of SET: it becomes 1. That is the default; the field only records that it is intended.
     """
     part_of: str = field(default="", metadata=ADDED)
     """Of STORE: the stream whose `last` or kept lanes the number is (R18), or the arbitrating count (R19)."""
     ranked: bool = field(default=False, metadata=ADDED)
     """Of STORE and STORE_WORD: others may store there, too; the first in the text that fires wins (R18, R25)."""
     merges: bool = field(default=False, metadata=ADDED)
-    """Of STREAM: the samples are those of the stream that the count selects (R19)."""
+    """Of STREAM: it sends the samples of the stream that the count selects (R19)."""
     memory: str = field(default="", metadata=ADDED)
     """Of STORE_WORD and READ: the memory, in the same module (R25)."""
     words: int = field(default=0, metadata=ADDED)
@@ -396,13 +396,13 @@ class Datapath:
     def digest(self) -> int:
         """Identifier of this hardware: the first 32 bits of the SHA-256 of `to_json`.
 
-        Claims, and the `wins` of a set (R9), are left out, because they do not change the hardware.
+        It ignores claims and the `wins` of a set (R9), which do not change the hardware.
         """
-        built = replace(self, modules=tuple(map(_hardware, self.modules)))
+        built = replace(self, modules=tuple(map(_drop_proof_parts, self.modules)))
         return int.from_bytes(hashlib.sha256(built.to_json().encode()).digest()[:4], "big")
 
 
-def _hardware(module: Module) -> Module:
+def _drop_proof_parts(module: Module) -> Module:
     actions = (replace(each, wins=each.wins and each.kind is not ActionKind.SET) for each in module.actions)
     return replace(module, claims=(), actions=tuple(actions))
 
@@ -430,21 +430,21 @@ def find_named(things: tuple[_T, ...], name: str) -> _T:
 
 def canonical(thing: Any) -> str:
     """Return the canonical JSON of an instance of a dataclass: sorted keys, no spaces, no locations."""
-    return json.dumps(_plain(thing), sort_keys=True, separators=(",", ":"))
+    return json.dumps(_to_plain(thing), sort_keys=True, separators=(",", ":"))
 
 
-def _plain(thing: Any) -> Any:
+def _to_plain(thing: Any) -> Any:
     if isinstance(thing, enum.Enum):
         return thing.value
     if is_dataclass(thing):
-        names = (each for each in fields(thing) if each.compare and not _left_out(thing, each))
-        return {each.name: _plain(getattr(thing, each.name)) for each in names}
+        names = (each for each in fields(thing) if each.compare and not _is_omitted(thing, each))
+        return {each.name: _to_plain(getattr(thing, each.name)) for each in names}
     if isinstance(thing, tuple):
-        return [_plain(each) for each in thing]
+        return [_to_plain(each) for each in thing]
     return thing
 
 
-def _left_out(thing: Any, each: Any) -> bool:
+def _is_omitted(thing: Any, each: Any) -> bool:
     """Return whether a field is newer than the first release and has its default. Omitting it keeps old digests."""
     if "added" not in each.metadata:
         return False

@@ -64,7 +64,7 @@ class Ports:
 
 def ports_of(datapath: Datapath) -> Ports:
     """Return the ports of the generated top, in the order of its declaration."""
-    return Ports(inputs=_place_ports(_inputs(datapath)), outputs=_place_ports(_outputs(datapath)))
+    return Ports(inputs=_place_ports(_list_inputs(datapath)), outputs=_place_ports(_list_outputs(datapath)))
 
 
 def targets_of(datapath: Datapath, bank: int) -> dict[tuple[str, str], int]:
@@ -92,7 +92,7 @@ def ends_of_output(module: Module, stream: str) -> tuple[tuple[str, Action], ...
     return tuple((ends[each.output], each) for each in parts if each.output in ends)
 
 
-def _inputs(datapath: Datapath) -> Iterator[tuple[str, int]]:
+def _list_inputs(datapath: Datapath) -> Iterator[tuple[str, int]]:
     for signal in datapath.inputs:
         if signal.kind is SignalKind.STREAM:
             yield f"{signal.name}_valid_i", signal.size
@@ -109,7 +109,7 @@ def _inputs(datapath: Datapath) -> Iterator[tuple[str, int]]:
     yield "clear_status_i", 1
 
 
-def _outputs(datapath: Datapath) -> Iterator[tuple[str, int]]:
+def _list_outputs(datapath: Datapath) -> Iterator[tuple[str, int]]:
     for signal in datapath.inputs:
         if signal.kind is SignalKind.STREAM:
             yield f"{signal.name}_ready_o", signal.size

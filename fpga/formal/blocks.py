@@ -19,9 +19,9 @@ _PORT = re.compile(r"(input|output)\s+logic\s*((?:\[[^\n]*\])?)\s*(\w+)\s*[,\n]"
 class Proven:
     """A block, and the parameters for which it is proven.
 
-    `hidden` are registers of the block that the checks read: by port of the checks, the path in the block and the
-    range. `extra` are other connections of the checks. `depth` is the number of cycles of the induction: a pipeline
-    needs more than it is long.
+    `hidden` maps ports of the checks to registers of the block that they read: the path in the block and the range.
+    `extra` are other connections of the checks. `depth` is the number of cycles of the induction. It must exceed the
+    length of a pipeline.
     """
 
     block: str
@@ -37,11 +37,11 @@ class Proven:
         return f"{self.block} ({values})" if values else self.block
 
 
-def _level(**parameters: object) -> Proven:
+def _make_level(**parameters: object) -> Proven:
     return Proven("count_action_level", parameters, extra={"status_i": "1'b0"})
 
 
-def _sum(**parameters: object) -> Proven:
+def _make_sum(**parameters: object) -> Proven:
     accumulate = parameters["Accumulate"] == "1'b1"
     hidden = {"terms_i": ("terms", "[Samples*Width-1:0]")}
     hidden |= {"base_i": ("sum_q", "[Width-1:0]")} if accumulate else {}
@@ -49,7 +49,7 @@ def _sum(**parameters: object) -> Proven:
     return Proven("count_action_sum", parameters, hidden, extra)
 
 
-def _extreme(**parameters: object) -> Proven:
+def _make_extreme(**parameters: object) -> Proven:
     accumulate = parameters["Accumulate"] == "1'b1"
     registers = {"any_i": "", **dict.fromkeys(["best_i", "index_i", "counted_i"], "[Width-1:0]")}
     hidden = {port: (f"{port[:-2]}_q", bits) for port, bits in registers.items()}
@@ -57,20 +57,20 @@ def _extreme(**parameters: object) -> Proven:
     return Proven("count_action_extreme", parameters, hidden if accumulate else {}, extra)
 
 
-def _memory(**parameters: object) -> Proven:
+def _make_memory(**parameters: object) -> Proven:
     hidden = {"watch_i": ("watch", "[AddressWidth-1:0]"), "watched_i": ("watched", "[Width-1:0]")}
     return Proven("count_action_memory", parameters, hidden)
 
 
-def _product(**parameters: object) -> Proven:
+def _make_product(**parameters: object) -> Proven:
     return Proven("float_product", parameters, depth=9)
 
 
-def _steps(**parameters: object) -> Proven:
+def _make_steps(**parameters: object) -> Proven:
     return Proven("float_steps", parameters, depth=12)
 
 
-def _reader(**parameters: object) -> Proven:
+def _make_reader(**parameters: object) -> Proven:
     counts = dict.fromkeys(["ordered", "bursts"], "[PlaceWidth:0]")
     places = dict.fromkeys(["write", "read"], "[PlaceWidth-1:0]")
     registers = {**counts, **places, "left": "[23:0]"}
@@ -78,7 +78,7 @@ def _reader(**parameters: object) -> Proven:
     return Proven("burst_reader", parameters, hidden)
 
 
-def _queue(**parameters: object) -> Proven:
+def _make_queue(**parameters: object) -> Proven:
     places = {**{f"{name}_i": f"{name}_q" for name in ("write", "end", "read")}, "watch_i": "u_beats.watch"}
     hidden = {port: (path, "[PlaceWidth-1:0]") for port, path in places.items()}
     hidden |= {"dropping_i": ("dropping_q", ""), "watched_i": ("u_beats.watched", "[Width-1:0]")}
@@ -102,9 +102,9 @@ PROVEN = (
         "count_action",
         {"Width": 4, "IncrementWidth": 1, "TargetWidth": 5, "AtLeast": "1'b1", "Carry": "1'b1"},
     ),
-    _level(AddendWidth=4, TargetWidth=16),
-    _level(AddendWidth=6, TargetWidth=4),
-    _level(AddendWidth=4, TargetWidth=5, AtLeast="1'b1"),
+    _make_level(AddendWidth=4, TargetWidth=16),
+    _make_level(AddendWidth=6, TargetWidth=4),
+    _make_level(AddendWidth=4, TargetWidth=5, AtLeast="1'b1"),
     Proven(
         "count_action_up_down",
         {
@@ -127,17 +127,29 @@ PROVEN = (
         {"Width": 8},
         hidden={"full_i": ("full_q", ""), "second_i": ("second_q", "[Width-1:0]")},
     ),
-    _sum(Samples=4, SampleWidth=4, SampleSigned="1'b1", Width=8, Accumulate="1'b1", Shift=2, Signed="1'b1"),
-    _sum(Samples=4, SampleWidth=4, SampleSigned="1'b0", Width=8, Accumulate="1'b1", Shift=2, Signed="1'b0"),
-    _sum(Samples=4, SampleWidth=4, SampleSigned="1'b1", Width=6, Accumulate="1'b0", Shift=0, Signed="1'b1"),
-    _extreme(Samples=3, Width=4, Accumulate="1'b1", Shift=1, Signed="1'b1", Minimum="1'b0", WithIndex="1'b1"),
-    _extreme(Samples=2, Width=4, Accumulate="1'b1", Shift=0, Signed="1'b0", Minimum="1'b1", WithIndex="1'b0"),
-    _extreme(Samples=4, Width=3, Accumulate="1'b0", Shift=0, Signed="1'b1", Minimum="1'b1", WithIndex="1'b1"),
+    _make_sum(
+        Samples=4, SampleWidth=4, SampleSigned="1'b1", Width=8, Accumulate="1'b1", Shift=2, Signed="1'b1"
+    ),
+    _make_sum(
+        Samples=4, SampleWidth=4, SampleSigned="1'b0", Width=8, Accumulate="1'b1", Shift=2, Signed="1'b0"
+    ),
+    _make_sum(
+        Samples=4, SampleWidth=4, SampleSigned="1'b1", Width=6, Accumulate="1'b0", Shift=0, Signed="1'b1"
+    ),
+    _make_extreme(
+        Samples=3, Width=4, Accumulate="1'b1", Shift=1, Signed="1'b1", Minimum="1'b0", WithIndex="1'b1"
+    ),
+    _make_extreme(
+        Samples=2, Width=4, Accumulate="1'b1", Shift=0, Signed="1'b0", Minimum="1'b1", WithIndex="1'b0"
+    ),
+    _make_extreme(
+        Samples=4, Width=3, Accumulate="1'b0", Shift=0, Signed="1'b1", Minimum="1'b1", WithIndex="1'b1"
+    ),
     Proven("count_action_flag", {"ClearWins": "1'b1"}),
     Proven("count_action_flag"),
     Proven("count_action_store", {"Width": 4}),
-    _memory(Words=5, Width=3, AddressWidth=3),
-    _memory(Words=2, Width=2, AddressWidth=1),
+    _make_memory(Words=5, Width=3, AddressWidth=3),
+    _make_memory(Words=2, Width=2, AddressWidth=1),
     Proven("count_action_advance", {"Width": 2, "Last": "2'd1"}),
     Proven("adder_tree", {"Stages": 2, "Width": 4}),
     Proven("signed_products", _LANES),
@@ -165,12 +177,12 @@ PROVEN = (
         {"Prepare": 2},
         hidden={"prepare_i": ("prepare_q", "[Prepare-1:0]"), "idle_i": ("idle_q", "")},
     ),
-    _product(Whole=6, Mantissa=5, Exponent=4),
-    _product(Whole=8, Mantissa=8, Exponent=5),
-    _steps(Bits=4, Mantissa=7, Exponent=4),
-    _steps(Bits=2, Mantissa=4, Exponent=3),
-    _reader(Depth=64, PlaceWidth=6),
-    _queue(Width=2, PlaceWidth=2),
+    _make_product(Whole=6, Mantissa=5, Exponent=4),
+    _make_product(Whole=8, Mantissa=8, Exponent=5),
+    _make_steps(Bits=4, Mantissa=7, Exponent=4),
+    _make_steps(Bits=2, Mantissa=4, Exponent=3),
+    _make_reader(Depth=64, PlaceWidth=6),
+    _make_queue(Width=2, PlaceWidth=2),
     Proven(
         "packet_request",
         hidden={
@@ -209,7 +221,7 @@ PROVEN = (
         },
     ),
 )
-"""Every block that has checks. Data blocks have 4 lanes of 4 bits, and floats few, to keep the proofs small."""
+"""Every block that has checks. Narrow lanes and short floats keep the proofs small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +233,7 @@ class Port:
     name: str
 
 
-def _ports_of_block(text: str) -> tuple[Port, ...]:
+def _parse_ports(text: str) -> tuple[Port, ...]:
     """Return the ports in the header of a block."""
     head = text[: text.index(");")] + "\n"
     return tuple(Port(*match.groups()) for match in _PORT.finditer(head))
@@ -234,13 +246,13 @@ def proof_text(proofs: Iterable[Proven], mutants: Mapping[int, str] | None = Non
     """
     proven = list(proofs)
     parts = [
-        "\n".join(_wrapper(place, each, (mutants or {}).get(place, each.block)))
+        "\n".join(_write_wrapper(place, each, (mutants or {}).get(place, each.block)))
         for place, each in enumerate(proven)
     ]
-    return "\n\n".join([*parts, _top(len(proven))])
+    return "\n\n".join([*parts, _write_top(len(proven))])
 
 
-def _top(blocks: int) -> str:
+def _write_top(blocks: int) -> str:
     instances = [f"  proof_{place} b{place} (.clk_i(clk_i), .rst_i(rst_i));" for place in range(blocks)]
     return "\n".join(
         ["module proof (input logic clk_i, input logic rst_i);", *BEGINNING, *instances, "endmodule", ""]
@@ -256,8 +268,8 @@ BEGINNING = (
 """First lines in the body of every top of a proof."""
 
 
-def _wrapper(place: int, proven: Proven, module: str) -> Iterator[str]:
-    ports = _ports_of_block((RTL / f"{proven.block}.sv").read_text(encoding="ascii"))
+def _write_wrapper(place: int, proven: Proven, module: str) -> Iterator[str]:
+    ports = _parse_ports((RTL / f"{proven.block}.sv").read_text(encoding="ascii"))
     yield f"module proof_{place} (input logic clk_i, input logic rst_i);"
     for name, value in proven.parameters.items():
         yield f"  localparam {name} = {value};"

@@ -1,6 +1,6 @@
 """The rules R1, R2, R5, R7, R10 and R11 for a datapath, as expressions over the ports of its top.
 
-They are derived from the model and the ports alone. The generator of the top is what the proof verifies, so this
+They are derived from the model and the ports alone. The proof verifies the generator of the top, so this
 module does not use it.
 """
 
@@ -92,7 +92,7 @@ class Meaning:
 
     @cached_property
     def formulas(self) -> Formulas:
-        """The formulas of the modules, independent of those in the generated top."""
+        """The formulas of the modules, independent of the formulas in the generated top."""
         return Formulas(self)
 
     def is_stream(self, ref: Ref) -> bool:
@@ -101,13 +101,13 @@ class Meaning:
             return False
         if ref.module is None:
             return self.datapath.input(ref.name).kind is SignalKind.STREAM
-        return self._driver(ref).kind.drives is SignalKind.STREAM
+        return self._find_driver(ref).kind.drives is SignalKind.STREAM
 
-    def _driver(self, ref: Ref) -> Action:
+    def _find_driver(self, ref: Ref) -> Action:
         actions = self.datapath.module(ref.module or "").actions
         return next(action for action in actions if action.output == ref.name)
 
-    def _port(self, ref: Ref, what: str) -> str:
+    def _write_port(self, ref: Ref, what: str) -> str:
         if ref.module is None and ref.name in self.buffers:
             return f"\\dut.{ref.name}{what}_held "
         return f"{ref.name}{what}_i" if ref.module is None else f"{ref.module}_{ref.name}{what}_o"
@@ -120,7 +120,7 @@ class Meaning:
 
     def valid(self, ref: Ref) -> str:
         """Return the condition that a stream has a beat."""
-        return f"{self._port(ref, '_valid')}[{ref.index}]"
+        return f"{self._write_port(ref, '_valid')}[{ref.index}]"
 
     def moves(self, ref: Ref) -> str:
         """Return the condition that a beat of a stream moves in this cycle."""
@@ -141,11 +141,11 @@ class Meaning:
             signal = self.datapath.input(ref.name)
             lanes, width, signed = signal.lanes, signal.width, signal.signed
         else:
-            action = self._driver(ref)
+            action = self._find_driver(ref)
             lanes, width, signed = 0, action.width, action.signed
         if not self.is_stream(ref):
-            return Bits(self._port(ref, ""), ref.index * width, width)
-        return Bits(self._port(ref, "_data"), (ref.index * lanes + ref.lane) * width, width, signed)
+            return Bits(self._write_port(ref, ""), ref.index * width, width)
+        return Bits(self._write_port(ref, "_data"), (ref.index * lanes + ref.lane) * width, width, signed)
 
     def fit(self, ref: Ref, width: int) -> str:
         """Return a sample in `width` bits: extended by its own sign, or truncated (R10)."""
@@ -194,26 +194,26 @@ class Meaning:
 
         One of the level counts fires (R26); if there are none, no module of another taker stalls (R7).
         """
-        takers = self._takers(stream)
+        takers = self._find_takers(stream)
         if any(count.kind is CountKind.LEVEL for _, count in takers):
             return f"({self._write_taken(takers, stream)})"
         return " && ".join(dict.fromkeys(f"!stall_{module.name}" for module, _ in takers)) or ALWAYS
 
     def write_taken_by_others(self, count: Count, stream: Ref) -> str:
         """Return the condition that a level count other than this one takes a stream (R26)."""
-        return self._write_taken([each for each in self._takers(stream) if each[1] is not count], stream)
+        return self._write_taken([each for each in self._find_takers(stream) if each[1] is not count], stream)
 
-    def _takers(self, stream: Ref) -> list[tuple[Module, Count]]:
+    def _find_takers(self, stream: Ref) -> list[tuple[Module, Count]]:
         return [
             (module, count)
             for module, count in self.datapath.counts()
-            if any(_one_stream(term, stream) for term in count.counted)
+            if any(_is_same_stream(term, stream) for term in count.counted)
         ]
 
     def _write_taken(self, takers: Iterable[tuple[Module, Count]], stream: Ref) -> str:
         """Return the condition that one of the level counts among these takers fires and takes a stream."""
         fires = (
-            f"({self.fire(module, count.name)}{self._selection(count, stream)})"
+            f"({self.fire(module, count.name)}{self._write_selection(count, stream)})"
             for module, count in takers
             if count.kind is CountKind.LEVEL
         )
@@ -236,27 +236,29 @@ class Meaning:
         stream = self.valid if count.kind is CountKind.LEVEL else self.moves
         refs = count.taken if down else count.terms
         terms = [
-            f"({stream(ref)}{self._selection(count, ref)})" if self.is_stream(ref) else str(self.sample(ref))
+            f"({stream(ref)}{self._write_selection(count, ref)})"
+            if self.is_stream(ref)
+            else str(self.sample(ref))
             for ref in refs
         ]
         constant = max(-count.constant if down else count.constant, 0)
         return " + ".join([f"{INCREMENT_WIDTH}'d{constant}", *terms])
 
-    def _selection(self, count: Count, stream: Ref) -> str:
+    def _write_selection(self, count: Count, stream: Ref) -> str:
         """Return ` && CONDITION` for the selection of a stream by an arbitrating count (R19), or an empty text."""
         picks = zip(count.terms, count.picks, strict=False)
-        wires = [self.formulas.wire(pick) for term, pick in picks if _one_stream(term, stream)]
+        wires = [self.formulas.wire(pick) for term, pick in picks if _is_same_stream(term, stream)]
         return "".join(f" && ({wire} != 0)" for wire in wires)
 
     def write_first(self, module: Module, count: Count) -> str:
-        """Return the condition that no level count before this one fires and takes a stream of both (R26)."""
+        """Return the condition that no earlier level count that shares a stream with this one fires (R26)."""
         before = module.counts[: module.counts.index(count)] if count.kind is CountKind.LEVEL else ()
         fires = [
             f"!{self.fire(module, other.name)}"
             for other in before
             if other.kind is CountKind.LEVEL
             and any(
-                self.is_stream(one) and _one_stream(one, term)
+                self.is_stream(one) and _is_same_stream(one, term)
                 for one in other.counted
                 for term in count.counted
             )
@@ -286,12 +288,12 @@ class Meaning:
         return " && ".join([counts, *map(self.moves, streams)])
 
 
-def _one_stream(one: Ref, other: Ref) -> bool:
+def _is_same_stream(one: Ref, other: Ref) -> bool:
     return (one.module, one.name, one.index) == (other.module, other.name, other.index)
 
 
 class Formulas:
-    """Formulas (R13) of the modules of a datapath, as nested expressions of 64 bits with sign."""
+    """Formulas (R13) of the modules of a datapath, as nested signed expressions of 64 bits."""
 
     def __init__(self, meaning: Meaning) -> None:
         self._meaning = meaning
@@ -310,15 +312,15 @@ class Formulas:
     def streams(self, ref: Ref) -> list[Ref]:
         """Return the streams whose samples a formula reads."""
         module = self._meaning.datapath.module(ref.module or "")
-        samples = self._samples(module.values[int(ref.name.removeprefix(VALUE))])
+        samples = self._find_samples(module.values[int(ref.name.removeprefix(VALUE))])
         return [each for each in samples if self._meaning.is_stream(each)]
 
-    def _samples(self, operand: Operand) -> Iterator[Ref]:
+    def _find_samples(self, operand: Operand) -> Iterator[Ref]:
         if isinstance(operand, Ref):
             yield operand
         elif isinstance(operand, Operation) and operand.operator not in {"valid", "count", "target"}:
             for each in operand.operands:
-                yield from self._samples(each)
+                yield from self._find_samples(each)
 
     def text(self, operand: Operand) -> str:
         """Return the signed expression of an operand, in `FORMULA_WIDTH` bits."""
@@ -339,7 +341,9 @@ class Formulas:
             return reduce(lambda first, second: f"larger({first}, {second})", parts)
         if operand.operator == "min":
             return reduce(lambda first, second: f"smaller({first}, {second})", parts)
-        return _TEXTS.get(operand.operator, _COMPARED.replace("@", operand.operator)).format(*parts)
+        return _OPERATOR_FORMATS.get(
+            operand.operator, _COMPARISON_FORMAT.replace("@", operand.operator)
+        ).format(*parts)
 
     def _write_bits(self, operation: Operation) -> str:
         """Return a shift, a slice, or a concatenation, whose operands are slices (R22 to R24)."""
@@ -367,8 +371,8 @@ class Formulas:
         return self._meaning.target(module, ref.name).fit(FORMULA_WIDTH)
 
 
-_COMPARED = f"$signed({{{{{FORMULA_WIDTH - 1}'d0, {{0}} @ {{1}}}}}})"
-_TEXTS = {
+_COMPARISON_FORMAT = f"$signed({{{{{FORMULA_WIDTH - 1}'d0, {{0}} @ {{1}}}}}})"
+_OPERATOR_FORMATS = {
     "+": "({} + {})",
     "-": "({} - {})",
     "not": f"$signed({{{{{FORMULA_WIDTH - 1}'d0, {{}} == 0}}}})",

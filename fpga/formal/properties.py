@@ -97,12 +97,12 @@ PROPERTIES = (
 )  # fmt: skip
 """All properties, in the order of output."""
 
-_BY_ASSERTION = {each: fact for fact in PROPERTIES for each in fact.assertions}
+_PROPERTY_BY_ASSERTION = {each: fact for fact in PROPERTIES for each in fact.assertions}
 
 
 def property_of(assertion: str) -> Property:
     """Return the property of an assertion (`checks.label`). Raise KeyError for an unknown assertion."""
-    return _BY_ASSERTION[assertion]
+    return _PROPERTY_BY_ASSERTION[assertion]
 
 
 def properties_of(checks: str) -> tuple[Property, ...]:

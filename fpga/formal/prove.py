@@ -14,7 +14,7 @@ from fpga.formal.specification import Specification, claims_to_prove
 from fpga.formal.verdicts import Result, Verdict, judge_properties
 
 MAX_TABLE_CYCLES = 8
-"""Largest number of cycles in the table of a counterexample, up to and including the one that fails."""
+"""Largest number of cycles in the table of a counterexample, up to and including the failing cycle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,8 @@ def prove(
 
     The only assumption is a reset in the first cycle; inputs are free in every cycle. Claims are an exception: their
     proof also uses the assumptions in the text of the datapath. `depth` is the number of cycles that are searched for
-    counterexamples. A proof takes a few seconds, and longer with a larger `depth`; it may use `budget_s` of processor
-    time for each property, else the properties are TIMED_OUT. Without
+    counterexamples. A proof takes a few seconds, and longer with a larger `depth`. If it needs more than `budget_s` of
+    processor time for each property, the properties are TIMED_OUT. Without
     `allow_vacuous`, the property `fires` of a module becomes VACUOUS if a count of the module can never count. Raise
     KeyError if there is no such module, ToolMissing or ToolFailed.
     """
@@ -78,11 +78,11 @@ def prove(
     proof = prove_specification(specification, cover=cover, depth=depth, budget_s=budget_s)
     claims = claims_to_prove(datapath, module)
     if claims:
-        proof = _with_claims(proof, Specification(datapath, module, claims), depth, budget_s)
+        proof = _add_claims(proof, Specification(datapath, module, claims), depth, budget_s)
     return proof if allow_vacuous else replace(proof, results=tuple(_mark_vacuous(datapath, proof.results)))
 
 
-def _with_claims(proof: Proof, specification: Specification, depth: int, budget_s: float) -> Proof:
+def _add_claims(proof: Proof, specification: Specification, depth: int, budget_s: float) -> Proof:
     """Return `proof` with the results of the claims, which are proven apart: only claims may use the assumptions."""
     claims = prove_specification(specification, depth=depth, budget_s=budget_s)
     return replace(
@@ -111,7 +111,7 @@ def prove_specification(
         datapath=specification.datapath.name,
         results=tuple(judge_properties(specification, findings)),
         covered=tuple(_find_covered(specification, findings)),
-        counterexample=tuple(_counterexample(specification, findings)),
+        counterexample=tuple(_tabulate_counterexample(specification, findings)),
         trace=findings.trace,
     )
 
@@ -124,7 +124,7 @@ def _find_covered(specification: Specification, findings: Findings) -> Iterator[
             yield CoverResult(check.module, check.part, what, reached)
 
 
-def _counterexample(specification: Specification, findings: Findings) -> Iterator[str]:
+def _tabulate_counterexample(specification: Specification, findings: Findings) -> Iterator[str]:
     if not findings.trace:
         return
     ports = specification.meaning.ports

@@ -19,7 +19,7 @@ from fpga.count_action.simulate.port_values import put_series
 from fpga.count_action.simulate.signals import Wire, output_wires
 
 _READY = "_ready_o"
-_MAX_EXAMINED = 200
+_MAX_EXAMINED_CYCLES = 200
 """Largest number of differing cycles that are examined."""
 _REGISTERED = {"count_o": "counts", "overshoot_o": "sticky", "saturated_o": "sticky"}
 
@@ -39,25 +39,25 @@ class Difference:
 def find_differences(datapath: Datapath, expected: Rows, actual: Rows) -> tuple[Difference, ...]:
     """Return the first difference of every element, causes first.
 
-    In the first differing cycle, consequences are left out: a fire follows from registers, and a ready from a fire.
+    The first differing cycle contributes only causes: a fire follows from registers, and a ready bit from a fire.
     """
     first: dict[str, Difference] = {}
-    for cycle in np.flatnonzero((expected != actual).any(axis=1))[:_MAX_EXAMINED].tolist():
+    for cycle in np.flatnonzero((expected != actual).any(axis=1))[:_MAX_EXAMINED_CYCLES].tolist():
         rows = slice(cycle, cycle + 1)
-        at_once = [
+        in_cycle = [
             replace(each, cycle=cycle) for each in _compare_cycle(datapath, expected[rows], actual[rows])
         ]
-        for each in at_once if first else _select_causes(at_once):
+        for each in in_cycle if first else _drop_consequences(in_cycle):
             first.setdefault(each.element, each)
     return tuple(first.values())
 
 
 def select_causes(differences: tuple[Difference, ...]) -> tuple[Difference, ...]:
-    """Return the differences in the cycle of the first one."""
+    """Return the differences in the cycle of the first difference."""
     return tuple(each for each in differences if each.cycle == differences[0].cycle)
 
 
-def _select_causes(candidates: list[Difference]) -> list[Difference]:
+def _drop_consequences(candidates: list[Difference]) -> list[Difference]:
     for stage in ({"counts", "sticky", "data", "flags"}, {"beats"}, {"fires"}):
         direct = [each for each in candidates if each.property in stage and _READY not in each.element]
         if direct:
@@ -70,11 +70,11 @@ def _compare_cycle(datapath: Datapath, expected: Rows, actual: Rows) -> Iterator
     for wire in output_wires(datapath):
         (expected_value,), (actual_value,) = wire.series(expected), wire.series(actual)
         if expected_value != actual_value:
-            module = wire.owner or _taker(datapath, wire)
-            yield Difference(module, _property(wire), wire.name, 0, expected_value, actual_value)
+            module = wire.owner or _find_taker(datapath, wire)
+            yield Difference(module, _find_property(wire), wire.name, 0, expected_value, actual_value)
 
 
-def _property(wire: Wire) -> str:
+def _find_property(wire: Wire) -> str:
     """Return the name of the property that a wrong value of an output violates."""
     name = wire.port.name
     if name in _REGISTERED:
@@ -86,7 +86,7 @@ def _property(wire: Wire) -> str:
     return "data" if name.endswith("_data_o") else "flags"
 
 
-def _taker(datapath: Datapath, wire: Wire) -> str:
+def _find_taker(datapath: Datapath, wire: Wire) -> str:
     """Return the first module that takes the stream of a ready bit, or the first module if none does."""
     stream = wire.port.name.removesuffix(_READY)
     takers = (module for module in datapath.modules if _takes(module, stream))
@@ -101,7 +101,7 @@ def _takes(module: Module, stream: str) -> bool:
 def replay(datapath: Datapath, series: Mapping[str, tuple[int, ...]]) -> tuple[Difference, ...]:
     """Return the first difference of every element in a counterexample, in the order of cycles.
 
-    `series` are the values of all ports and of `rst_i` in every cycle; the first cycle is one of reset.
+    `series` are the values of all ports and of `rst_i` in every cycle; the first is a cycle of reset.
     """
     ports = ports_of(datapath)
     resets = series.get("rst_i", ())

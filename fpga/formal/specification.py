@@ -32,7 +32,7 @@ class Specification:
     datapath: Datapath
     only: str | None = None
     claims: frozenset[tuple[str, str]] | None = None
-    """Claims (module, name) to prove under the assumptions of the text (R21); None for a proof without either."""
+    """Claims (module, name) to prove under the assumptions of the text (R21); None: neither claims nor assumptions."""
     delivered: Design | None = None
     renamed: Mapping[str, str] = field(default_factory=dict)
 
@@ -45,8 +45,8 @@ class Specification:
     def checks(self) -> dict[str, Check]:
         """The instances of checks, by their instance names in the proof."""
         modules = [module for module in self.datapath.modules if self.only in {None, module.name}]
-        every = [_targets(self.datapath), *buffers_of(self.meaning)]
-        every += [each for module in modules for each in self._of(module)]
+        every = [_make_targets_check(self.datapath), *buffers_of(self.meaning)]
+        every += [each for module in modules for each in self._list_checks(module)]
         if self.claims is not None:
             every += claims_of(self.meaning, self.claims)
         return {f"check_{place}": check for place, check in enumerate(every)}
@@ -67,7 +67,7 @@ class Specification:
         return {**dict(self.design.sources), **checks_sources(blocks), f"{self.top}.sv": self.text()}
 
     def text(self) -> str:
-        """Return the text of the top of the proof, whose inputs are those of the datapath."""
+        """Return the text of the top of the proof. It has the inputs of the datapath."""
         ports = self.meaning.ports
         inputs = [f"  input logic [{port.width - 1}:0] {port.name}" for port in ports.inputs]
         width = sum(target.width for _, target in self.datapath.targets())
@@ -88,12 +88,12 @@ class Specification:
             text = text.replace(f"\\dut.{name} ", f"\\dut.{delivered} ")
         return text
 
-    def _of(self, module: Module) -> Iterator[Check]:
+    def _list_checks(self, module: Module) -> Iterator[Check]:
         for count in module.counts:
-            yield self._count(module, count)
+            yield self._make_count_check(module, count)
             streams = [ref for ref in count.counted if ref.module is None and self.meaning.is_stream(ref)]
             if streams:
-                yield self._ready(module, count, streams)
+                yield self._make_ready_check(module, count, streams)
             if count.order:
                 yield choice(self.meaning, module, count)
         proven: set[str] = set()
@@ -102,7 +102,7 @@ class Specification:
                 proven.add(action.output)
                 yield from KINDS[action.kind].prove(self.meaning, module, action)
 
-    def _count(self, module: Module, count: Count) -> Check:
+    def _make_count_check(self, module: Module, count: Count) -> Check:
         meaning = self.meaning
         place = meaning.place(module, count.name)
         target = meaning.write_reached(module, count)
@@ -132,12 +132,12 @@ class Specification:
             "saturated_o": f"saturated_o[{place}]",
         }
         if not count.accumulates:
-            return self._level(module, count, Check("", "", "", parameters, ports, before))
+            return self._make_level_check(module, count, Check("", "", "", parameters, ports, before))
         if count.goes_down:
-            return self._up_and_down(module, count, Check("", "", "", parameters, ports, before))
+            return self._make_up_and_down_check(module, count, Check("", "", "", parameters, ports, before))
         return Check("count_action", module.name, count.name, parameters, ports, before)
 
-    def _level(self, module: Module, count: Count, check: Check) -> Check:
+    def _make_level_check(self, module: Module, count: Count, check: Check) -> Check:
         """Return the check of a level count, from the check of an accumulating count: both read the increment."""
         kept = ("enable_i", "stall_i", "target_i", "fire_o")
         status = " || ".join(f"{check.ports[port]}" for port in ("overshoot_o", "saturated_o"))
@@ -154,7 +154,7 @@ class Specification:
         }
         return Check("count_action_level", module.name, count.name, parameters, ports, check.before)
 
-    def _up_and_down(self, module: Module, count: Count, check: Check) -> Check:
+    def _make_up_and_down_check(self, module: Module, count: Count, check: Check) -> Check:
         """Return the check of a count between bounds, from the check of a plain count (R17)."""
         decrement = f"decrement_{self.meaning.place(module, count.name)}"
         parameters = {**check.parameters, "BoundWidth": FORMULA_WIDTH}
@@ -172,7 +172,7 @@ class Specification:
         )
         return Check("count_action_up_down", module.name, count.name, parameters, ports, before)
 
-    def _ready(self, module: Module, count: Count, streams: list[Ref]) -> Check:
+    def _make_ready_check(self, module: Module, count: Count, streams: list[Ref]) -> Check:
         ports = {
             "ready_o": concatenate(self.meaning.write_accepted(ref) for ref in streams),
             "expected_i": concatenate(f"({self.meaning.ready(ref)})" for ref in streams),
@@ -180,7 +180,7 @@ class Specification:
         return Check("count_action_ready", module.name, count.name, {"Streams": len(streams)}, ports)
 
 
-def _targets(datapath: Datapath) -> Check:
+def _make_targets_check(datapath: Datapath) -> Check:
     targets = [target for _, target in datapath.targets()]
     reset = concatenate(f"{target.width}'d{target.reset}" for target in targets)
     parameters = {"Width": sum(target.width for target in targets), "Reset": reset}
@@ -195,18 +195,20 @@ def _targets(datapath: Datapath) -> Check:
 
 def write_hidden_wires(meaning: Meaning) -> Iterator[str]:
     """Yield the declarations of hidden wires: buffered streams behind their buffers, and two registers per buffer."""
-    for signal, ports in _streams(meaning):
+    for signal, ports in _list_buffered_streams(meaning):
         yield declare_hidden_wire(f"{signal.name}_valid_held", signal.size)
         yield declare_hidden_wire(f"{signal.name}_ready_held", signal.size)
         yield from (declare_hidden_wire(f"{port}_held", width * signal.size) for port, width in ports)
         for index in range(signal.size):
-            yield declare_hidden_wire(f"{_buffer(signal, index)}.full_q", 1)
-            yield declare_hidden_wire(f"{_buffer(signal, index)}.second_q", sum(width for _, width in ports))
+            yield declare_hidden_wire(f"{_name_buffer(signal, index)}.full_q", 1)
+            yield declare_hidden_wire(
+                f"{_name_buffer(signal, index)}.second_q", sum(width for _, width in ports)
+            )
 
 
 def buffers_of(meaning: Meaning) -> Iterator[Check]:
     """Yield the check of every buffer; like the check of targets, it belongs to no module."""
-    for signal, ports in _streams(meaning):
+    for signal, ports in _list_buffered_streams(meaning):
         for index in range(signal.size):
             outside, inside = (
                 concatenate(f"{name.format(port)}[{index * width}+:{width}]" for port, width in ports)
@@ -220,21 +222,21 @@ def buffers_of(meaning: Meaning) -> Iterator[Check]:
                 "valid_o": f"\\dut.{signal.name}_valid_held [{index}]",
                 "data_o": inside,
                 "ready_i": f"\\dut.{signal.name}_ready_held [{index}]",
-                "full_i": f"\\dut.{_buffer(signal, index)}.full_q ",
-                "second_i": f"\\dut.{_buffer(signal, index)}.second_q ",
+                "full_i": f"\\dut.{_name_buffer(signal, index)}.full_q ",
+                "second_i": f"\\dut.{_name_buffer(signal, index)}.second_q ",
             }
             width = {"Width": sum(bits for _, bits in ports)}
             yield Check("count_action_buffer", "", signal.name, width, wires)
 
 
-def _streams(meaning: Meaning) -> Iterator[tuple[Signal, list[tuple[str, int]]]]:
+def _list_buffered_streams(meaning: Meaning) -> Iterator[tuple[Signal, list[tuple[str, int]]]]:
     for signal in meaning.datapath.inputs:
         if signal.buffered:
             parts = split_buffer(meaning.datapath, signal)
             yield signal, [(port.removesuffix("_i"), width) for port, width in parts]
 
 
-def _buffer(signal: Signal, index: int) -> str:
+def _name_buffer(signal: Signal, index: int) -> str:
     return f"u_{signal.name}{f'_{index}' if signal.size > 1 else ''}_buffer"
 
 

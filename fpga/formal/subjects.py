@@ -10,7 +10,7 @@ from fpga.formal.specification import Specification
 
 
 def subjects(specification: Specification, assertion: str) -> set[tuple[str, str]]:
-    """Return the (module, property) pairs of an assertion; one about targets or buffers belongs to every module."""
+    """Return the (module, property) pairs of an assertion. Targets and buffers belong to every module."""
     instance, _, label = assertion.partition(".")
     check = specification.checks[instance]
     name = property_of(f"{check.block}.{label}").name
@@ -19,7 +19,7 @@ def subjects(specification: Specification, assertion: str) -> set[tuple[str, str
 
 
 def list_subjects(specification: Specification) -> set[tuple[str, str]]:
-    """Return the (module, property) pairs of a specification; properties of no module have the name ""."""
+    """Return the (module, property) pairs of a specification. The module is "" for targets and buffers."""
     checks = specification.checks.values()
     return {(check.module, each.name) for check in checks for each in properties_of(check.block)}
 

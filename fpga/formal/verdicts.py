@@ -129,7 +129,7 @@ def _select_best(differences: Sequence[Difference], subject: tuple[str, str]) ->
 
 
 class _Traces:
-    """Counterexamples. Each is replayed once by the rules of the language, and its differences are kept."""
+    """Differences of counterexamples from the language. Each counterexample is replayed once."""
 
     def __init__(self, specification: Specification) -> None:
         self._specification = specification
@@ -147,7 +147,7 @@ class _Traces:
         )
 
     def simulate_failure(self, failed: Result) -> Result:
-        """Add a difference from a random run, if there is one, to a failure whose trace shows none at any port.
+        """Return a failure with a difference from a random run, if there is one. Its trace shows none at any port.
 
         Such traces exist because the solver stops as soon as a register is wrong, before any port shows it.
         """

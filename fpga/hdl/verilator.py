@@ -114,7 +114,9 @@ def build(
     ToolMissing (verilator, make, g++) or ToolFailed (errors in the sources).
     """
     hardware = design_of(design) if isinstance(design, Datapath) else design
-    library = build_library(hardware, _harness(hardware), folder, optimise=optimise, timeout_s=timeout_s)
+    library = build_library(
+        hardware, _write_harness(hardware), folder, optimise=optimise, timeout_s=timeout_s
+    )
     return Simulator(hardware, library)
 
 
@@ -124,8 +126,10 @@ def build_library(
     """Return the shared library of the verilated design (class `Vtop`) and a harness in C++, as `build` does."""
     tool = find_tool("verilator")
     find_tool("make"), find_tool("g++")
-    facts = repr((_REVISION, str(tool.path), design.digest, harness, optimise))
-    library = (folder or _cache()) / f"{design.top}-{hashlib.sha256(facts.encode()).hexdigest()[:16]}.so"
+    identity = repr((_REVISION, str(tool.path), design.digest, harness, optimise))
+    library = (
+        folder or _find_cache_folder()
+    ) / f"{design.top}-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.so"
     with _lock_library(library):
         if not library.exists():
             with tempfile.TemporaryDirectory(prefix="verilator-") as work:
@@ -142,17 +146,17 @@ def _lock_library(library: Path) -> Iterator[None]:
         yield
 
 
-def _cache() -> Path:
+def _find_cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lightbed" / "verilator"
 
 
 def _compile(
     design: Design, harness: str, library: Path, work: Path, optimise: str, timeout_s: float
 ) -> None:
-    ends, tool = time.monotonic() + timeout_s, find_tool("verilator")
+    deadline, tool = time.monotonic() + timeout_s, find_tool("verilator")
     versions = [each.run(["--version"]) for each in (tool, find_tool("g++"))]
-    facts = repr((_REVISION, str(tool.path), versions, optimise))
-    runtime = library.parent / f"runtime-{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
+    identity = repr((_REVISION, str(tool.path), versions, optimise))
+    runtime = library.parent / f"runtime-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
     sources = design.write(work)
     (work / "harness.cpp").write_text(harness, encoding="ascii")
     arguments = [
@@ -167,52 +171,52 @@ def _compile(
     for name in _RUNTIME:
         with suppress(FileNotFoundError):
             shutil.copyfile(runtime / name, build / name)  # newer than the Makefile, so that make keeps it
-    left_s = max(ends - time.monotonic(), 0.0)
+    left_s = max(deadline - time.monotonic(), 0.0)
     find_tool("make").run(["-f", "Vtop.mk", _PCH, f"OPT_FAST={optimise}"], folder=build, timeout_s=left_s)
-    _copy(build / "library.so", library)
+    _copy_atomically(build / "library.so", library)
     runtime.mkdir(exist_ok=True)
     for name in _RUNTIME:
         if not (runtime / name).exists():
-            _copy(build / name, runtime / name)
+            _copy_atomically(build / name, runtime / name)
 
 
-def _copy(source: Path, target: Path) -> None:
+def _copy_atomically(source: Path, target: Path) -> None:
     """Copy a file so that other processes see it complete or not at all."""
     with tempfile.NamedTemporaryFile(dir=target.parent, suffix=".part", delete=False) as part:
         shutil.copyfile(source, part.name)
     Path(part.name).replace(target)
 
 
-def _harness(design: Design) -> str:
+def _write_harness(design: Design) -> str:
     ports = design.ports
     return _HARNESS.format(
-        inputs="\n".join(_set_statement(port) for port in ports.inputs),
-        outputs="\n".join(_get_statement(port) for port in ports.outputs),
+        inputs="\n".join(_write_set_statement(port) for port in ports.inputs),
+        outputs="\n".join(_write_get_statement(port) for port in ports.outputs),
         input_columns=ports.input_columns,
         output_columns=ports.output_columns,
     )
 
 
-def _member(port: Port) -> str:
+def _name_member(port: Port) -> str:
     """Return the C++ member of a port; Verilator encodes two underscores as `___05F`."""
     return f"top->{port.name.replace('__', '___05F')}"
 
 
-def _mask(port: Port) -> str:
+def _format_mask(port: Port) -> str:
     bits = port.width - 64 * (port.words - 1)
     return f"{(1 << bits) - 1:#x}ULL"
 
 
-def _set_statement(port: Port) -> str:
+def _write_set_statement(port: Port) -> str:
     if port.width > 64:
-        return f"  set_wide({_member(port)}, row + {port.column}, {port.words}, {_mask(port)});"
-    return f"  {_member(port)} = row[{port.column}] & {_mask(port)};"
+        return f"  set_wide({_name_member(port)}, row + {port.column}, {port.words}, {_format_mask(port)});"
+    return f"  {_name_member(port)} = row[{port.column}] & {_format_mask(port)};"
 
 
-def _get_statement(port: Port) -> str:
+def _write_get_statement(port: Port) -> str:
     if port.width > 64:
-        return f"  get_wide({_member(port)}, row + {port.column}, {port.words});"
-    return f"  row[{port.column}] = {_member(port)};"
+        return f"  get_wide({_name_member(port)}, row + {port.column}, {port.words});"
+    return f"  row[{port.column}] = {_name_member(port)};"
 
 
 class Simulator:

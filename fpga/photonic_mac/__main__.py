@@ -14,15 +14,15 @@ from fpga.photonic_mac.network import LENET_SHAPES
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table, and return exit code 0. Options that are not valid exit with code 2."""
-    options = _options().parse_args(arguments)
-    shapes = _shapes(options.layers) if options.layers else LENET_SHAPES
-    timing = _timing(options.preamble, options.delay)
+    options = _make_parser().parse_args(arguments)
+    shapes = _parse_shapes(options.layers) if options.layers else LENET_SHAPES
+    timing = _make_timing(options.preamble, options.delay)
     layers = cycles_of(shapes, timing)
-    sys.stdout.write(_json(layers) if options.json else table(shapes, layers))
+    sys.stdout.write(_format_json(layers) if options.json else table(shapes, layers))
     return 0
 
 
-def _options() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m fpga.photonic_mac", description=__doc__)
     parser.add_argument("command", choices=["explain"])
     parser.add_argument(
@@ -36,24 +36,24 @@ def _options() -> argparse.ArgumentParser:
     return parser
 
 
-def _shapes(text: str) -> tuple[tuple[int, int], ...]:
+def _parse_shapes(text: str) -> tuple[tuple[int, int], ...]:
     try:
         sizes = [int(size) for size in text.split("-")]
     except ValueError:
         sizes = []
     if len(sizes) < 2 or min(sizes) < 1:
-        _options().error(f"--layers {text!r} is not a list of sizes such as 784-300-100-10")
+        _make_parser().error(f"--layers {text!r} is not a list of sizes such as 784-300-100-10")
     return tuple(zip(sizes[1:], sizes, strict=False))
 
 
-def _timing(preamble: int, delay: int) -> Timing:
+def _make_timing(preamble: int, delay: int) -> Timing:
     try:
         return Timing(preamble, delay)
     except ValueError as error:
-        _options().error(str(error))
+        _make_parser().error(str(error))
 
 
-def _json(layers: Sequence[LayerCycles]) -> str:
+def _format_json(layers: Sequence[LayerCycles]) -> str:
     return json.dumps({"layers": [asdict(layer) for layer in layers], "total": total_cycles(layers)}) + "\n"
 
 
@@ -61,9 +61,9 @@ def table(shapes: Sequence[tuple[int, int]], layers: Sequence[LayerCycles]) -> s
     """Return the table of cycles by cause and layer, with sums and the total time."""
     names = [f"{inputs} to {outputs}" for outputs, inputs in shapes]
     head = f"{'cycles':<30}" + "".join(f"{name:>12}" for name in names) + f"{'all':>12}\n"
-    lines = [_line(name, [asdict(layer)[key] for layer in layers]) for key, name in LINES.items()]
+    lines = [_format_line(name, [asdict(layer)[key] for layer in layers]) for key, name in LINES.items()]
     total = total_cycles(layers)
-    sums = _line("total", [layer.total for layer in layers])
+    sums = _format_line("total", [layer.total for layer in layers])
     return (
         head
         + "".join(lines)
@@ -72,7 +72,7 @@ def table(shapes: Sequence[tuple[int, int]], layers: Sequence[LayerCycles]) -> s
     )
 
 
-def _line(name: str, values: Sequence[int]) -> str:
+def _format_line(name: str, values: Sequence[int]) -> str:
     return f"{name:<30}" + "".join(f"{value:>12}" for value in [*values, sum(values)]) + "\n"
 
 

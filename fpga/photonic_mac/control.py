@@ -61,7 +61,7 @@ class _Delay:
         self._bits.popleft()
 
 
-class _Running:
+class _RunningDatapath:
     """A datapath in the simulator, with inputs and outputs by port name, run cycle by cycle."""
 
     def __init__(self, name: str) -> None:
@@ -86,11 +86,14 @@ class _Loop:
     """Both control datapaths, and the delays between them."""
 
     def __init__(self, shapes: Sequence[tuple[int, int]], timing: Timing) -> None:
-        self._control, self._detector = _Running("photonic_mac_control"), _Running("preamble_control")
-        self._targets = deque(_control_targets(shape, len(shapes), timing.preamble) for shape in shapes)
-        self._length = timing.preamble
-        there = MEMORY + MULTIPLIER + timing.delay
-        self._light, self._match = _Delay(there), _Delay(there + DETECTION)
+        self._control, self._detector = (
+            _RunningDatapath("photonic_mac_control"),
+            _RunningDatapath("preamble_control"),
+        )
+        self._targets = deque(_pack_control_targets(shape, len(shapes), timing.preamble) for shape in shapes)
+        self._preamble_length = timing.preamble
+        light_delay = MEMORY + MULTIPLIER + timing.delay
+        self._light, self._match = _Delay(light_delay), _Delay(light_delay + DETECTION)
         self._sent, self._partial = _Delay(MEMORY), _Delay(SIGNS_AND_TREE)
         self._waiting = 0
         self._layer_ended = True
@@ -104,7 +107,7 @@ class _Loop:
         is_open = self._detect(start)
         self._light.push(heading or sending)
         self._match.push(heading)
-        self._queue(is_open, start)
+        self._queue_beat(is_open, start)
         self._sent.push(sending)
         self._layer_ended = outputs["sequencer_layer_done_o"]
         result, finished = outputs["accumulator_result_valid_o"], outputs["layers_finished_o"]
@@ -117,7 +120,7 @@ class _Loop:
 
     def _detect(self, start: bool) -> bool:
         """Return whether the detector is open. The preamble is at position 0."""
-        targets = self._length << 24 | self._length << 16 | 1
+        targets = self._preamble_length << 24 | self._preamble_length << 16 | 1
         inputs = {
             "match_i": self._match.out,
             "restart_i": start,
@@ -126,14 +129,14 @@ class _Loop:
         }
         return self._detector.step(inputs)["preamble_control_locked_o"]
 
-    def _queue(self, is_open: bool, start: bool) -> None:
+    def _queue_beat(self, is_open: bool, start: bool) -> None:
         """Queue sent beats until the detector is open, and then pass on one per cycle."""
         leaves = is_open and self._waiting > 0
         self._partial.push(leaves)
         self._waiting = 0 if start else self._waiting + self._sent.out - leaves
 
 
-def _control_targets(shape: tuple[int, int], layers: int, preamble: int) -> int:
+def _pack_control_targets(shape: tuple[int, int], layers: int, preamble: int) -> int:
     """Return the concatenated targets of `photonic_mac_control` for a layer, as in `photonic_inference.sv`."""
     outputs, beats = shape[0], count_beats(shape[1])
     fields = (

@@ -130,34 +130,38 @@ def measure_layers(trace: Trace) -> tuple[LayerCycles, ...]:
     if len(ends) != len(starts) or not len(starts):
         raise ValueError(f"{len(starts)} layers started, but {len(ends)} ended. Was the run long enough?")
     return tuple(
-        _layer(trace.layer(first, last), last - first) for first, last in zip(starts, ends, strict=True)
+        _measure_layer(trace.layer(first, last), last - first)
+        for first, last in zip(starts, ends, strict=True)
     )
 
 
-def _layer(trace: Trace, cycles: int) -> LayerCycles:
+def _measure_layer(trace: Trace, cycles: int) -> LayerCycles:
     """Return the measured cycles of one layer, from its start to the next."""
-    head, preamble = _first_set(trace.heading), int(trace.heading.sum())
-    arrival = _first_set(trace.light)
-    # Before `head` it may still be open from the previous layer.
-    opened = head + _first_set(trace.open[head:])
-    there_and_back = arrival - head
-    adding = _first_set(trace.partial) - opened
-    accumulation = _last_set(trace.result) - _last_set(trace.partial)
+    head, preamble = _find_first_set(trace.heading), int(trace.heading.sum())
+    arrival = _find_first_set(trace.light)
+    # Before `head`, the detector may still be open from the previous layer.
+    opening = head + _find_first_set(trace.open[head:])
+    light_cycles = arrival - head
+    adding_cycles = _find_first_set(trace.partial) - opening
+    accumulation = _find_last_set(trace.result) - _find_last_set(trace.partial)
     return LayerCycles(
         beats=int(trace.sending.sum()),
         preamble=preamble,
-        detection=opened - arrival - preamble,
-        fill=there_and_back + adding + accumulation,
-        turnaround=cycles - _last_set(trace.result) + head - 1,  # a start is in the cycle before its preamble
+        detection=opening - arrival - preamble,
+        fill=light_cycles + adding_cycles + accumulation,
+        turnaround=cycles
+        - _find_last_set(trace.result)
+        + head
+        - 1,  # a start is in the cycle before its preamble
     )
 
 
-def _first_set(bits: Bits) -> int:
+def _find_first_set(bits: Bits) -> int:
     indices = np.flatnonzero(bits)
     if not indices.size:
         raise ValueError("a signal of the run never rose: the layer did not end.")
     return int(indices[0])
 
 
-def _last_set(bits: Bits) -> int:
-    return len(bits) - 1 - _first_set(bits[::-1])
+def _find_last_set(bits: Bits) -> int:
+    return len(bits) - 1 - _find_first_set(bits[::-1])

@@ -2,7 +2,7 @@
 
 Light encodes magnitudes of 8 bits: a product is `(a * b) >> 8`. Signs are restored after the converter, and sums wrap
 at 16 bits. Between two layers negative results become 0, and results are shifted so that the highest set bit of the
-largest is bit 7. Quantisation and arithmetic are those of the published datapath (Lightning, SIGCOMM 2023 artifact).
+largest is bit 7. Quantisation and arithmetic follow the published datapath (Lightning, SIGCOMM 2023 artifact).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Optics:
             raise ValueError(f"gain must be 0 to 511 and seed 32 bits wide, not {self.gain} and {self.seed}")
 
     def light(self, products: NDArray[np.int32], first: int) -> NDArray[np.int32]:
-        """Return the detected values of products (cycles × lanes); `first` is the cycle of the first in the noise."""
+        """Return the detected values of products (cycles × lanes); `first` is the noise cycle of the first product."""
         amplified = (products * self.gain) >> 8
         if self.noise:
             amplified = amplified + noise(self.seed, first + len(products))[first:]
@@ -59,11 +59,11 @@ def noise(seed: int, cycles: int) -> NDArray[np.int32]:
     values = np.empty((cycles, _LANES), np.int32)
     for cycle in range(cycles):
         values[cycle] = (state & np.uint64(3)) + (state >> np.uint64(16) & np.uint64(3))
-        state = _next(state)
+        state = _advance(state)
     return values - 3
 
 
-def _next(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _advance(state: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Return the next state of a 32-bit xorshift generator.
 
     Marsaglia, Xorshift RNGs (2003), triple 13, 17, 5.
@@ -134,7 +134,7 @@ def layer_results(network: Network, images: ArrayLike) -> tuple[NDArray[np.int16
     for weights in network.layers:
         if results:
             activations = normalise(results[-1])
-        results.append(_dense(weights, activations))
+        results.append(_multiply_layer(weights, activations))
     return tuple(results)
 
 
@@ -148,7 +148,7 @@ def _check_images(network: Network, images: ArrayLike) -> Integers:
     return values
 
 
-def _dense(weights: Integers, activations: Integers) -> NDArray[np.int16]:
+def _multiply_layer(weights: Integers, activations: Integers) -> NDArray[np.int16]:
     """Return the results of one layer (batch × outputs). Weights of 0 are skipped, which makes it much faster."""
     sums = np.empty((len(activations), len(weights)), np.int32)
     for output, row in enumerate(weights):
@@ -173,7 +173,7 @@ def normalise(results: NDArray[np.int16]) -> Integers:
 
 
 def accuracy(results: NDArray[np.int16], labels: ArrayLike) -> float:
-    """Return the fraction of images whose largest result (the first of equals) is that of their label."""
+    """Return the fraction of images whose largest result (the first if several are equal) is at their label."""
     return float((results.argmax(axis=1) == np.asarray(labels)).mean())
 
 
@@ -187,16 +187,18 @@ def noisy_results(
 ) -> Iterator[NDArray[np.int16]]:
     """Yield the results of every layer for one image through imperfect optics.
 
-    `beats` are the cycles of the noise in which the light of the first product of each layer is sent.
+    `beats` holds, for each layer, the noise cycle in which the light of its first product is sent.
     """
     activations = _check_images(network, image)[0]
     for weights, first in zip(network.layers, beats, strict=True):
-        results = _light(weights, activations, optics, first)
+        results = _multiply_with_light(weights, activations, optics, first)
         yield results
         activations = normalise(results[None])[0]
 
 
-def _light(weights: Integers, activations: Integers, optics: Optics, first: int) -> NDArray[np.int16]:
+def _multiply_with_light(
+    weights: Integers, activations: Integers, optics: Optics, first: int
+) -> NDArray[np.int16]:
     outputs, inputs = weights.shape
     spare = count_beats(inputs) * LANES - inputs
     padded = np.pad(weights, ((0, 0), (0, spare))).reshape(-1, LANES)

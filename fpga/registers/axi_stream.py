@@ -31,15 +31,17 @@ def axi_stream_parts(datapath: Datapath) -> Iterator[Fragment]:
     """Yield the fragments of the external streams."""
     for signal in datapath.inputs:
         if signal.kind is SignalKind.STREAM:
-            yield from (_slave(signal, index) for index in range(signal.size))
-            yield from (_end_in(signal, each) for each in datapath.inputs if each.part_of == signal.name)
+            yield from (_make_input(signal, index) for index in range(signal.size))
+            yield from (
+                _make_input_end(signal, each) for each in datapath.inputs if each.part_of == signal.name
+            )
     for module, name, samples, width, signed in output_streams(datapath):
         actions = ends_of_output(datapath.module(module), name)
         ends = [(f"{module}_{each.output}", each.width) for _, each in actions]
-        yield _master(f"{module}_{name}", samples * width, width, ends, signed=signed)
+        yield _make_output(f"{module}_{name}", samples * width, width, ends, signed=signed)
 
 
-def _end_in(stream: Signal, end: Signal) -> Fragment:
+def _make_input_end(stream: Signal, end: Signal) -> Fragment:
     """Return the fragment for `tlast` or `tkeep` of an input; a lane uses the `tkeep` bit of its lowest byte (R18)."""
     prefix, size = f"s_axis_{stream.name}", stream.width // 8
     if end.name == f"{stream.name}_last":
@@ -55,7 +57,7 @@ def _end_in(stream: Signal, end: Signal) -> Fragment:
     )
 
 
-def _end_out(stream: str, wire: str, end: str, lanes: int, width: int) -> Fragment:
+def _make_output_end(stream: str, wire: str, end: str, lanes: int, width: int) -> Fragment:
     """Return the fragment for `tlast` or `tkeep` of an output; all bytes of a lane have the bit of the lane (R18)."""
     if end == f"{stream}_last":
         port = f"output wire m_axis_{stream}_tlast"
@@ -70,7 +72,7 @@ def _round_up_to_bytes(bits: int) -> int:
     return -(-bits // 8) * 8
 
 
-def _slave(signal: Signal, index: int) -> Fragment:
+def _make_input(signal: Signal, index: int) -> Fragment:
     several = signal.size > 1
     prefix = f"s_axis_{signal.name}" + (f"_{index}" if several else "")
     bits = signal.lanes * signal.width
@@ -92,7 +94,9 @@ def _slave(signal: Signal, index: int) -> Fragment:
     )
 
 
-def _master(stream: str, bits: int, width: int, ends: list[tuple[str, int]], *, signed: bool) -> Fragment:
+def _make_output(
+    stream: str, bits: int, width: int, ends: list[tuple[str, int]], *, signed: bool
+) -> Fragment:
     """Return the fragment of an output stream. Its beats survive a reset of the datapath; padding repeats the sign."""
     whole = _round_up_to_bytes(bits)
     wires_by_port = {f"dp_{stream}_data_o": (f"held_{stream}_data", bits)}
@@ -127,4 +131,4 @@ def _master(stream: str, bits: int, width: int, ends: list[tuple[str, int]], *, 
             f"assign m_axis_{stream}_tdata = {data or pad(f'held_{stream}_data', whole - bits)};",
         ),
     )
-    return join([beat, *(_end_out(stream, f"held_{end}", end, lanes, width) for end, lanes in ends)])
+    return join([beat, *(_make_output_end(stream, f"held_{end}", end, lanes, width) for end, lanes in ends)])

@@ -129,13 +129,14 @@ def emit_bench(datapath: Datapath) -> str:
         file=f"test_{datapath.name}.py",
         counts=_quote_names(f"{module.name}.{count.name}" for module, count in datapath.counts()),
         beats=", ".join(
-            f'"{each.name}": np.full((2, {each.size}, {each.lanes}), {_any_sample(each)})' for each in streams
+            f'"{each.name}": np.full((2, {each.size}, {each.lanes}), {_choose_sample(each)})'
+            for each in streams
         ),
         outputs=_quote_names(f"{module}.{name}" for module, name, *_ in output_streams(datapath)),
     )
 
 
-def _any_sample(signal: Signal) -> int:
+def _choose_sample(signal: Signal) -> int:
     return 0 if signal.signed and signal.width == 1 else 1
 
 

@@ -25,10 +25,10 @@ _BOARDS = Path(__file__).resolve().parent.parent / "boards"
 def build_files(datapath: Datapath) -> dict[str, str]:
     """Return the text of every file, by name.
 
-    They are both tops with all their sources and ordered lists of them (`NAME_axi.f`, `NAME_axis.f`), the registers of
-    each top as SystemRDL, C header, Tcl and IP-XACT, those of the first also as JSON and Markdown (the second has the
-    first part of the same map), the datapath as JSON, and a cocotb bench. Raise ValueError for names that are not
-    valid in SystemVerilog.
+    The files are both tops with their sources and ordered lists (`NAME_axi.f`, `NAME_axis.f`), the registers of each
+    top as SystemRDL, C header, Tcl and IP-XACT, the registers of the first top also as JSON and Markdown (the second
+    top has a part of them), the datapath as JSON, and a cocotb bench. Raise ValueError for names that are not valid in
+    SystemVerilog.
     """
     tops = [Top(datapath, streams) for streams in Streams]
     files: dict[str, str] = {}
@@ -58,7 +58,7 @@ def write_files(files: dict[str, str], folder: Path) -> None:
 def document_files(tops: Sequence[Top]) -> Iterator[tuple[str, str]]:
     """Yield the name and text of every file that is not hardware: registers in several formats, and the bench.
 
-    `tops` are those of one datapath, with the one with all registers first.
+    `tops` are the tops of one datapath. The first has all registers.
     """
     datapath = tops[0].datapath
     for top in tops:
@@ -88,11 +88,11 @@ def axi_design(datapath: Datapath) -> Design:
     """Return the AXI4-Lite top as a design for `fpga.hdl`, with the clock `clk_i` and the reset `rst_i`."""
     top = Top(datapath, Streams.REGISTERS)
     name = f"{top.name}_pins"
-    sources = (*top_sources(top), (f"{name}.sv", _pins(top, name)))
-    return Design(name, sources, _ports(top.table.address_bits))
+    sources = (*top_sources(top), (f"{name}.sv", _write_pins_top(top, name)))
+    return Design(name, sources, _make_ports(top.table.address_bits))
 
 
-def _pins(top: Top, name: str) -> str:
+def _write_pins_top(top: Top, name: str) -> str:
     signals = axi_signals(top.table.address_bits)
     ports = [
         f"  {'output' if each.driven else 'input'} wire {bit_range(each.width)}{each.name}"
@@ -111,7 +111,7 @@ def _pins(top: Top, name: str) -> str:
     )
 
 
-def _ports(address_bits: int) -> Ports:
+def _make_ports(address_bits: int) -> Ports:
     def side(*, driven: bool) -> tuple[Port, ...]:
         pins = (each for each in axi_signals(address_bits) if each.driven is driven)
         return tuple(Port(each.name, each.width, column) for column, each in enumerate(pins))

@@ -30,29 +30,29 @@ def to_ipxact(top: Top) -> str:
         "name": top.name,
         "version": f"{top.table.digest:08x}",
     }
-    _texts(component, identity)
-    pins = [_pin(line) for line in top.ports]
+    _add_texts(component, identity)
+    pins = [_parse_pin(line) for line in top.ports]
     buses = ET.SubElement(component, _tag("busInterfaces"))
-    for name in dict.fromkeys(name for name, _, _ in map(_bus_of, pins) if name):
-        _bus(buses, name, [pin for pin in pins if _bus_of(pin)[0] == name])
+    for name in dict.fromkeys(name for name, _, _ in map(_find_bus, pins) if name):
+        _add_bus(buses, name, [pin for pin in pins if _find_bus(pin)[0] == name])
     maps = ET.SubElement(component, _tag("memoryMaps"))
     parent = ET.SubElement(maps, _tag("memoryMap"))
-    _texts(parent, {"name": "registers"})
+    _add_texts(parent, {"name": "registers"})
     block = ET.SubElement(parent, _tag("addressBlock"))
     size = f"'h{1 << top.table.address_bits:X}"
-    _texts(block, {"name": "reg0", "baseAddress": "'h0", "range": size, "width": str(WORD_BITS)})
+    _add_texts(block, {"name": "reg0", "baseAddress": "'h0", "range": size, "width": str(WORD_BITS)})
     for register in top.table:
-        _register(block, register)
-    _texts(parent, {"addressUnitBits": "8"})
+        _add_register(block, register)
+    _add_texts(parent, {"addressUnitBits": "8"})
     ports = ET.SubElement(ET.SubElement(component, _tag("model")), _tag("ports"))
     for direction, width, name in pins:
         port = ET.SubElement(ports, _tag("port"))
-        _texts(port, {"name": name})
+        _add_texts(port, {"name": name})
         wire = ET.SubElement(port, _tag("wire"))
-        _texts(wire, {"direction": "in" if direction == "input" else "out"})
+        _add_texts(wire, {"direction": "in" if direction == "input" else "out"})
         if width > 1:
             vector = ET.SubElement(ET.SubElement(wire, _tag("vectors")), _tag("vector"))
-            _texts(vector, {"left": str(width - 1), "right": "0"})
+            _add_texts(vector, {"left": str(width - 1), "right": "0"})
     ET.indent(component)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(component, encoding="unicode")}\n'
 
@@ -61,18 +61,18 @@ def _tag(name: str) -> str:
     return f"{{{NAMESPACE}}}{name}"
 
 
-def _texts(parent: ET.Element, texts: dict[str, str]) -> None:
+def _add_texts(parent: ET.Element, texts: dict[str, str]) -> None:
     for name, text in texts.items():
         ET.SubElement(parent, _tag(name)).text = text
 
 
-def _pin(line: str) -> tuple[str, int, str]:
+def _parse_pin(line: str) -> tuple[str, int, str]:
     match = _PORT.match(line.strip())
     assert match is not None, line
     return match[1], int(match[2] or 0) + 1, match[3]
 
 
-def _bus_of(pin: tuple[str, int, str]) -> tuple[str, str, bool]:
+def _find_bus(pin: tuple[str, int, str]) -> tuple[str, str, bool]:
     """Return the bus of a pin, its logical name, and whether the top is the slave; empty names if it has no bus."""
     name = pin[2]
     if name.startswith("s_axi_"):
@@ -83,9 +83,9 @@ def _bus_of(pin: tuple[str, int, str]) -> tuple[str, str, bool]:
     return "", "", False
 
 
-def _bus(parent: ET.Element, name: str, pins: list[tuple[str, int, str]]) -> None:
+def _add_bus(parent: ET.Element, name: str, pins: list[tuple[str, int, str]]) -> None:
     bus = ET.SubElement(parent, _tag("busInterface"))
-    _texts(bus, {"name": name})
+    _add_texts(bus, {"name": name})
     kind = "AXI4" if name == "s_axi" else "AXI4Stream"
     ET.SubElement(
         bus, _tag("busType"), {"vendor": "amba.com", "library": "AMBA4", "name": kind, "version": "r0p0_0"}
@@ -96,29 +96,29 @@ def _bus(parent: ET.Element, name: str, pins: list[tuple[str, int, str]]) -> Non
     maps = ET.SubElement(types, _tag("portMaps"))
     for pin in pins:
         one = ET.SubElement(maps, _tag("portMap"))
-        _texts(ET.SubElement(one, _tag("logicalPort")), {"name": _bus_of(pin)[1]})
-        _texts(ET.SubElement(one, _tag("physicalPort")), {"name": pin[2]})
-    side = ET.SubElement(bus, _tag("slave" if _bus_of(pins[0])[2] else "master"))
+        _add_texts(ET.SubElement(one, _tag("logicalPort")), {"name": _find_bus(pin)[1]})
+        _add_texts(ET.SubElement(one, _tag("physicalPort")), {"name": pin[2]})
+    side = ET.SubElement(bus, _tag("slave" if _find_bus(pins[0])[2] else "master"))
     if name == "s_axi":
         ET.SubElement(side, _tag("memoryMapRef"), {"memoryMapRef": "registers"})
 
 
-def _register(parent: ET.Element, register: Register) -> None:
+def _add_register(parent: ET.Element, register: Register) -> None:
     element = ET.SubElement(parent, _tag("register"))
-    _texts(element, {"name": register.name, "description": register.description})
+    _add_texts(element, {"name": register.name, "description": register.description})
     if register.words > 1:
-        _texts(element, {"dim": str(register.words)})
-    _texts(element, {"addressOffset": f"'h{register.offset:X}", "size": str(WORD_BITS)})
-    for name, low, width in _fields(register):
+        _add_texts(element, {"dim": str(register.words)})
+    _add_texts(element, {"addressOffset": f"'h{register.offset:X}", "size": str(WORD_BITS)})
+    for name, low, width in _list_fields(register):
         field = ET.SubElement(element, _tag("field"))
-        _texts(field, {"name": name, "bitOffset": str(low)})
+        _add_texts(field, {"name": name, "bitOffset": str(low)})
         if register.access in {Access.CONSTANT, Access.WRITE}:
             reset = ET.SubElement(ET.SubElement(field, _tag("resets")), _tag("reset"))
-            _texts(reset, {"value": f"'h{register.reset >> low & (1 << width) - 1:X}"})
-        _texts(field, {"bitWidth": str(width), "access": _ACCESS[register.access]})
+            _add_texts(reset, {"value": f"'h{register.reset >> low & (1 << width) - 1:X}"})
+        _add_texts(field, {"bitWidth": str(width), "access": _ACCESS[register.access]})
 
 
-def _fields(register: Register) -> Iterator[tuple[str, int, int]]:
+def _list_fields(register: Register) -> Iterator[tuple[str, int, int]]:
     if not register.fields:
         yield "VALUE", 0, register.width
     for bits in register.fields:

@@ -30,7 +30,7 @@ class Access(enum.Enum):
     PULSE = "write only, pulse"
     """Each bit written as 1 is active for one cycle, if its byte strobe is set; reads as 0."""
     PUSH = "write only, push"
-    """Words are stored. A write of the last one triggers the action, with only the bytes written; reads as 0."""
+    """Words are stored. A write to the last word triggers the action, with the written bytes; reads as 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Register:
     access: Access
     description: str
     signal: PortBits | BlockPin | None = None
-    """The signal that it shows or sets, to which the top and the simulated bus connect it."""
+    """The signal that the register shows or sets."""
     reset: int = 0
     words: int = 1
     fields: tuple[Bits, ...] = ()
@@ -182,7 +182,7 @@ class MapBuilder:
         reset: int = 0,
         fields: tuple[Bits, ...] = (),
     ) -> None:
-        """Append a register. `width` is that of each word."""
+        """Append a register. `width` is the width of a word."""
         self.registers.append(
             Register(
                 key,

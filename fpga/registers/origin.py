@@ -22,10 +22,10 @@ def collect_origin_files(checked: Checked, text: Path, parameters: Mapping[str, 
 
     Raise ValueError for an absolute import, and OSError if a file cannot be read.
     """
-    outside = [str(import_path) for import_path, _ in checked.imported if import_path.is_absolute()]
-    if outside:
+    absolute = [str(import_path) for import_path, _ in checked.imported if import_path.is_absolute()]
+    if absolute:
         raise ValueError(
-            f"{text.name} imports {outside[0]!r} by an absolute path; the built folder can hold only files that are"
+            f"{text.name} imports {absolute[0]!r} by an absolute path; the built folder can hold only files that are"
             " imported by relative paths. Import it by a relative path."
         )
     # Imports with `..` leave the folder of the source text, so it is placed that many folders deep below `text/`.

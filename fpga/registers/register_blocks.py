@@ -117,7 +117,7 @@ class RegisterBlock(Protocol):
 
     @staticmethod
     def instantiate(name: str, registers: Mapping[str, Register]) -> Fragment:
-        """Return the instance in a top; `registers` are those connected to its pins, by pin."""
+        """Return the instance in a top; `registers` maps its pins to the connected registers."""
         ...
 
 
@@ -256,14 +256,14 @@ class _Memory:
 
     def __init__(self, name: str, pins: Pins) -> None:
         self._name, self._pins = name, pins
-        self._address, self._loads = 0, False
-        self._show()
+        self._address, self._is_loading = 0, False
+        self._drive_pins()
 
     def clock(self) -> None:
-        if self._loads:
-            self._loads = False
+        if self._is_loading:
+            self._is_loading = False
             self._address += 1
-            self._show()
+            self._drive_pins()
 
     def read(self, pin: str) -> int:
         """Return 0, because it has no readable register."""
@@ -274,13 +274,13 @@ class _Memory:
         if pin == "address":
             self._address = value
         else:
-            self._loads = True
+            self._is_loading = True
             self._pins.set(f"{self._name}_word_i", value)
-        self._show()
+        self._drive_pins()
 
-    def _show(self) -> None:
+    def _drive_pins(self) -> None:
         self._pins.set(f"{self._name}_address_i", self._address)
-        self._pins.set(f"{self._name}_load_i", int(self._loads))
+        self._pins.set(f"{self._name}_load_i", int(self._is_loading))
 
     @staticmethod
     def instantiate(name: str, registers: Mapping[str, Register]) -> Fragment:

@@ -1,8 +1,8 @@
-"""The AXI4-Lite register file of a top, `NAME_registers`, as SystemVerilog to be read.
+"""The AXI4-Lite register file of a top, `NAME_registers`, as readable SystemVerilog.
 
-Every stage of an access ends in registers, so that the clock of a top is that of its datapath. A write waits for its
+Every stage of an access ends in registers, so that a top runs at the clock of its datapath. A write waits for its
 address and its data, selects its register, and acts. A read selects among eight words in a stage, then among eight
-results of such stages, and so on. Tests compare it with the register file that PeakRDL makes of the SystemRDL.
+results of such stages, and so on. Tests compare it with the register file that PeakRDL generates from the SystemRDL.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fpga.registers.model import WORD_BITS, WORD_BYTES, Access, Register, Regist
 from fpga.registers.register_blocks import bit_range
 from fpga.registers.register_ports import axi_signals, declare_port, vectors
 
-_WIDTH = 100
+_MAX_LINE_LENGTH = 100
 """Longest line."""
 _STAGE_BITS = 3
 """Bits of the address that a stage of a read decodes."""
@@ -28,23 +28,23 @@ def count_stages(address_bits: int) -> int:
 
 
 def count_read_cycles(address_bits: int) -> int:
-    """Return the cycles from a read that is accepted until the next one may be; a write needs 3, which is no more."""
+    """Return the number of cycles from one accepted read to the next. A write takes 3 cycles, which is never more."""
     return 2 + count_stages(address_bits)
 
 
 def emit_register_file(table: RegisterMap) -> str:
     """Return the text of the SystemVerilog module `NAME_registers`."""
-    sections = [_open(table), _write_channel(table)]
-    sections += [_section(register, table) for register in table]
-    sections += [_read_channel(table), _stages(table)]
+    sections = [_write_header(table), _write_channel(table)]
+    sections += [_write_section(register, table) for register in table]
+    sections += [_write_read_channel(table), _write_stages(table)]
     body = ("\n".join(line for line in section) for section in sections)
     return "\n\n".join([*body, "endmodule"]) + "\n"
 
 
-def _open(table: RegisterMap) -> Iterator[str]:
+def _write_header(table: RegisterMap) -> Iterator[str]:
     yield f"// Registers of {table.name}, hash {table.digest:08x}, on AXI4-Lite. Generated."
     yield "//"
-    yield from _comment(
+    yield from _write_comment(
         "One write and one read at a time. An access outside the registers is answered as one to a register"
         " that keeps nothing. Bits 1:0 of an address and the protection have no effect.",
         indent="",
@@ -70,7 +70,7 @@ def _open(table: RegisterMap) -> Iterator[str]:
 
 def _write_channel(table: RegisterMap) -> Iterator[str]:
     bits, data = table.address_bits - 2, _count_data_bits(table)
-    acting = max((_acting_size(each) for each in table), default=0)
+    acting = max((_count_acting_bits(each) for each in table), default=0)
     strobes = -(-data // _BYTE)
     yield from f"""\
   // Writes: an address and its data wait for each other. The write then selects a register, which
@@ -113,8 +113,8 @@ def _write_channel(table: RegisterMap) -> Iterator[str]:
         for low in range(0, acting, _BYTE):
             size = min(_BYTE, acting - low)
             strobe = _slice("strobe_q", low // _BYTE, 1, strobes)
-            into, taken = _slice("written", low, size, acting), _slice("data_q", low, size, data)
-            yield f"  assign {into} = {strobe} ? {taken} : '0;"
+            into, source = _slice("written", low, size, acting), _slice("data_q", low, size, data)
+            yield f"  assign {into} = {strobe} ? {source} : '0;"
 
 
 def _pad(text: str, bits: int) -> str:
@@ -126,8 +126,8 @@ def _count_data_bits(table: RegisterMap) -> int:
     return max((each.width for each in table if each.access in _WRITABLE), default=1)
 
 
-def _acting_size(register: Register) -> int:
-    """Return the number of bits that a write of the last word lets act."""
+def _count_acting_bits(register: Register) -> int:
+    """Return the number of bits of the last word that act when it is written."""
     if register.access not in {Access.PULSE, Access.PUSH}:
         return 0
     whole = register.signal_bits or register.bits
@@ -137,7 +137,7 @@ def _acting_size(register: Register) -> int:
 # ------------------------------------------------------------------------ one section per register
 
 
-_RIGHTS = {
+_ACCESS_TEXTS = {
     Access.CONSTANT: "read only, constant",
     Access.READ: "read only",
     Access.WRITE: "read and write",
@@ -146,20 +146,20 @@ _RIGHTS = {
 }
 
 
-def _section(register: Register, table: RegisterMap) -> Iterator[str]:
+def _write_section(register: Register, table: RegisterMap) -> Iterator[str]:
     last = f" to 0x{register.offset_of(register.words - 1):X}" if register.words > 1 else ""
     reset = f", reset 0x{register.reset:X}" if register.access is Access.WRITE else ""
-    yield from _comment(
-        f"0x{register.offset:X}{last} {register.name}: {_RIGHTS[register.access]}{reset}. {register.description}."
+    yield from _write_comment(
+        f"0x{register.offset:X}{last} {register.name}: {_ACCESS_TEXTS[register.access]}{reset}. {register.description}."
     )
     for bits in register.fields:
         place = f"Bit {bits.low}" if bits.width == 1 else f"Bits {bits.low + bits.width - 1}:{bits.low}"
-        yield from _comment(f"{place} {bits.name}: {bits.description}.")
+        yield from _write_comment(f"{place} {bits.name}: {bits.description}.")
     if register.access in _WRITABLE:
-        yield from _flip_flops(register, table)
+        yield from _write_flip_flops(register, table)
 
 
-def _flip_flops(register: Register, table: RegisterMap) -> Iterator[str]:
+def _write_flip_flops(register: Register, table: RegisterMap) -> Iterator[str]:
     word_bits = table.address_bits - 2
     name, write, words = register.name, f"write_{register.name}_q", register.words
     yield f"  logic {bit_range(words)}{write};"
@@ -181,16 +181,16 @@ def _flip_flops(register: Register, table: RegisterMap) -> Iterator[str]:
     yield "  end"
     yield ""
     if register.access is Access.WRITE:
-        yield from _first_words(register, words, table)
+        yield from _write_first_words(register, words, table)
     else:
-        yield from _first_words(register, words - 1, table)
-        yield from _last_word(register, table)
-    yield from _statement(f"  assign {name}_o =", f"{_slice(f'{name}_q', 0, port, stored)};")
+        yield from _write_first_words(register, words - 1, table)
+        yield from _write_last_word(register, table)
+    yield from _write_statement(f"  assign {name}_o =", f"{_slice(f'{name}_q', 0, port, stored)};")
     if register.access is Access.PUSH:
-        yield from _statement(f"  assign {name}_push_o =", f"push_{name}_q;")
+        yield from _write_statement(f"  assign {name}_push_o =", f"push_{name}_q;")
 
 
-def _first_words(register: Register, words: int, table: RegisterMap) -> Iterator[str]:
+def _write_first_words(register: Register, words: int, table: RegisterMap) -> Iterator[str]:
     """Yield the flip-flops of the first words, each byte with its strobe."""
     if not words:
         return
@@ -209,9 +209,11 @@ def _first_words(register: Register, words: int, table: RegisterMap) -> Iterator
     indent = "        " if several else "      "
     for low in range(0, width, _BYTE):
         size = min(_BYTE, width - low)
-        bits = _pick(name, low, size, width, several=several)
+        bits = _slice_word(name, low, size, width, several=several)
         strobe = _slice("strobe_q", low // _BYTE, 1, -(-data // _BYTE))
-        yield from _statement(f"{indent}if ({strobe})", f"{bits} <= {_slice('data_q', low, size, data)};")
+        yield from _write_statement(
+            f"{indent}if ({strobe})", f"{bits} <= {_slice('data_q', low, size, data)};"
+        )
     if several:
         yield "      end"
     yield "    end"
@@ -219,41 +221,41 @@ def _first_words(register: Register, words: int, table: RegisterMap) -> Iterator
     yield ""
 
 
-def _last_word(register: Register, table: RegisterMap) -> Iterator[str]:
+def _write_last_word(register: Register, table: RegisterMap) -> Iterator[str]:
     """Yield the flip-flops of the last word, whose bits act for one cycle if they are written."""
     name, write, words, size = (
         register.name,
         f"write_{register.name}_q",
         register.words,
-        _acting_size(register),
+        _count_acting_bits(register),
     )
     idle = f"    if (rst_i || !{_slice(write, words - 1, 1, words)})"
     bits = f"{name}_q" if words == 1 else f"{name}_q[{(words - 1) * register.width}+:{size}]"
-    acting = max(_acting_size(each) for each in table)
+    acting = max(_count_acting_bits(each) for each in table)
     yield "  always_ff @(posedge clk_i) begin"
-    yield from _statement(idle, f"{bits} <= '0;")
-    yield from _statement("    else", f"{bits} <= {_slice('written', 0, size, acting)};")
+    yield from _write_statement(idle, f"{bits} <= '0;")
+    yield from _write_statement("    else", f"{bits} <= {_slice('written', 0, size, acting)};")
     if register.access is Access.PUSH:
         strobes = -(-_count_data_bits(table) // _BYTE)
         own = -(-register.width // _BYTE)
         any_byte = _slice("strobe_q", 0, own, strobes)
         test = f"{any_byte} != '0" if own > 1 else any_byte
-        yield from _statement(idle, f"push_{name}_q <= 1'b0;")
-        yield from _statement("    else", f"push_{name}_q <= {test};")
+        yield from _write_statement(idle, f"push_{name}_q <= 1'b0;")
+        yield from _write_statement("    else", f"push_{name}_q <= {test};")
     yield "  end"
     yield ""
 
 
-def _statement(start: str, rest: str) -> Iterator[str]:
+def _write_statement(start: str, rest: str) -> Iterator[str]:
     """Yield a condition and its statement, or the sides of an assignment, in two lines if they are long."""
-    if len(f"{start} {rest}") <= _WIDTH:
+    if len(f"{start} {rest}") <= _MAX_LINE_LENGTH:
         yield f"{start} {rest}"
     else:
         yield start
         yield f"{' ' * (len(start) - len(start.lstrip()) + 2)}{rest}"
 
 
-def _pick(name: str, low: int, size: int, width: int, *, several: bool) -> str:
+def _slice_word(name: str, low: int, size: int, width: int, *, several: bool) -> str:
     if several:
         return f"{name}_q[{width}*word+{low}+:{size}]" if low else f"{name}_q[{width}*word+:{size}]"
     return _slice(f"{name}_q", low, size, width)
@@ -268,7 +270,7 @@ def _slice(name: str, low: int, size: int, whole: int = WORD_BITS) -> str:
 # ------------------------------------------------------------------------ reads
 
 
-def _read_channel(table: RegisterMap) -> Iterator[str]:
+def _write_read_channel(table: RegisterMap) -> Iterator[str]:
     stages = count_stages(table.address_bits)
     last = f"[{stages - 1}]" if stages > 1 else ""
     bits = table.address_bits - 2
@@ -304,17 +306,17 @@ def _read_channel(table: RegisterMap) -> Iterator[str]:
 
 
 def _list_unread_pins(table: RegisterMap) -> list[str]:
-    """Return the pins of AXI4-Lite of which not every bit is read."""
+    """Return the pins of AXI4-Lite that have unread bits."""
     data = _count_data_bits(table)
     pins = ["s_axil_awaddr", "s_axil_awprot", "s_axil_araddr", "s_axil_arprot"]
     pins += ["s_axil_wdata"] if data < WORD_BITS else []
     return pins + (["s_axil_wstrb"] if -(-data // _BYTE) < WORD_BYTES else [])
 
 
-def _stages(table: RegisterMap) -> Iterator[str]:
+def _write_stages(table: RegisterMap) -> Iterator[str]:
     """Yield the stages; a group of words that all read 0 has none."""
     stages, bits = count_stages(table.address_bits), table.address_bits - 2
-    values = [_value(register, word) for register in table for word in range(register.words)]
+    values = [_read_expression(register, word) for register in table for word in range(register.words)]
     for stage in range(stages):
         low = _STAGE_BITS * stage
         size = min(_STAGE_BITS, bits - low)
@@ -338,7 +340,7 @@ def _stages(table: RegisterMap) -> Iterator[str]:
             yield f"    {condition}case ({_slice('read_word_q', low, size, bits)})"
             for number, value in enumerate(group):
                 if value:
-                    yield from _statement(f"      {size}'h{number:X}: {values[-1]} <=", f"{value};")
+                    yield from _write_statement(f"      {size}'h{number:X}: {values[-1]} <=", f"{value};")
             yield f"      default: {values[-1]} <= '0;"
             yield "    endcase"
             yield "  end"
@@ -346,8 +348,8 @@ def _stages(table: RegisterMap) -> Iterator[str]:
     yield "  assign s_axil_rdata = answer_data_q;"
 
 
-def _value(register: Register, word: int) -> str:
-    """Return what a read of a word shows; empty for 0."""
+def _read_expression(register: Register, word: int) -> str:
+    """Return the expression that a read of a word returns; empty for 0."""
     if register.access is Access.CONSTANT:
         return f"32'h{register.reset:08X}"
     if register.access not in {Access.READ, Access.WRITE}:
@@ -363,6 +365,8 @@ def _value(register: Register, word: int) -> str:
     return f"{{{WORD_BITS - size}'b0, {bits}}}" if size < WORD_BITS else bits
 
 
-def _comment(text: str, indent: str = "  ") -> Iterator[str]:
-    for line in textwrap.wrap(text, _WIDTH - len(indent) - 3, break_long_words=False, break_on_hyphens=False):
+def _write_comment(text: str, indent: str = "  ") -> Iterator[str]:
+    for line in textwrap.wrap(
+        text, _MAX_LINE_LENGTH - len(indent) - 3, break_long_words=False, break_on_hyphens=False
+    ):
         yield f"{indent}// {line}"

@@ -26,7 +26,7 @@ COMMIT, CLEAR_STATUS, RESET, HOLD = 1, 2, 4, 8
 
 
 class Streams(enum.Enum):
-    """Access to the external streams of a top; the value is that of its ID register."""
+    """Access to the external streams of a top; the value is the value of its ID register."""
 
     REGISTERS = 0x4341_0101
     """The portal: through registers, beat by beat."""

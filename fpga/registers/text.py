@@ -66,17 +66,17 @@ def to_rdl(table: RegisterMap) -> str:
         "  default regwidth = 32;",
         f"  signal {{ activehigh; sync; }} {RESET_SIGNAL};",
     ]
-    lines += [line for register in table for line in _rdl_register(register)]
+    lines += [line for register in table for line in _write_rdl_register(register)]
     return "\n".join([*lines, "};"]) + "\n"
 
 
-def _rdl_register(register: Register) -> Iterator[str]:
+def _write_rdl_register(register: Register) -> Iterator[str]:
     row = f"[{register.words}]" if register.words > 1 else ""
     yield ""
     yield "  reg {"
     yield f'    desc = "{register.description}";'
     for bits in fields_of(register):
-        yield f"    field {{ {_ACCESS[register.access]} }} {_rdl_bits(bits, register)};"
+        yield f"    field {{ {_ACCESS[register.access]} }} {_write_rdl_bits(bits, register)};"
     yield f"  }} {register.name}{row} @ 0x{register.offset:X};"
 
 
@@ -90,7 +90,7 @@ def fields_of(register: Register) -> tuple[Bits, ...]:
     return register.fields or (Bits("VALUE", 0, register.width, ""),)
 
 
-def _rdl_bits(bits: Bits, register: Register) -> str:
+def _write_rdl_bits(bits: Bits, register: Register) -> str:
     where = f"{bits.name}[{bits.low + bits.width - 1}:{bits.low}]"
     if register.access is Access.READ:
         return where
@@ -124,7 +124,7 @@ def to_markdown(table: RegisterMap) -> str:
         "",
         "| offset | name | bits | access | reset | what |",
         "|---|---|---|---|---|---|",
-        *(_row(register) for register in table),
+        *(_format_row(register) for register in table),
     ]
     for register in table:
         if len(register.fields) > 1:
@@ -133,7 +133,7 @@ def to_markdown(table: RegisterMap) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _row(register: Register) -> str:
+def _format_row(register: Register) -> str:
     row = f"[0..{register.words - 1}]" if register.words > 1 else ""
     reset = f"0x{register.reset:X}" if register.access in {Access.CONSTANT, Access.WRITE} else ""
     cells = (
@@ -147,7 +147,7 @@ def _row(register: Register) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-_RIGHTS = {
+_ACCESS_TEXTS = {
     Access.CONSTANT: "read only, constant",
     Access.READ: "read only",
     Access.WRITE: "read and write",
@@ -169,17 +169,17 @@ def to_header(table: RegisterMap) -> str:
     ]
     names: set[str] = set()
     for register in table:
-        lines += ["", *_register(prefix, register, names)]
+        lines += ["", *_write_defines(prefix, register, names)]
     return "\n".join([*lines, "", "#endif", ""])
 
 
-def _register(prefix: str, register: Register, names: set[str]) -> Iterator[str]:
+def _write_defines(prefix: str, register: Register, names: set[str]) -> Iterator[str]:
     # Names that differ only in case would collide, so the later one gets its offset as suffix.
     name = f"{prefix}_{register.name.upper()}"
     if name in names:
         name = f"{name}_{register.offset:X}"
     names.add(name)
-    yield f"/* {register.description} ({_RIGHTS[register.access]}) */"
+    yield f"/* {register.description} ({_ACCESS_TEXTS[register.access]}) */"
     yield f"#define {name}_OFFSET 0x{register.offset:X}u"
     yield f"#define {name}_MASK 0x{register.mask:08X}u"
     if register.words > 1:

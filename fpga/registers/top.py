@@ -2,7 +2,7 @@
 
 Streams are behind a portal of registers (`NAME_axi`) or on AXI-Stream ports (`NAME_axis`). Ports have the names that
 block-design tools expect: `aclk`, `aresetn`, `s_axi_*`, `s_axis_*`, `m_axis_*`. Inside, `dp_*` are the ports of the
-datapath, and `REGISTER_i`, `REGISTER_o` those of the register file.
+datapath, and `REGISTER_i`, `REGISTER_o` the ports of the register file.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _RTL = Path(__file__).resolve().parent.parent / "rtl"
 
 
 def block_files(streams: Streams) -> tuple[Path, ...]:
-    """Return the files of the hand-written blocks that tops can need in addition to those of their datapaths."""
+    """Return the files of the hand-written blocks that tops can need in addition to the blocks of their datapaths."""
     needed = set(BLOCKS) if streams is Streams.REGISTERS else BLOCKS.keys() - STREAM_BLOCKS
     modules = [HOLD_BLOCK] + [BLOCKS[block].module for block in sorted(needed)]
     if streams is Streams.AXI_STREAM:
@@ -66,7 +66,12 @@ class Top:
     @cached_property
     def ports(self) -> list[str]:
         """The declarations of the ports, in order."""
-        return ["input  wire aclk", "input  wire aresetn", *_axi_ports(self.table), *self._streams_part.ports]
+        return [
+            "input  wire aclk",
+            "input  wire aresetn",
+            *_declare_axi_ports(self.table),
+            *self._streams_part.ports,
+        ]
 
     @cached_property
     def block_files(self) -> tuple[Path, ...]:
@@ -83,11 +88,11 @@ class Top:
         _check_distinct(self.name, self.ports)
         unread = frozenset(_list_unread(self.datapath, self.table))
         blocks = (
-            _wires(self.datapath, self.table, unread),
-            join(_connections(self.table)).body,
+            _write_wires(self.datapath, self.table, unread),
+            join(_write_connections(self.table)).body,
             self._streams_part.body,
-            _register_file(self.table),
-            _datapath(self.datapath, unread),
+            _instantiate_register_file(self.table),
+            _instantiate_datapath(self.datapath, unread),
             _sink_unused(self._streams_part.unused),
         )
         lines = [
@@ -109,7 +114,7 @@ class Top:
     @cached_property
     def _streams_part(self) -> Fragment:
         registers = self.streams is Streams.REGISTERS
-        return join(_portal(self.table) if registers else axi_stream_parts(self.datapath))
+        return join(_instantiate_portal(self.table) if registers else axi_stream_parts(self.datapath))
 
 
 def _check_distinct(top: str, ports: list[str]) -> None:
@@ -120,20 +125,20 @@ def _check_distinct(top: str, ports: list[str]) -> None:
             )
 
 
-def _axi_ports(table: RegisterMap) -> Iterator[str]:
+def _declare_axi_ports(table: RegisterMap) -> Iterator[str]:
     for signal in axi_signals(table.address_bits):
         direction = "output" if signal.driven else "input "
         yield f"{direction} wire {bit_range(signal.width)}s_axi_{signal.name}"
 
 
-def _wires(datapath: Datapath, table: RegisterMap, unread: Collection[str]) -> Iterator[str]:
+def _write_wires(datapath: Datapath, table: RegisterMap, unread: Collection[str]) -> Iterator[str]:
     for register in table:
         for vector in vectors(register):
             yield f"wire {bit_range(vector.width)}{vector.name};"
     ports = ports_of(datapath)
     for port in (*ports.inputs, *ports.outputs):
         mark = "(* maybe_unused *) " if port.name in unread else ""
-        yield f"{mark}wire {bit_range(port.width)}{_wire_of(port.name, unread)};"
+        yield f"{mark}wire {bit_range(port.width)}{_name_wire(port.name, unread)};"
     yield "wire reset = !aresetn;"
     # CONTROL.RESET resets all that aresetn resets, except the bus.
     control = f"{table['CONTROL',].name}_o"
@@ -154,8 +159,8 @@ def _wires(datapath: Datapath, table: RegisterMap, unread: Collection[str]) -> I
     )
 
 
-def _connections(table: RegisterMap) -> Iterator[Fragment]:
-    """Yield the connections between registers and the datapath, ports that several registers set first."""
+def _write_connections(table: RegisterMap) -> Iterator[Fragment]:
+    """Yield the connections between registers and the datapath, first of ports that several registers set."""
     shared, blocks = table.find_shared_ports(), table.blocks()
     for port, registers in shared.items():
         if registers[0].access is Access.WRITE:
@@ -167,7 +172,7 @@ def _connections(table: RegisterMap) -> Iterator[Fragment]:
                 yield Fragment(body=(f"assign dp_{bits.port} = {register.name}_o[{bits.low}];",))
         match register.signal:
             case PortBits(low=None) as signal:
-                yield _port(register, signal)
+                yield _connect_port(register, signal)
             case PortBits(port, low=0) if register.access is Access.READ:
                 target = concatenate(f"{each.name}_i" for each in shared[port])
                 yield Fragment(body=(f"assign {target} = dp_{port};",))
@@ -177,14 +182,14 @@ def _connections(table: RegisterMap) -> Iterator[Fragment]:
                     yield BLOCKS[block].instantiate(name, pins)
 
 
-def _port(register: Register, signal: PortBits) -> Fragment:
+def _connect_port(register: Register, signal: PortBits) -> Fragment:
     """Return the connection of a register to a complete port."""
     if register.access is Access.READ:
         return Fragment(body=(f"assign {register.name}_i = dp_{signal.port};",))
     return Fragment(body=(f"assign dp_{signal.port} = {register.name}_o;",))
 
 
-def _portal(table: RegisterMap) -> Iterator[Fragment]:
+def _instantiate_portal(table: RegisterMap) -> Iterator[Fragment]:
     """Yield the blocks between registers and streams."""
     for (block, name), pins in table.blocks().items():
         if block in STREAM_BLOCKS:
@@ -202,21 +207,21 @@ def _list_unread(datapath: Datapath, table: RegisterMap) -> Iterator[str]:
     return (port for port in ("fire_o", *streams) if port not in visible)
 
 
-def _wire_of(port: str, unread: Collection[str]) -> str:
+def _name_wire(port: str, unread: Collection[str]) -> str:
     """Return the wire at a port of the datapath. Verilator accepts that nothing reads a wire named unused."""
     return f"unused_{port}" if port in unread else f"dp_{port}"
 
 
-def _register_file(table: RegisterMap) -> Iterator[str]:
+def _instantiate_register_file(table: RegisterMap) -> Iterator[str]:
     ports = {"clk_i": "aclk", "rst_i": "reset", f"{RESET_SIGNAL}_i": RESET_SIGNAL}
     ports |= {f"s_axil_{each.name}": f"s_axi_{each.name}" for each in axi_signals(table.address_bits)}
     ports |= {vector.name: vector.name for register in table for vector in vectors(register)}
     return instance(f"{table.name}_registers", "registers", ports)
 
 
-def _datapath(datapath: Datapath, unread: Collection[str]) -> Iterator[str]:
+def _instantiate_datapath(datapath: Datapath, unread: Collection[str]) -> Iterator[str]:
     ports = ports_of(datapath)
-    names = {port.name: _wire_of(port.name, unread) for port in (*ports.inputs, *ports.outputs)}
+    names = {port.name: _name_wire(port.name, unread) for port in (*ports.inputs, *ports.outputs)}
     return instance(datapath.name, "datapath", {"clk_i": "aclk", "rst_i": CORE_RESET, **names})
 
 

@@ -1,7 +1,7 @@
 """The photonic smartNIC: dense networks as the words of its memory and tables, and the exact model of its answers.
 
     program = NicProgram((model,))          the models that the NIC serves, by number
-    pack_memory(program)                    what its memory and its tables hold
+    pack_memory(program)                    the words of its memory
     scores(model, image)                    the answer, bit for bit
 
 docs/reference/smartnic.md describes the NIC, docs/reference/inference-packets.md the packets.

@@ -13,7 +13,7 @@ TOP = "smartnic_axi"
 
 
 def nic_design(top: str = TOP, ports: Ports | None = None, text: str = "") -> Design:
-    """Return the design of `smartnic_axi` or of a part of it; `text` is that of a `top` which is not in `fpga/rtl`."""
+    """Return the design of `smartnic_axi` or of a part of it; `text` is the text of a `top` outside `fpga/rtl`."""
     table = smartnic_registers()
     given = {f"{table.name}_registers": emit_register_file(table)} | ({top: text} if text else {})
     return design_of_block(top, ports, given)

@@ -1,11 +1,11 @@
-"""Calibration of the loss of light, by a request: a model of full weights, asked with full light.
+"""Calibration of the loss of light by a request: full light for a model of full weights.
 
     nic.load(NicProgram((calibration_model(),)))        with loss factor 128
     score = ...                                         the answer to CALIBRATION_INPUT
     find_loss_factor(score)                             for the setting `loss_factor`
 
-The published datapath sends a wave and takes the mean of what comes back. A request does the same: its score is the sum
-of 1,024 products of full light.
+The published datapath sends a wave and takes the mean of the returned light. A request does the same: its score is the
+sum of 1,024 products of full light.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def calibration_model() -> NicModel:
 
 
 def find_loss_factor(score: float) -> int:
-    """Return the loss factor that restores full light, from the score measured without one (factor 128).
+    """Return the loss factor that restores full light, from a score measured with factor 128 (no compensation).
 
     Raise ValueError if less than an eighth of the light came back.
 

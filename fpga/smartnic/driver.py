@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 WriteMemory = Callable[[int, bytes], object]
 REGISTERS = smartnic_registers()
 BASE_ALIGNMENT = 4096
-"""Bytes; bursts of the reader must not cross such a boundary."""
+"""In bytes. Bursts of the reader must not cross a multiple of it."""
 LIMIT = 1_000_000
-"""Reads of STATUS for which a request in work is waited for; seconds on a board."""
+"""Largest number of reads of STATUS while waiting for a request to end; some seconds on a board."""
 _WORD = (1 << WORD_BITS) - 1
 
 
 class SmartNicDriver:
-    """A smartNIC behind a bus. Raise WrongHardware unless its registers are those of this version."""
+    """A smartNIC behind a bus. Raise WrongHardware if its registers are of another version."""
 
     def __init__(self, bus: RegisterBus) -> None:
         self._transfer = choose_transfer(bus)
@@ -52,7 +52,7 @@ class SmartNicDriver:
             )
 
     def configure(self, settings: Settings, base: int = 0) -> None:
-        """Write the settings; those of simulated memory and optics have no effect.
+        """Write the settings. Settings of simulated memory and optics have no effect.
 
         `base` is the address of the weights in the board's memory. Raise ValueError unless it is a multiple of 4096.
         """
@@ -64,15 +64,15 @@ class SmartNicDriver:
                 access
                 for name, *_ in SETTINGS
                 if name.lower() in values
-                for access in _writes(REGISTERS[name], values[name.lower()])
+                for access in _list_writes(REGISTERS[name], values[name.lower()])
             ]
         )
 
     def load(self, program: NicProgram, write_memory: WriteMemory) -> None:
-        """Write the models of a program into memory and tables. Use `reload` while the smartNIC serves others."""
+        """Write the models of a program into memory and tables. Use `reload` while the smartNIC serves requests."""
         from fpga.smartnic.program import pack_layers, pack_look_up, pack_memory, pack_models
 
-        # Numbers enter service at the end, when all that they need is there.
+        # The model table comes last, because it puts the models into service.
         write_memory(0, pack_memory(program).astype("<u8").tobytes())
         look_up = np.zeros((256 * len(program.models), 2), np.uint64)
         look_up[:, 0] = pack_look_up(program)
@@ -81,10 +81,10 @@ class SmartNicDriver:
             ("look_up", look_up),
             ("models", pack_models(program)),
         ):
-            self._transfer(list(_table_writes(TABLES[name], words)))
+            self._transfer(list(_list_table_writes(TABLES[name], words)))
 
     def reload(self, program: NicProgram, write_memory: WriteMemory, limit: int = LIMIT) -> None:
-        """Load another program between two requests: those that wait are answered by it, or refused with FAILED.
+        """Load another program between two requests. It answers waiting requests, or refuses them with FAILED.
 
         Raise SmartNicError if the request in work has not ended after `limit` reads of STATUS.
         """
@@ -96,25 +96,25 @@ class SmartNicDriver:
             self.hold(active=False)
 
     def hold(self, active: bool = True) -> None:
-        """Begin no further request, or begin them again."""
+        """Begin no further requests; with `active` false, begin requests again."""
         self._write("HOLD", int(active))
 
     @property
     def is_working(self) -> bool:
         """True from the beginning of a request to its end."""
-        return self._field("STATUS", "WORKING")
+        return self._read_field("STATUS", "WORKING")
 
     @property
     def is_busy(self) -> bool:
         """True while a packet, request or answer is in the smartNIC; frames that wait before it do not count."""
-        return self._field("STATUS", "BUSY")
+        return self._read_field("STATUS", "BUSY")
 
     def abort(self) -> None:
-        """Refuse the request in work with FAILED. All others wait, and are answered."""
+        """Refuse the current request with FAILED. Waiting requests are then answered."""
         self._pulse("ABORT")
 
     def reset(self) -> None:
-        """Reset the smartNIC and its settings; what is in it is lost. It needs `configure` and `load` then."""
+        """Reset the smartNIC and its settings. Its requests are lost. Call `configure` and `load` afterwards."""
         self._pulse("RESET")
 
     def counters(self) -> dict[str, int]:
@@ -130,27 +130,27 @@ class SmartNicDriver:
         return self._transfer([(REGISTERS[name].offset, None) for name in names])
 
     def _write(self, name: str, value: int) -> None:
-        self._transfer(list(_writes(REGISTERS[name], value)))
+        self._transfer(list(_list_writes(REGISTERS[name], value)))
 
-    def _field(self, name: str, field: str) -> bool:
-        return bool(self._read(name)[0] & _bit(name, field))
+    def _read_field(self, name: str, field: str) -> bool:
+        return bool(self._read(name)[0] & _find_bit(name, field))
 
     def _pulse(self, field: str) -> None:
-        self._write("CONTROL", _bit("CONTROL", field))
+        self._write("CONTROL", _find_bit("CONTROL", field))
 
 
-def _bit(name: str, field: str) -> int:
+def _find_bit(name: str, field: str) -> int:
     (low,) = (bits.low for bits in REGISTERS[name].fields if bits.name == field)
     return 1 << low
 
 
-def _writes(register: Register, value: int) -> Iterator[Access]:
+def _list_writes(register: Register, value: int) -> Iterator[Access]:
     for word in range(register.words):
         yield register.offset_of(word), value >> WORD_BITS * word & _WORD
 
 
-def _table_writes(table: int, words: NDArray[np.uint64]) -> Iterator[Access]:
+def _list_table_writes(table: int, words: NDArray[np.uint64]) -> Iterator[Access]:
     """Yield the writes of a table's words, uint64[words, 2]."""
     for address, (low, high) in enumerate(words.tolist()):
         yield REGISTERS["TABLE_ADDRESS"].offset, table << 12 | address
-        yield from _writes(REGISTERS["TABLE_WORD"], high << 64 | low)
+        yield from _list_writes(REGISTERS["TABLE_WORD"], high << 64 | low)

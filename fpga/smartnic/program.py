@@ -32,11 +32,11 @@ LAYERS = 64
 """Layers of all models of a program."""
 LAYERS_OF_A_MODEL = 15
 ACTIVATIONS = 1024
-"""Inputs of a layer, and outputs of every layer but the last."""
+"""Largest number of inputs of a layer, and of outputs of every layer but the last."""
 SCORES = 356
-"""Outputs of the last layer: what one packet holds."""
+"""Largest number of outputs of the last layer, which must fit in one packet."""
 ALIGNMENT = 32
-"""Words of memory; every model begins at a multiple."""
+"""In words. Every model begins at a multiple of it in memory."""
 SUM_LIMIT = 1 << 23
 """Sums with their bias are below it in magnitude, so that float32 holds them exactly."""
 _FLOAT = np.finfo(np.float32)
@@ -64,14 +64,14 @@ class NicLayer:
 
     def __post_init__(self) -> None:
         weights = np.asarray(self.weights)
-        if reason := next(self._faults(weights), None):
+        if reason := next(self._find_faults(weights), None):
             raise ProgramError(f"{self.name or 'layer'}: {reason}")
         object.__setattr__(self, "weights", np.ascontiguousarray(weights, np.int16))
         object.__setattr__(self, "bias", np.asarray(self.bias, np.int32))
         object.__setattr__(self, "scale", np.asarray(self.scale, np.float32))
         object.__setattr__(self, "step", np.float32(self.step))
 
-    def _faults(self, weights: NDArray[Any]) -> Iterator[str]:
+    def _find_faults(self, weights: NDArray[Any]) -> Iterator[str]:
         if weights.ndim != 2 or not weights.size:
             yield f"weights have shape {weights.shape}, not (outputs, inputs)."
             return
@@ -120,8 +120,8 @@ class NicLayer:
 class NicModel:
     """A chain of dense layers under a name.
 
-    `published`: activations of later layers are sums, negative ones 0, shifted so that the highest set bit of the
-    largest is bit 7, or with `perfect` multiplied so that it is 255; biases are 0, scales and steps 1.
+    `published`: activations of later layers are sums (negative sums become 0), shifted so that the highest set bit of
+    the largest is bit 7, or with `perfect` multiplied so that the largest is 255. Biases are 0, scales and steps 1.
     `wrap`: sums wrap to 16 bits, before the bias.
     Raise ProgramError for a model that the NIC cannot hold; the message has its name.
     """
@@ -140,23 +140,23 @@ class NicModel:
         if table.shape != (256,) or table.min() < 0 or table.max() > FULL_SCALE:
             raise ProgramError(f"{self.name}: the look-up table must have 256 values from 0 to {FULL_SCALE}.")
         object.__setattr__(self, "look_up", table.astype(np.uint8))
-        if reason := next(self._faults(), None):
+        if reason := next(self._find_faults(), None):
             raise ProgramError(f"{self.name}: {reason}")
 
-    def _faults(self) -> Iterator[str]:
+    def _find_faults(self) -> Iterator[str]:
         count = len(self.layers)
         if not 1 <= count <= LAYERS_OF_A_MODEL:
             yield f"{count} layers; the NIC takes 1 to {LAYERS_OF_A_MODEL} in a model."
             return
         for place, layer in enumerate(self.layers):
             last = place + 1 == count
-            most = SCORES if last else ACTIVATIONS
+            max_outputs = SCORES if last else ACTIVATIONS
             subject = layer.name or f"layer {place}"
             if layer.inputs > ACTIVATIONS:
                 yield f"{subject} has {layer.inputs} inputs; the NIC takes up to {ACTIVATIONS}."
-            if layer.outputs > most:
+            if layer.outputs > max_outputs:
                 kind = "scores" if last else "activations"
-                yield f"{subject} has {layer.outputs} outputs; the NIC takes up to {most} {kind}."
+                yield f"{subject} has {layer.outputs} outputs; the NIC takes up to {max_outputs} {kind}."
             if not last and layer.outputs != self.layers[place + 1].inputs:
                 yield (
                     f"{subject} has {layer.outputs} outputs, and the next layer takes"
@@ -231,7 +231,7 @@ class NicProgram:
 
     @property
     def words(self) -> int:
-        """Words of memory, those between models included."""
+        """Number of words of memory, including the gaps between models."""
         return self.bases[-1] + self.models[-1].words if self.models else 0
 
 
@@ -260,8 +260,8 @@ def pack_weights(layer: NicLayer) -> Words:
 
 
 def pack_models(program: NicProgram) -> Words:
-    """Return the model table, uint64[16, 2]; models that are not there are not in service."""
-    return _words(
+    """Return the model table, uint64[16, 2]; missing models are not in service."""
+    return _pack_table(
         MODELS,
         (
             base
@@ -280,7 +280,7 @@ def pack_models(program: NicProgram) -> Words:
 
 def pack_layers(program: NicProgram) -> Words:
     """Return the layer table, uint64[64, 2], 0 beyond the last layer."""
-    return _words(
+    return _pack_table(
         LAYERS,
         (
             layer.outputs
@@ -300,7 +300,7 @@ def pack_look_up(program: NicProgram) -> NDArray[np.uint8]:
     return np.concatenate([np.zeros(0, np.uint8), *(model.look_up for model in program.models)])
 
 
-def _words(count: int, values: Iterable[int]) -> Words:
+def _pack_table(count: int, values: Iterable[int]) -> Words:
     table = np.zeros((count, 2), np.uint64)
     for place, value in enumerate(values):
         table[place] = value & 0xFFFF_FFFF_FFFF_FFFF, value >> 64

@@ -19,12 +19,12 @@ def scores(model: NicModel, image: ArrayLike) -> tuple[Floats, int]:
     Raise ValueError for an image of another size or type.
     """
     results = layer_results(model, image)[-1]
-    found = float_product(results, model.layers[-1])
-    return found, int(found.argmax() if found.size > 1 else found[0] > 0)
+    values = float_product(results, model.layers[-1])
+    return values, int(values.argmax() if values.size > 1 else values[0] > 0)
 
 
 def layer_results(model: NicModel, image: ArrayLike) -> tuple[Integers, ...]:
-    """Return the sums of every layer with their biases, wrapped before with `wrap`. Raise ValueError as `scores`."""
+    """Return the sums of every layer plus its biases; with `wrap`, sums wrap first. Raise ValueError as `scores`."""
     pixels = np.asarray(image)
     if pixels.dtype != np.uint8 or pixels.shape != (model.inputs,):
         raise ValueError(f"{model.name} takes uint8[{model.inputs}], not {pixels.dtype}{list(pixels.shape)}.")
@@ -32,28 +32,28 @@ def layer_results(model: NicModel, image: ArrayLike) -> tuple[Integers, ...]:
     results: list[Integers] = []
     for place, layer in enumerate(model.layers):
         if place:
-            activations = _activations(model, model.layers[place - 1], results[-1])
-        sums = _sums(layer, activations)
+            activations = _compute_activations(model, model.layers[place - 1], results[-1])
+        sums = _compute_sums(layer, activations)
         if model.wrap:
             sums = sums.astype(np.int16).astype(np.int32)
         results.append(sums + layer.bias)
     return tuple(results)
 
 
-def _activations(model: NicModel, before: NicLayer, results: Integers) -> Integers:
+def _compute_activations(model: NicModel, before: NicLayer, results: Integers) -> Integers:
     if model.published:
         return scale_perfectly(results) if model.perfect else normalise(results)
     return float_steps(float_product(results, before), before.step)
 
 
-def _sums(layer: NicLayer, activations: Integers) -> Integers:
+def _compute_sums(layer: NicLayer, activations: Integers) -> Integers:
     weights = layer.weights.astype(np.int32)
     products = (np.abs(weights) * activations) >> 8
     return np.asarray((np.sign(weights) * products).sum(axis=1, dtype=np.int32))
 
 
 def float_product(whole: Integers, layer: NicLayer) -> Floats:
-    """Return float32(whole) * scale of the layer (outputs,); 0 for negative ones if it is rectified."""
+    """Return float32(whole) * scale of the layer (outputs,); negative products become 0 if it is rectified."""
     real = whole.astype(np.float32) * layer.scale
     return np.asarray(np.where(real < 0, np.float32(0), real) if layer.rectified else real, np.float32)
 
@@ -79,7 +79,7 @@ def normalise(results: Integers) -> Integers:
 
 
 def scale_perfectly(results: Integers) -> Integers:
-    """Return activations as the published emulator can: negative results are 0, others times 255 / largest in float64.
+    """Return activations of the published emulator: negative results are 0, others times 255 / largest in float64.
 
     >>> scale_perfectly(np.array([1000, -7, 3], np.int32)).tolist()
     [255, 0, 1]

@@ -1,4 +1,4 @@
-"""Registers of the smartNIC on AXI4-Lite, of which the register file of `smartnic_axi` and the driver are made."""
+"""Registers of the smartNIC on AXI4-Lite, for the register file of `smartnic_axi` and for the driver."""
 
 from __future__ import annotations
 
@@ -37,15 +37,18 @@ SETTINGS = (
     ("APART", 8, 0, "Delay of the weights' converter against that of activations: samples 3:0, cycles 7:4"),
     ("LOSS_FACTOR", 10, 128, "Compensation of the loss of light: 128 times the factor"),
 )
-"""Name, bits, reset value and description of what is written and read."""
+"""Name, bits, reset value and description of each setting."""
 
 
 def smartnic_registers() -> RegisterMap:
-    """Return the registers of the smartNIC. Those of more than 32 bits have two words, the low one first."""
+    """Return the registers of the smartNIC. Registers of more than 32 bits have two words, the low word first."""
     builder = MapBuilder()
     builder.add("ID", access=Access.CONSTANT, reset=IDENTITY, description="smartNIC (0x4E4943), layout 1")
     builder.add(
-        "HASH", access=Access.CONSTANT, reset=_hash(), description="Hash of the names of all registers"
+        "HASH",
+        access=Access.CONSTANT,
+        reset=_compute_hash(),
+        description="Hash of the names of all registers",
     )
     builder.add(
         "CONTROL",
@@ -88,8 +91,8 @@ def smartnic_registers() -> RegisterMap:
     builder.add(
         "COUNT", "overrun", access=Access.READ, description="Packets lost before the smartNIC: no room"
     )
-    return RegisterMap("smartnic", _hash(), tuple(builder.registers))
+    return RegisterMap("smartnic", _compute_hash(), tuple(builder.registers))
 
 
-def _hash() -> int:
+def _compute_hash() -> int:
     return zlib.crc32(repr((IDENTITY, _CONTROL, SETTINGS, TABLES, OUTCOMES)).encode())

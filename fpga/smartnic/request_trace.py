@@ -13,7 +13,7 @@ from fpga.smartnic.simulator import SmartNic, SmartNicError, Trace
 
 _CHUNK = 4096
 _LIMIT = 50_000_000
-"""Cycles without an answer after which the request is given up."""
+"""Largest number of cycles to wait for an answer."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class RequestTrace:
 
 
 def trace_request(nic: SmartNic, frame: bytes) -> RequestTrace:
-    """Send a frame to an idle NIC, and return what happens until its answer has left.
+    """Send a frame to an idle NIC, and return the trace up to the last beat of its answer.
 
     Raise SmartNicError if no answer comes.
     """
@@ -63,15 +63,15 @@ def trace_request(nic: SmartNic, frame: bytes) -> RequestTrace:
         parts.append(nic.trace(_CHUNK))
         if answers := nic.receive():
             whole = _join(parts)
-            taken = whole.signals["rx_valid"]
-            left = whole.signals["tx_valid"] & whole.signals["tx_ready"] & whole.signals["tx_last"]
-            first, last = int(np.argmax(taken)), int(np.argmax(left)) + 1
+            received = whole.signals["rx_valid"]
+            departures = whole.signals["tx_valid"] & whole.signals["tx_ready"] & whole.signals["tx_last"]
+            first, last = int(np.argmax(received)), int(np.argmax(departures)) + 1
             return RequestTrace(_join([whole], slice(first, last)), answers[0][1])
     raise SmartNicError(f"no answer in {_LIMIT} cycles.")
 
 
 def _join(parts: Sequence[Trace], span: slice = slice(None)) -> Trace:  # a constant
-    """Return the cycles of all parts, one after the other; `span` are those of them to keep."""
+    """Return the cycles of all parts, one after the other; `span` selects the cycles to keep."""
 
     def join(field: str) -> dict[str, Any]:
         columns = [getattr(each, field) for each in parts]

@@ -50,7 +50,7 @@ MEMORY_WORDS = 1 << 18
 IDLE_LIMIT = 50_000_000
 """Cycles after which `run_until_idle` gives up."""
 
-_ROOM = Path(__file__).resolve().parents[1]
+_FPGA = Path(__file__).resolve().parents[1]
 _MODEL_TABLE, _LAYER_TABLE, _LOOK_UP_TABLE = TABLES.values()
 _TABLE_WORDS = 1 << 12
 _PAUSE_UNIT = 1 << 16
@@ -62,14 +62,14 @@ AnyWords = NDArray[np.uint64] | NDArray[np.uint8]
 
 
 class SmartNicError(FpgaError, code="fpga.smartnic"):
-    """The simulated NIC cannot do what it is told, or broke a rule of its bus."""
+    """A call that is not valid, or a simulated NIC that broke a rule of its bus."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Settings of a NIC. Raise ValueError for values outside their ranges.
 
-    The defaults of the memory are those of a DDR4 at 250 MHz: 40 cycles to the first word, and every 7.8 us a pause of
+    By default the memory is a DDR4 at 250 MHz: 40 cycles to the first word, and every 7.8 us a pause of
     0.35 us for refresh.
     """
 
@@ -80,12 +80,12 @@ class Settings:
     preamble: int = 10
     """Cycles of preamble before every layer."""
     limit: int = 1_000_000
-    """Cycles after which a request that does not end has failed."""
+    """Cycles after which an unfinished request fails."""
     optics: Optics = field(default_factory=Optics)
     apart: int = 0
-    """Delay of the weights' converter against that of activations, in samples. The simulated light has the same."""
+    """Delay of the weights' converter relative to the activations' converter, in samples, also of simulated light."""
     loss_factor: int = 128
-    """128 times the factor by which the loss of light is made up for."""
+    """128 times the factor that compensates the loss of light."""
     memory_latency: int = 40
     memory_refresh_every: int = 1950
     """0: the memory never pauses."""
@@ -102,9 +102,9 @@ class Settings:
             "apart": (0, 255), "loss_factor": (1, 1023),
             "memory_latency": (0, 255), "memory_refresh_every": (0, 65535), "memory_refresh_cycles": (0, 65535),
         }  # fmt: skip
-        for name, (least, most) in limits.items():
-            if not least <= getattr(self, name) <= most:
-                raise ValueError(f"{name} must be {least} to {most}, not {getattr(self, name)}")
+        for name, (minimum, maximum) in limits.items():
+            if not minimum <= getattr(self, name) <= maximum:
+                raise ValueError(f"{name} must be {minimum} to {maximum}, not {getattr(self, name)}")
         if self.memory_refresh_every and self.memory_refresh_cycles >= self.memory_refresh_every:
             raise ValueError("memory_refresh_cycles must be less than memory_refresh_every")
 
@@ -170,16 +170,16 @@ class SmartNic:
     @property
     def cycle(self) -> int:
         """Cycles since the NIC was made."""
-        return int(self._functions.nic_cycle(self._alive()))
+        return int(self._functions.nic_cycle(self._get_pointer()))
 
     @property
     def waiting(self) -> int:
-        """Frames that were sent and that the NIC has not taken whole."""
-        return int(self._functions.nic_waiting(self._alive()))
+        """Number of sent frames that the NIC has not completely received."""
+        return int(self._functions.nic_waiting(self._get_pointer()))
 
     def set_input(self, name: str, value: int) -> None:
         """Set an input of the NIC by its name without `_i`, such as `memory_latency`, from the next cycle on."""
-        if not self._functions.nic_set(self._alive(), name.encode(), value):
+        if not self._functions.nic_set(self._get_pointer(), name.encode(), value):
             raise SmartNicError(f"{name!r} is not a setting of the NIC.")
 
     def load(self, program: NicProgram) -> None:
@@ -194,7 +194,7 @@ class SmartNic:
                 raise SmartNicError(
                     f"{model.name}: with it the weights take {base + model.words} words; the memory has {MEMORY_WORDS}."
                 )
-        # Numbers enter service at the end, when all that they need is there.
+        # The model table comes last, because it puts the models into service.
         self.write_memory(pack_memory(program))
         self.write_table(_LAYER_TABLE, pack_layers(program))
         self.write_table(_LOOK_UP_TABLE, pack_look_up(program))
@@ -202,19 +202,19 @@ class SmartNic:
 
     def write_memory(self, words: Words, address: int = 0) -> None:
         """Write `uint64[words, 4]` through the back door of the memory, a word a cycle. Raise SmartNicError."""
-        rows = _rows(words, 4)
+        rows = _to_rows(words, 4)
         if address < 0 or address + len(rows) > MEMORY_WORDS:
             raise SmartNicError(
                 f"the memory has {MEMORY_WORDS} words of 32 bytes; {address + len(rows)} do not fit."
             )
-        self._functions.nic_write_memory(self._alive(), address, len(rows), rows.ctypes.data)
+        self._functions.nic_write_memory(self._get_pointer(), address, len(rows), rows.ctypes.data)
 
     def write_table(self, table: int, words: AnyWords, address: int = 0) -> None:
         """Write `uint64[words, 2]`, or `[words]`, into a table: 0 models, 1 layers, 2 look-up. Raise SmartNicError."""
-        rows = _rows(words, 2)
+        rows = _to_rows(words, 2)
         if address < 0 or address + len(rows) > _TABLE_WORDS:
             raise SmartNicError(f"a table has {_TABLE_WORDS} words; {address + len(rows)} do not fit.")
-        self._functions.nic_write_table(self._alive(), table, address, len(rows), rows.ctypes.data)
+        self._functions.nic_write_table(self._get_pointer(), table, address, len(rows), rows.ctypes.data)
 
     def send(self, frame: bytes, *, bad: bool = False, gap: int = 0) -> None:
         """Queue a frame for the NIC, without its frame check sequence.
@@ -224,55 +224,57 @@ class SmartNic:
         """
         if not 0 < len(frame) <= MAX_FRAME_BYTES:
             raise SmartNicError(f"a frame has 1 to {MAX_FRAME_BYTES} bytes, not {len(frame)}.")
-        self._functions.nic_send(self._alive(), bytes(frame), len(frame), int(bad), gap)
+        self._functions.nic_send(self._get_pointer(), bytes(frame), len(frame), int(bad), gap)
 
     def pause(self, receive: float = 0.0, transmit: float = 0.0, seed: int = 1) -> None:
-        """Pause cycles at random from now on: before beats to the NIC, and before it may send. Shares of 1, below 1."""
+        """Insert random pauses, with probabilities below 1: before beats to the NIC, and before it may send a beat."""
         if not (0 <= receive < 1 and 0 <= transmit < 1):
             raise ValueError(f"shares of pauses are 0 to 1, and not 1, not {receive} and {transmit}")
         units = (round(share * _PAUSE_UNIT) for share in (receive, transmit))
-        self._functions.nic_pause(self._alive(), *units, seed)
+        self._functions.nic_pause(self._get_pointer(), *units, seed)
 
     def run(self, cycles: int) -> None:
-        """Run the NIC for so many cycles. Raise SmartNicError if it breaks a rule of AXI-Stream."""
-        self._functions.nic_run(self._alive(), cycles, None, None)
-        self._check()
+        """Run the NIC for `cycles` cycles. Raise SmartNicError if it breaks a rule of AXI-Stream."""
+        self._functions.nic_run(self._get_pointer(), cycles, None, None)
+        self._check_fault()
 
     def run_until_idle(self, limit: int = IDLE_LIMIT) -> bool:
         """Run until no frame, request or answer is in the NIC; return False if it has work after `limit` cycles.
 
         Raise SmartNicError if it breaks a rule of AXI-Stream.
         """
-        idle = self._functions.nic_run_until_idle(self._alive(), limit)
-        self._check()
+        idle = self._functions.nic_run_until_idle(self._get_pointer(), limit)
+        self._check_fault()
         return bool(idle)
 
     def trace(self, cycles: int) -> Trace:
-        """Run for so many cycles, and return the signals, counts and targets of each, before its clock edge."""
+        """Run for `cycles` cycles. Return the signals, counts and targets of each cycle before its clock edge."""
         words = np.zeros(cycles, np.uint32)
         counts = np.zeros((cycles, _COUNT_WORDS + _TARGET_WORDS + 1), np.uint32)
-        self._functions.nic_run(self._alive(), cycles, words.ctypes.data, counts.ctypes.data)
-        self._check()
+        self._functions.nic_run(self._get_pointer(), cycles, words.ctypes.data, counts.ctypes.data)
+        self._check_fault()
         signals = {name: (words >> place & 1).astype(np.bool_) for place, name in enumerate(SIGNALS)}
         bits = np.unpackbits(counts.view(np.uint8), axis=1, bitorder="little")
-        datapath = load(_ROOM / "library" / f"{CONTROL}.ca").datapath
+        datapath = load(_FPGA / "library" / f"{CONTROL}.ca").datapath
         values = _split_bits(bits, ((f"{m.name}.{c.name}", c.width) for m, c in datapath.counts()))
         targets = _split_bits(
             bits[:, 32 * _COUNT_WORDS :], ((f"{m.name}.{t.name}", t.width) for m, t in datapath.targets())
         )
         fires = _split_bits(bits[:, 32 * (_COUNT_WORDS + _TARGET_WORDS) :], ((name, 1) for name in values))
-        shown = {f"{m.name}.{c.name}": f"{m.name}.{c.target}" for m, c in datapath.counts() if c.accumulates}
+        target_names = {
+            f"{m.name}.{c.name}": f"{m.name}.{c.target}" for m, c in datapath.counts() if c.accumulates
+        }
         return Trace(
             signals,
             (words >> 16).astype(np.uint8),
-            {name: values[name] for name in shown},
-            {name: targets[target] for name, target in shown.items()},
-            {name: fires[name].astype(np.bool_) for name in shown},
+            {name: values[name] for name in target_names},
+            {name: targets[target] for name, target in target_names.items()},
+            {name: fires[name].astype(np.bool_) for name in target_names},
         )
 
     def receive(self) -> list[tuple[int, bytes]]:
         """Take the frames that the NIC has sent since the last call, each with the cycle of its last beat."""
-        pointer, frames = self._alive(), []
+        pointer, frames = self._get_pointer(), []
         while (size := self._functions.nic_size(pointer)) >= 0:
             frame = ctypes.create_string_buffer(size)
             cycle = self._functions.nic_receive(pointer, frame)
@@ -281,7 +283,7 @@ class SmartNic:
 
     def arrivals(self) -> list[int]:
         """Return the cycles of the last beats of the frames that the NIC has taken since the last call."""
-        pointer, cycles = self._alive(), []
+        pointer, cycles = self._get_pointer(), []
         while (cycle := self._functions.nic_taken(pointer)) >= 0:
             cycles.append(int(cycle))
         return cycles
@@ -289,28 +291,28 @@ class SmartNic:
     def counters(self) -> dict[str, int]:
         """Return the counters of the NIC by name. Reading takes two cycles for each."""
         values = np.zeros(len(COUNTERS), np.uint32)
-        self._functions.nic_counters(self._alive(), len(values), values.ctypes.data)
+        self._functions.nic_counters(self._get_pointer(), len(values), values.ctypes.data)
         return dict(zip(COUNTERS, values.tolist(), strict=True))
 
     def hold(self, active: bool = True) -> None:
-        """Begin no further request, or begin them again."""
+        """Begin no further requests; with `active` false, begin requests again."""
         self.set_input("hold", int(active))
 
     def abort(self) -> None:
-        """Refuse the request in work with FAILED, in one cycle. All others wait, and are answered."""
+        """Refuse the current request with FAILED, in one cycle. Waiting requests are then answered."""
         self.set_input("abort", 1)
         self.run(1)
         self.set_input("abort", 0)
 
     def reload(self, program: NicProgram, limit: int = IDLE_LIMIT) -> None:
-        """Load another program between two requests: those that wait are answered by it, or refused with FAILED.
+        """Load another program between two requests. It answers waiting requests, or refuses them with FAILED.
 
         Raise SmartNicError if the request in work does not end within `limit` cycles, or for a program that is too
         large.
         """
         self.hold()
         try:
-            if not self._functions.nic_run_until_unoccupied(self._alive(), limit):
+            if not self._functions.nic_run_until_unoccupied(self._get_pointer(), limit):
                 raise SmartNicError(f"the request in work did not end in {limit} cycles.")
             self.load(program)
         finally:
@@ -318,18 +320,18 @@ class SmartNic:
 
     def reset(self) -> None:
         """Reset the NIC. Frames that wait or are in it are lost, and no model is in service until `load`."""
-        self._functions.nic_reset(self._alive())
+        self._functions.nic_reset(self._get_pointer())
 
     def close(self) -> None:
         """Free the memory of the model. Closing it again does nothing."""
         self._finalizer()
 
-    def _alive(self) -> ctypes.c_void_p:
+    def _get_pointer(self) -> ctypes.c_void_p:
         if not self._finalizer.alive:
             raise SmartNicError("the NIC is closed. Make another one.")
         return self._pointer
 
-    def _check(self) -> None:
+    def _check_fault(self) -> None:
         if fault := self._functions.nic_fault(self._pointer):
             raise SmartNicError(f"{fault.decode()}, before cycle {self.cycle}.")
 
@@ -343,8 +345,8 @@ def _split_bits(bits: NDArray[np.uint8], fields: Iterable[tuple[str, int]]) -> d
     return values
 
 
-def _rows(words: AnyWords, columns: int) -> Words:
-    """Return words as contiguous rows of so many 64-bit columns; missing columns are 0. Raise SmartNicError."""
+def _to_rows(words: AnyWords, columns: int) -> Words:
+    """Return words as contiguous rows of `columns` 64-bit columns; missing columns are 0. Raise SmartNicError."""
     values = np.asarray(words)
     if values.ndim == 1:
         values = values[:, None]

@@ -1,6 +1,6 @@
 """A network device of this machine as the wire of a simulated NIC: programs reach it through the kernel.
 
-A TAP device leads to this machine; any other Ethernet interface that exists leads to what is connected to it.
+A TAP device leads to this machine; any other existing Ethernet interface leads to the network connected to it.
 
     with open_tap("nic0", IPv4Interface("10.77.0.2/24"), namespace="lab") as tap:
         serve_tap(nic, tap, stop)
@@ -38,9 +38,9 @@ MIN_FRAME_BYTES = 60
 """Minimum size of a frame on a wire, without its check: network cards pad shorter ones."""
 _MAX_FRAME_BYTES = 1518
 _BURST_FRAMES = 64
-"""Frames that wait in front of the NIC; others wait in the kernel, which drops them if they are too many."""
+"""Largest number of frames waiting in front of the NIC. More frames wait in the kernel, which may drop them."""
 _TURN_CYCLES = 2_000
-"""Cycles between two looks at the device."""
+"""NIC cycles between two polls of the device."""
 
 _TUN, _NAMESPACES = Path("/dev/net/tun"), Path("/run/netns")
 _CLONE_NEWNET = 0x40000000
@@ -69,7 +69,7 @@ class Stop(Protocol):
 
 
 class Tap:
-    """An open TAP device: whole Ethernet frames, without waiting. As a context manager it closes itself."""
+    """An open TAP device for whole Ethernet frames. Calls do not block. As a context manager it closes itself."""
 
     kind = "TAP device"
 
@@ -88,7 +88,7 @@ class Tap:
         except BlockingIOError:
             return None
         except OSError as error:
-            raise self._loss(error) from error
+            raise self._make_loss_error(error) from error
 
     def write(self, frame: bytes) -> None:
         """Give a frame to the host, which drops it if the device is down. Raise TapError."""
@@ -96,7 +96,7 @@ class Tap:
             os.write(self._file, frame)
         except OSError as error:
             if error.errno not in (errno.EIO, errno.EAGAIN, errno.ENOBUFS, errno.EINVAL):
-                raise self._loss(error) from error
+                raise self._make_loss_error(error) from error
 
     def close(self) -> None:
         """Close the device, which disappears if it was made by opening it."""
@@ -112,7 +112,7 @@ class Tap:
     ) -> None:
         self.close()
 
-    def _loss(self, error: OSError) -> TapError:
+    def _make_loss_error(self, error: OSError) -> TapError:
         return TapError(f"the {self.kind} {self.interface} is gone ({os.strerror(error.errno or 0)}).")
 
 
@@ -133,7 +133,7 @@ class PacketWire(Tap):
             except BlockingIOError:
                 return None
             except OSError as error:
-                self._check_there(error)
+                self._check_exists(error)
                 return None
             if sender[2] == socket.PACKET_OUTGOING or flags & socket.MSG_TRUNC:
                 continue  # frames of this machine's kernel, and frames larger than the NIC takes
@@ -146,19 +146,19 @@ class PacketWire(Tap):
         try:
             self._wire.send(frame)
         except OSError as error:
-            self._check_there(error)
+            self._check_exists(error)
 
     def close(self) -> None:
         """Close the socket; the interface stays."""
         self._file = -1
         self._wire.close()
 
-    def _check_there(self, error: OSError) -> None:
+    def _check_exists(self, error: OSError) -> None:
         """Raise TapError unless the interface exists: the socket does not tell whether it is down or gone."""
         try:
             fcntl.ioctl(self._wire, _SIOCGIFFLAGS, struct.pack("16sH22x", self.interface.encode(), 0))
         except OSError:
-            raise self._loss(error) from error
+            raise self._make_loss_error(error) from error
 
 
 def fill_checksum(frame: bytes) -> bytes:
@@ -179,7 +179,7 @@ def fill_checksum(frame: bytes) -> bytes:
 def open_tap(interface: str, address: IPv4Interface, namespace: str | None = None) -> Tap:
     """Open a TAP device that leads to `address`, and set it up; make it unless it exists.
 
-    The host gets the last address of the subnet, or the one before if that is the NIC's, unless it has one already. An
+    Unless the host has an address in the subnet, it gets the last one that is not the NIC's. An
     interface that exists and is not a TAP device is left as it is: its frames go to the NIC and to the kernel.
     Raise TapError: no privilege, no such namespace, a name that is not valid, a device that another program has open or
     that is not up, or a subnet without room for two.
@@ -192,7 +192,7 @@ def open_tap(interface: str, address: IPv4Interface, namespace: str | None = Non
         )
     host = _host_side(address)
     try:
-        return call_in_namespace(namespace, lambda: _open(interface, address, host))
+        return call_in_namespace(namespace, lambda: _open_device(interface, address, host))
     except OSError as error:
         reason = os.strerror(error.errno or 0)
         if error.errno in (errno.EPERM, errno.EACCES):
@@ -201,18 +201,18 @@ def open_tap(interface: str, address: IPv4Interface, namespace: str | None = Non
 
 
 def call_in_namespace(namespace: str | None, function: Callable[[], Result]) -> Result:
-    """Return what the function returns in a network namespace, where its sockets stay. None: the current one.
+    """Return the result of `function` in a network namespace (None: the current one). Its sockets stay there.
 
-    Raise what it raises, and TapError if there is no such namespace, or no privilege to enter it.
+    Pass on its exceptions. Raise TapError if there is no such namespace, or no privilege to enter it.
     """
     results: list[Result] = []
     errors: list[BaseException] = []
 
     def run() -> None:
-        # In a thread of its own: it stays in the namespace until it ends, and the others are never there.
+        # Only this thread enters the namespace, and it stays there until it ends.
         try:
             if namespace is not None:
-                _enter(namespace)
+                _enter_namespace(namespace)
             results.append(function())
         except BaseException as error:  # noqa: BLE001  # raised in the other thread
             errors.append(error)
@@ -242,7 +242,7 @@ def _host_side(address: IPv4Interface) -> IPv4Address:
     return last - 1 if last == address.ip else last
 
 
-def _enter(namespace: str) -> None:
+def _enter_namespace(namespace: str) -> None:
     """Move this thread into a named network namespace."""
     if not namespace or "/" in namespace or namespace in (".", ".."):
         raise TapError(f"{namespace!r} is not a name of a network namespace.")
@@ -259,7 +259,7 @@ def _enter(namespace: str) -> None:
         os.close(file)
 
 
-def _open(interface: str, address: IPv4Interface, host: IPv4Address) -> Tap:
+def _open_device(interface: str, address: IPv4Interface, host: IPv4Address) -> Tap:
     if any(name == interface for _, name in socket.if_nameindex()) and not _is_tap(interface):
         return _open_wire(interface)
     try:
@@ -276,12 +276,14 @@ def _open(interface: str, address: IPv4Interface, host: IPv4Address) -> Tap:
             if error.errno == errno.EINVAL:
                 raise TapError(f"{interface} exists, and is a TUN device.") from error
             raise
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ends:
-            if not any(each in address.network for each in _read_addresses(ends)):
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control_socket:
+            if not any(each in address.network for each in _read_addresses(control_socket)):
                 _add_address(interface, IPv4Interface(f"{host}/{address.network.prefixlen}"))
-            answer = fcntl.ioctl(ends, _SIOCGIFFLAGS, struct.pack("16sH22x", interface.encode(), 0))
+            answer = fcntl.ioctl(control_socket, _SIOCGIFFLAGS, struct.pack("16sH22x", interface.encode(), 0))
             flags = struct.unpack_from("16xH", answer)[0]
-            fcntl.ioctl(ends, _SIOCSIFFLAGS, struct.pack("16sH22x", interface.encode(), flags | _IFF_UP))
+            fcntl.ioctl(
+                control_socket, _SIOCSIFFLAGS, struct.pack("16sH22x", interface.encode(), flags | _IFF_UP)
+            )
     except BaseException:
         os.close(file)
         raise
@@ -292,9 +294,9 @@ def _is_tap(interface: str) -> bool:
     """Return whether a device is a TAP or TUN device, which has a driver of that name."""
     answer = array.array("B", struct.pack("=I192x", _ETHTOOL_GDRVINFO))
     request = struct.pack("16sP16x", interface.encode(), answer.buffer_info()[0])
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ends:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control_socket:
         try:
-            fcntl.ioctl(ends, _SIOCETHTOOL, request)
+            fcntl.ioctl(control_socket, _SIOCETHTOOL, request)
         except OSError:
             return False  # a device without a driver
     return answer.tobytes()[4:36].rstrip(b"\0") == b"tun"
@@ -318,17 +320,17 @@ def _open_wire(interface: str) -> PacketWire:
     return PacketWire(wire, interface)
 
 
-def _read_addresses(ends: socket.socket) -> list[IPv4Address]:
+def _read_addresses(control_socket: socket.socket) -> list[IPv4Address]:
     """Return the IPv4 addresses of all devices in the namespace of this thread."""
     entries = array.array("B", bytes(1024 * _ADDRESS_ENTRY.size))
     pointer, size = entries.buffer_info()
-    answer = fcntl.ioctl(ends, _SIOCGIFCONF, struct.pack("i4xP", size, pointer))
+    answer = fcntl.ioctl(control_socket, _SIOCGIFCONF, struct.pack("i4xP", size, pointer))
     used = entries.tobytes()[: struct.unpack_from("i", answer)[0]]
     return [IPv4Address(address) for _, _, address in _ADDRESS_ENTRY.iter_unpack(used)]
 
 
 def _add_address(interface: str, address: IPv4Interface) -> None:
-    """Add an address to a device of the namespace of this thread, beside those that it has. Raise OSError."""
+    """Add an address to a device of the namespace of this thread, beside its other addresses. Raise OSError."""
     family, length = socket.AF_INET, address.network.prefixlen
     local, broadcast = address.ip.packed, address.network.broadcast_address.packed
     body = struct.pack("=BBBBI", family, length, 0, 0, socket.if_nametoindex(interface))

@@ -20,7 +20,7 @@ SEEDS = 3
 """Number of runs of a top; together they write every word with all strobes."""
 PARTIALS = 2
 """Number of times that each byte of a word is written alone, and omitted alone."""
-_PAUSE = 14
+_PAUSE_CYCLES = 14
 """Cycles after which a write has certainly taken effect."""
 _AFTER_RESET = 30
 _RESTARTS = RESET | HOLD | COMMIT
@@ -49,7 +49,7 @@ class Read:
 
 
 def draw_accesses(table: RegisterMap, seed: int = 0) -> tuple[list[Write], list[Read]]:
-    """Return the writes and reads of a run; if an address has no register, it is read, too."""
+    """Return the writes and reads of a run. If there are addresses without a register, one of them is read, too."""
     draw = random.Random(seed)
     words = [(register, register.offset_of(word)) for register in table for word in range(register.words)]
     rounds = max(_ROUNDS, -(-_MIN_ACCESSES // len(words)))
@@ -64,22 +64,26 @@ def draw_accesses(table: RegisterMap, seed: int = 0) -> tuple[list[Write], list[
     draw.shuffle(single)
     draw.shuffle(addresses)
     groups: list[tuple[Write, ...]] = [
-        (_write(draw, register, address),) for register, address in single[:_MAX_ACCESSES]
+        (_draw_write(draw, register, address),) for register, address in single[:_MAX_ACCESSES]
     ]
-    groups += [pair for register, address in writable for pair in _partial(draw, register, address, seed)]
+    groups += [
+        pair for register, address in writable for pair in _draw_partial_writes(draw, register, address, seed)
+    ]
     draw.shuffle(groups)
     control = table["CONTROL",].offset
-    writes = list(_control_writes(draw, control, [each for group in groups for each in group]))
+    writes = list(_draw_control_writes(draw, control, [each for group in groups for each in group]))
     return _insert_pauses(control, writes), [
         Read(address, draw.choice((0, 0, 1, 7))) for address in addresses[:_MAX_ACCESSES]
     ]
 
 
-def _partial(draw: random.Random, register: Register, address: int, seed: int) -> Iterator[tuple[Write, ...]]:
+def _draw_partial_writes(
+    draw: random.Random, register: Register, address: int, seed: int
+) -> Iterator[tuple[Write, ...]]:
     """Yield pairs of writes: the complete word, and directly afterwards or a little later, a part of it.
 
     Every byte is written alone and omitted alone. The second value differs from the first in every byte, which shows
-    the bytes that have changed; for registers that act on a write it is the same, which shows those that act again.
+    the bytes that have changed. Registers that act on a write get the same value twice, which shows if they act again.
     """
     plain = [
         strobes for byte in range(-(-register.width // 8)) for strobes in (1 << byte, _ALL_BYTES ^ 1 << byte)
@@ -92,11 +96,11 @@ def _partial(draw: random.Random, register: Register, address: int, seed: int) -
         else:
             before = draw.choice((register.mask, 0)) if register.width < 8 else draw.getrandbits(32)
             after = before ^ draw.choice((register.mask, 0xFFFF_FFFF))
-        pause = draw.choice((0, 0, _PAUSE))
+        pause = draw.choice((0, 0, _PAUSE_CYCLES))
         yield (Write(address, before, _ALL_BYTES, 0, 0), Write(address, after, strobes, pause, pause))
 
 
-def _control_writes(draw: random.Random, control: int, writes: list[Write]) -> Iterator[Write]:
+def _draw_control_writes(draw: random.Random, control: int, writes: list[Write]) -> Iterator[Write]:
     """Yield the writes with new data for CONTROL: occasional resets and holds, but never a reset during a hold.
 
     Without its strobe, CONTROL gets any value: it must have no effect.
@@ -126,12 +130,12 @@ def _insert_pauses(control: int, writes: list[Write]) -> list[Write]:
     for each in writes:
         idle = each.address == control and not each.strobes & _LOWEST
         delayed.append(replace(each, wait_address=_AFTER_RESET) if pause and not idle else each)
-        begins = each.address == control and each.strobes & _LOWEST and each.data & _RESTARTS
-        pause = bool(begins) or (pause and idle)
+        restarts = each.address == control and each.strobes & _LOWEST and each.data & _RESTARTS
+        pause = bool(restarts) or (pause and idle)
     return delayed
 
 
-def _write(draw: random.Random, register: Register, address: int) -> Write:
+def _draw_write(draw: random.Random, register: Register, address: int) -> Write:
     data = draw.choice((0, register.mask, draw.getrandbits(32), draw.getrandbits(32)))
     strobes = draw.choice((15, 15, 15, 15, draw.getrandbits(4)))
     return Write(address, data, strobes, draw.choice((0, 0, 2, 9)), draw.choice((0, 0, 1, 5)))

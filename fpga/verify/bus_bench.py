@@ -2,7 +2,7 @@
 
 The datapath inside is replaced by one with the same ports and random outputs, so that every path between it and the
 pins of the top is exercised. The bench logs the pins of the top in every cycle, and the random datapath its own ports.
-The only names that the delivered files must have are those of the top, the datapath and their ports.
+Delivered files must keep only the names of the top, of the datapath and of their ports.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def write_random_datapath(datapath: Datapath, seed: int = 0) -> str:
     """Return the text of a module with the ports of the datapath and random outputs, which writes `datapath.log`."""
     ports = ports_of(datapath)
     streams = [port.name[: -len("_valid_o")] for port in ports.outputs if port.name.endswith("_valid_o")]
-    beats = {name: [f"{name}_data_o", *ends] for name, ends in _ends(datapath).items()}
+    beats = {name: [f"{name}_data_o", *ends] for name, ends in _find_end_ports(datapath).items()}
     whole = {f"{name}_valid_o" for name in streams} | {port for each in beats.values() for port in each}
     lines = [f"module {datapath.name} (", "  input  logic clk_i,", "  input  logic rst_i,"]
     lines += [f"  input  logic [{port.width - 1}:0] {port.name}," for port in ports.inputs]
@@ -60,7 +60,7 @@ def write_random_datapath(datapath: Datapath, seed: int = 0) -> str:
         '  initial begin log = $fopen("datapath.log", "w"); left = 0; spell = 0;',
         f"    seed = {7 + 1000 * seed}; end",
         "  always @(posedge clk_i) begin",
-        f"    $fdisplay(log, {_format(['rst_i', *(port.name for port in (*ports.inputs, *ports.outputs))])});",
+        f"    $fdisplay(log, {_write_arguments(['rst_i', *(port.name for port in (*ports.inputs, *ports.outputs))])});",
     ]
     inputs = {port.name for port in ports.inputs}
     for name in streams:
@@ -68,22 +68,22 @@ def write_random_datapath(datapath: Datapath, seed: int = 0) -> str:
         lines += [
             f"    if (rst_i) {name}_valid_o <= '0;",
             f"    else if (!{name}_valid_o || {ready}) begin",
-            f"      {name}_valid_o <= {_random(1)};",
-            *(f"      {port} <= {_random(ports.output(port).width)};" for port in beats[name]),
+            f"      {name}_valid_o <= {_write_random(1)};",
+            *(f"      {port} <= {_write_random(ports.output(port).width)};" for port in beats[name]),
             "    end",
         ]
     # Now and then every ready is 0 for a spell, so that beats pile up in front of the datapath.
     quick = [port for port in ports.outputs if port.name.endswith("_ready_o")]
     lines.append(f"    spell <= spell > 0 ? spell - 1 : $urandom(seed) % 40 == 0 ? {_SPELL} : 0;")
-    lines += [f"    {port.name} <= spell > 0 ? '0 : {_random(port.width)};" for port in quick]
+    lines += [f"    {port.name} <= spell > 0 ? '0 : {_write_random(port.width)};" for port in quick]
     lines += ["    left <= left - 1;", f"    if (left <= 0) begin left <= $urandom(seed) % {HOLD};"]
     levels = [port for port in ports.outputs if port.name not in whole and port not in quick]
-    lines += [f"      {port.name} <= {_random(port.width)};" for port in levels]
+    lines += [f"      {port.name} <= {_write_random(port.width)};" for port in levels]
     starts = [f"{port.name} = '0;" for port in ports.outputs]
     return "\n".join([*lines, "    end", "  end", f"  initial begin {' '.join(starts)} end", "endmodule", ""])
 
 
-def _ends(datapath: Datapath) -> dict[str, list[str]]:
+def _find_end_ports(datapath: Datapath) -> dict[str, list[str]]:
     """Return the ports for `last` and `keep` of each output stream."""
     return {
         f"{module.name}_{action.output}": [
@@ -94,18 +94,18 @@ def _ends(datapath: Datapath) -> dict[str, list[str]]:
     }
 
 
-def _random(width: int) -> str:
+def _write_random(width: int) -> str:
     words = ", ".join(["$urandom(seed)"] * -(-width // 32))
     return f"{{{words}}}"
 
 
-def _format(names: Iterable[str]) -> str:
+def _write_arguments(names: Iterable[str]) -> str:
     columns = list(names)
     return ", ".join([f'"{" ".join(["%h"] * len(columns))}"', *columns])
 
 
 def list_datapath_log(datapath: Datapath) -> tuple[Port, ...]:
-    """Return the ports in `datapath.log`, whose columns follow that of the reset."""
+    """Return the ports in `datapath.log`, whose columns follow the column of the reset."""
     ports = ports_of(datapath)
     return (*ports.inputs, *ports.outputs)
 
@@ -121,12 +121,12 @@ def bench_text(
     """Return the text of the bench of a top, with the given accesses and random delays on each channel."""
     axi = [Pin(f"s_axi_{each.name}", each.width, not each.driven) for each in axi_signals(table.address_bits)]
     listed = list(streams)
-    pins = [*axi, *(pin for stream in listed for pin in _pins(stream))]
+    pins = [*axi, *(pin for stream in listed for pin in _list_pins(stream))]
     lines = ["`timescale 1ns / 1ps", "module bench;", "  logic aclk, aresetn;"]
     lines += [f"  {'logic' if pin.driven else 'wire'} {bit_range(pin.width)}{pin.name};" for pin in pins]
     names = ["aclk", "aresetn", *(pin.name for pin in pins)]
     lines.append(f"  {table.name} top ({', '.join(f'.{name}({name})' for name in names)});")
-    lines += _memories(writes, reads)
+    lines += _write_memories(writes, reads)
     lines += [
         "  integer log, cycle, seed, aw, w, b, ar, r, aw_wait, w_wait, ar_wait, busy;",
         "  initial begin",
@@ -135,36 +135,38 @@ def bench_text(
     lines += [
         '    log = $fopen("top.log", "w");',
         f"    seed = {3 + 1000 * seed}; aclk = 0; aresetn = 0; busy = 8;",
-        *(f"    {name}_patient = 1; {name}_low = 0;" for name in _ready_channels(listed)),
+        *(f"    {name}_patient = 1; {name}_low = 0;" for name in _list_ready_channels(listed)),
         "    aw = 0; w = 0; b = 0; ar = 0; r = 0; aw_wait = 2; w_wait = 0; ar_wait = 5;",
         f"    for (cycle = 0; cycle < {cycles}; cycle = cycle + 1) begin",
         "      if (cycle == 4) aresetn = 1;",
         "      if (cycle % 64 == 0) busy = 1 + $urandom(seed) % 16;",
         f"      if (cycle >= {BEGIN}) begin",
-        *(f"        {line}" for line in _drive_statements(listed, len(writes), len(reads))),
+        *(f"        {line}" for line in _write_drive_statements(listed, len(writes), len(reads))),
         "      end",
-        f"      #1 $fdisplay(log, {_format(['aresetn', *(pin.name for pin in pins)])});",
+        f"      #1 $fdisplay(log, {_write_arguments(['aresetn', *(pin.name for pin in pins)])});",
         "      #1 aclk = 1; #1 aclk = 0;",
-        *(f"      {line}" for line in _handshakes(listed)),
+        *(f"      {line}" for line in _write_handshakes(listed)),
         "    end",
         "    $finish(0);",
         "  end",
     ]
-    lines += [f"  integer {name}_patient, {name}_low;" for name in _ready_channels(listed)]
+    lines += [f"  integer {name}_patient, {name}_low;" for name in _list_ready_channels(listed)]
     # Handshakes are sampled at the edge, because the pins change after it.
-    lines += [f"  reg {name}_moves;" for name in _channels(listed)]
+    lines += [f"  reg {name}_moves;" for name in _list_channels(listed)]
     lines.append("  always @(posedge aclk) begin")
-    lines += [f"    {name}_moves = {valid} && {ready};" for name, (valid, ready) in _channels(listed).items()]
+    lines += [
+        f"    {name}_moves = {valid} && {ready};" for name, (valid, ready) in _list_channels(listed).items()
+    ]
     return "\n".join([*lines, "  end", "endmodule", ""])
 
 
 def list_top_log(table: RegisterMap, streams: Iterable[StreamPins]) -> list[str]:
     """Return the pins in the columns of `top.log`."""
     axi = [f"s_axi_{each.name}" for each in axi_signals(table.address_bits)]
-    return ["aresetn", *axi, *(pin.name for stream in streams for pin in _pins(stream))]
+    return ["aresetn", *axi, *(pin.name for stream in streams for pin in _list_pins(stream))]
 
 
-def _pins(stream: StreamPins) -> list[Pin]:
+def _list_pins(stream: StreamPins) -> list[Pin]:
     return [
         Pin(f"{stream.prefix}_tvalid", 1, stream.into),
         Pin(f"{stream.prefix}_tready", 1, not stream.into),
@@ -172,7 +174,7 @@ def _pins(stream: StreamPins) -> list[Pin]:
     ]
 
 
-def _memories(writes: list[Write], reads: list[Read]) -> Iterator[str]:
+def _write_memories(writes: list[Write], reads: list[Read]) -> Iterator[str]:
     yield f"  reg [103:0] writes[0:{max(len(writes) - 1, 0)}];"
     yield f"  reg [63:0] reads[0:{max(len(reads) - 1, 0)}];"
     yield '  initial begin $readmemh("writes.hex", writes); $readmemh("reads.hex", reads); end'
@@ -188,13 +190,13 @@ def memory_files(writes: list[Write], reads: list[Read]) -> dict[str, str]:
     return {"writes.hex": "".join(write_lines), "reads.hex": "".join(read_lines)}
 
 
-def _channels(streams: Iterable[StreamPins]) -> dict[str, tuple[str, str]]:
+def _list_channels(streams: Iterable[StreamPins]) -> dict[str, tuple[str, str]]:
     names = {f"s_axi_{channel}": ("valid", "ready") for channel in ("aw", "w", "b", "ar", "r")}
     names |= {f"{stream.prefix}_t": ("valid", "ready") for stream in streams}
     return {name: (f"{name}{valid}", f"{name}{ready}") for name, (valid, ready) in names.items()}
 
 
-def _drive_statements(streams: Iterable[StreamPins], writes: int, reads: int) -> Iterator[str]:
+def _write_drive_statements(streams: Iterable[StreamPins], writes: int, reads: int) -> Iterator[str]:
     """Yield the statements that drive the pins at the start of a cycle; a valid stays until its ready."""
     for name, number in (("aw", writes), ("w", writes), ("ar", reads)):
         source = "reads[ar]" if name == "ar" else f"writes[{name}]"
@@ -208,33 +210,33 @@ def _drive_statements(streams: Iterable[StreamPins], writes: int, reads: int) ->
         yield f"  end else {name}_wait = {name}_wait + 1;"
         yield "end"
     for name in ("s_axi_b", "s_axi_r"):
-        yield from _ready_statements(name, "$urandom(seed) % 4 != 0")
+        yield from _write_ready_statements(name, "$urandom(seed) % 4 != 0")
     for stream in streams:
         if stream.into:
             yield f"if (!{stream.prefix}_tvalid && $urandom(seed) % 16 < busy) begin"
             yield f"  {stream.prefix}_tvalid = 1;"
-            yield from (f"  {pin.name} = {_random(pin.width)};" for pin in stream.payload)
+            yield from (f"  {pin.name} = {_write_random(pin.width)};" for pin in stream.payload)
             yield "end"
         else:
-            yield from _ready_statements(f"{stream.prefix}_t", "$urandom(seed) % 16 >= busy / 2")
+            yield from _write_ready_statements(f"{stream.prefix}_t", "$urandom(seed) % 16 >= busy / 2")
 
 
-def _ready_channels(streams: Iterable[StreamPins]) -> list[str]:
+def _list_ready_channels(streams: Iterable[StreamPins]) -> list[str]:
     """Return the channels on which the bench drives ready."""
     return ["s_axi_b", "s_axi_r", *(f"{stream.prefix}_t" for stream in streams if not stream.into)]
 
 
-def _ready_statements(name: str, usual: str) -> Iterator[str]:
+def _write_ready_statements(name: str, condition: str) -> Iterator[str]:
     """Yield the statements for a ready. It sometimes waits for its valid, which must not wait for ready."""
     yield f"if ({name}_patient && !{name}valid && {name}_low < {PATIENCE}) begin"
     yield f"  {name}ready = 0; {name}_low = {name}_low + 1;"
-    yield f"end else {name}ready = {usual};"
+    yield f"end else {name}ready = {condition};"
 
 
-def _handshakes(streams: Iterable[StreamPins]) -> Iterator[str]:
+def _write_handshakes(streams: Iterable[StreamPins]) -> Iterator[str]:
     """Yield the statements after the beats that moved."""
     listed = list(streams)
-    for name in _ready_channels(listed):
+    for name in _list_ready_channels(listed):
         yield f"if ({name}_moves) begin {name}_patient = $urandom(seed) % 4 == 0; {name}_low = 0; end"
     for name in ("aw", "w", "ar"):
         yield f"if (s_axi_{name}_moves) begin s_axi_{name}valid = 0; {name} = {name} + 1; {name}_wait = 0; end"

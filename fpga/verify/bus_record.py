@@ -94,14 +94,14 @@ WAITING = 16
 def waits_for_ready(
     pin: str, offered: Iterable[bool], valid: list[int], ready: list[int]
 ) -> Iterator[Breach]:
-    """Yield the first breach where something is to be sent, but valid stays 0 as long as ready is 0.
+    """Yield a breach if valid waits for ready: something is offered, but valid stays 0 while ready is 0.
 
     AXI forbids it, because a receiver may wait for valid before it is ready.
     """
-    waited = 0
-    for cycle, there in enumerate(offered):
-        waited = waited + 1 if there and not valid[cycle] and not ready[cycle] else 0
-        if waited > WAITING:
+    waiting_cycles = 0
+    for cycle, is_offered in enumerate(offered):
+        waiting_cycles = waiting_cycles + 1 if is_offered and not valid[cycle] and not ready[cycle] else 0
+        if waiting_cycles > WAITING:
             yield Breach(f"{pin} before its ready", cycle, 1, 0)
             return
 
@@ -109,24 +109,24 @@ def waits_for_ready(
 def find_late_answers(log: Columns) -> Iterator[Breach]:
     """Yield the answers that wait for their ready, the earliest first."""
     requests = {
-        "b": [max(pair) for pair in zip(*(_moves(log, each) for each in ("aw", "w")), strict=False)],
-        "r": _moves(log, "ar"),
+        "b": [max(pair) for pair in zip(*(_find_moves(log, each) for each in ("aw", "w")), strict=False)],
+        "r": _find_moves(log, "ar"),
     }
     breaches: list[Breach] = []
     for channel, other in (("b", "r"), ("r", "b")):
-        starts, ends = Counter(requests[channel]), Counter(_moves(log, channel))
+        starts, ends = Counter(requests[channel]), Counter(_find_moves(log, channel))
         pairs = zip(log[f"s_axi_{other}valid"], log[f"s_axi_{other}ready"], strict=True)
-        open_, offered = 0, []
+        unanswered, offered = 0, []
         for cycle, (is_valid, is_ready) in enumerate(pairs):
             # A top may answer in the order of requests, so an answer may wait while the bench delays the other channel.
-            offered.append(open_ > 0 and not (is_valid and not is_ready))
-            open_ += starts[cycle] - ends[cycle]
+            offered.append(unanswered > 0 and not (is_valid and not is_ready))
+            unanswered += starts[cycle] - ends[cycle]
         name = f"s_axi_{channel}"
         breaches += waits_for_ready(f"{name}valid", offered, log[f"{name}valid"], log[f"{name}ready"])
     yield from sorted(breaches, key=lambda each: each.cycle)
 
 
-def _moves(log: Columns, channel: str) -> list[int]:
+def _find_moves(log: Columns, channel: str) -> list[int]:
     return handshakes(log, f"s_axi_{channel}valid", f"s_axi_{channel}ready")
 
 

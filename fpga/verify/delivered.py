@@ -39,7 +39,7 @@ class Delivered:
         return path.read_bytes().decode("utf-8", errors="replace").encode("ascii", "replace").decode()
 
     def sources(self, streams: Streams) -> dict[str, str]:
-        """Return the files in the list of a top, including those of the datapath. Raise NotListed."""
+        """Return the files in the list of a top, including the files of the datapath. Raise NotListed."""
         listed = self.text(f"{Top(self.datapath, streams).name}.f").split()
         return {name: self.text(name) for name in listed}
 
@@ -52,14 +52,14 @@ class Delivered:
     def core(self) -> Design:
         """The design of the datapath with its blocks, without registers and stream ports."""
         tops = [Top(self.datapath, streams).name for streams in Streams]
-        apart = {f"{top}{end}" for top in tops for end in (".sv", "_registers.sv")}
+        excluded = {f"{top}{end}" for top in tops for end in (".sv", "_registers.sv")}
         # The datapath must be the same in both tops, so files in either list are included.
         sources = {**self.sources(Streams.AXI_STREAM), **self.sources(Streams.REGISTERS)}
-        own = tuple((name, text) for name, text in sources.items() if name not in apart)
+        own = tuple((name, text) for name, text in sources.items() if name not in excluded)
         return Design(self.datapath.name, own, ports_of(self.datapath))
 
     def files(self) -> dict[str, str]:
-        """Return the SHA-256 of every file, by its path in the folder; caches of simulators and pytest are left out."""
+        """Return the SHA-256 of every file, by its path in the folder, except caches of simulators and pytest."""
         digests = {}
         for path in sorted(self.folder.rglob("*")):
             place = path.relative_to(self.folder)

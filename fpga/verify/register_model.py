@@ -50,10 +50,10 @@ class Words:
         }
         words.changes = {offset: [Change(-1, -1, each.reset)] for offset, each in stored.items()}
         for write, transaction in writes:
-            words._write(places, stored, write, transaction)
+            words._apply_write(places, stored, write, transaction)
         return words
 
-    def _write(
+    def _apply_write(
         self, places: dict[int, Register], stored: dict[int, Register], write: Write, transaction: Transaction
     ) -> None:
         register = places.get(write.address)
@@ -71,13 +71,13 @@ class Words:
         elif register.access is Access.PULSE:
             self.pulses.setdefault(write.address, []).append(Change(begins, ends, data))
             if register.key == ("CONTROL",):
-                self._hold(data, begins, ends)
+                self._apply_hold(data, begins, ends)
             if register.key == ("CONTROL",) and data & RESET:
                 self.resets.append(Change(begins, ends, 1))
                 for offset, each in stored.items():
                     self.changes[offset].append(Change(begins, ends, each.reset))
 
-    def _hold(self, control: int, begins: int, ends: int) -> None:
+    def _apply_hold(self, control: int, begins: int, ends: int) -> None:
         current = self.holds[-1] if self.holds and self.holds[-1].ends == _FOREVER else None
         if control & HOLD and current is None:
             self.holds.append(Change(begins, _FOREVER, 1))
@@ -147,7 +147,7 @@ class SinkModel:
             pushed = len(beats)
             if valid[cycle] and ready[cycle]:
                 beats = [*beats, data[cycle]]
-            possible = set(_pop(possible, pops, cycle, pushed))
+            possible = set(_apply_pop(possible, pops, cycle, pushed))
             if cycle in restarts:
                 beats, possible = [], {(acted, 0) for acted, _ in possible}
         return cls(name, states, history, ready)
@@ -165,7 +165,7 @@ class SinkModel:
         ]
 
     def find_ready_breaches(self, first: int) -> Iterator[Breach]:
-        """Yield the first cycle in which it is ready without room, or not ready with room."""
+        """Yield the first cycle in which the FIFO is ready without room, or not ready with room."""
         for cycle in range(first, len(self.states)):
             possible = {int(pushed - popped < FIFO_DEPTH) for pushed, popped in self.states[cycle]}
             if self.ready[cycle] not in possible:
@@ -173,7 +173,7 @@ class SinkModel:
                 return
 
 
-def _pop(
+def _apply_pop(
     possible: set[tuple[int, int]], pops: list[Change], cycle: int, pushed: int
 ) -> Iterator[tuple[int, int]]:
     """Yield the states after a cycle in which the next pop may act, or must act because its time is over."""

@@ -38,7 +38,7 @@ class Record:
 
 
 def find_restarts(record: Record) -> frozenset[int]:
-    """Return the cycles of complete resets, not of the datapath alone: at the start, and the first of each RESET."""
+    """Return the cycles of complete resets (not only of the datapath): at the start, and the first of each RESET."""
     cycles = {cycle for cycle in range(BEGIN) if record.core["rst_i"][cycle]}
     for each in record.words.resets:
         reset = (c for c in range(each.begins, each.ends + 1) if record.core["rst_i"][c])
@@ -54,7 +54,7 @@ def level_breaches(record: Record) -> Iterator[Breach]:
             continue
         name, low = port
         for word in range(register.words):
-            yield from _word_breaches(record, register, word, name, low + word * register.width)
+            yield from _find_word_breaches(record, register, word, name, low + word * register.width)
 
 
 def _find_driver(register: Register) -> tuple[str, int] | None:
@@ -65,7 +65,9 @@ def _find_driver(register: Register) -> tuple[str, int] | None:
     return None
 
 
-def _word_breaches(record: Record, register: Register, word: int, port: str, low: int) -> Iterator[Breach]:
+def _find_word_breaches(
+    record: Record, register: Register, word: int, port: str, low: int
+) -> Iterator[Breach]:
     bits = min(register.width, register.signal_bits - word * register.width)
     mask, offset = (1 << bits) - 1, register.offset_of(word)
     for cycle in record.cycles:
@@ -88,10 +90,10 @@ def control_breaches(record: Record) -> Iterator[Breach]:
             yield Breach(port, stray[0], 0, 1)
         elif len(cycles) != len(requests):
             yield Breach(f"pulses of {port}", record.cycles[-1], len(requests), len(cycles))
-    yield from _reset_breaches(record)
+    yield from _find_reset_breaches(record)
 
 
-def _reset_breaches(record: Record) -> Iterator[Breach]:
+def _find_reset_breaches(record: Record) -> Iterator[Breach]:
     resets = [*record.words.resets, *record.words.holds]
     stray = [
         cycle
@@ -145,12 +147,16 @@ class ReadRules:
             name = register.name if register else f"{read.address:#x}"
             if name in wrong or transaction.begins < BEGIN:
                 continue
-            possible = self._possible(register, word, read.address, transaction) if register else [0]
+            possible = (
+                self._find_possible_values(register, word, read.address, transaction) if register else [0]
+            )
             if answer not in possible:
                 wrong.add(name)
                 yield Breach(name, transaction.ends, possible[-1], answer)
 
-    def _possible(self, register: Register, word: int, offset: int, transaction: Transaction) -> list[int]:
+    def _find_possible_values(
+        self, register: Register, word: int, offset: int, transaction: Transaction
+    ) -> list[int]:
         first, last = transaction.begins, transaction.ends
         match register.access:
             case Access.CONSTANT:
@@ -173,12 +179,12 @@ class ReadRules:
         if signal.block == "pulses":
             return pulses_before(core[f"{signal.name}_o"], find_restarts(self._record))[first : last + 1]
         if signal.block == "source":
-            pushes = _push_changes(self._record, signal.name)
+            pushes = _find_pushes(self._record, signal.name)
             return waiting_values(core[f"{signal.name}_valid_i"], pushes, first, last)
-        sink = self._sink(signal.name)
+        sink = self._get_sink(signal.name)
         return sink.levels(first, last) if signal.pin == "level" else sink.heads(first, last)
 
-    def _sink(self, name: str) -> SinkModel:
+    def _get_sink(self, name: str) -> SinkModel:
         if name not in self._sinks:
             pop = self._record.table.blocks()["sink", name]["pop"]
             pops = [each for each in self._record.words.pulses.get(pop.offset, []) if each.value & 1]
@@ -188,10 +194,10 @@ class ReadRules:
         return self._sinks[name]
 
     def sink_breaches(self) -> Iterator[Breach]:
-        """Yield breaches of ready of the output streams, which must follow the room in their FIFOs."""
+        """Yield breaches of the ready bits of output streams, which must follow the room in their FIFOs."""
         for block, name in self._record.table.blocks():
             if block == "sink":
-                yield from self._sink(name).find_ready_breaches(BEGIN)
+                yield from self._get_sink(name).find_ready_breaches(BEGIN)
 
 
 def memory_breaches(record: Record) -> Iterator[Breach]:
@@ -239,7 +245,7 @@ def _expect_loads(
             place = change.value if what == "set" else 0
 
 
-def _push_changes(record: Record, name: str, *, certain: bool = False) -> list[Change]:
+def _find_pushes(record: Record, name: str, *, certain: bool = False) -> list[Change]:
     """Return the pushes into an input stream, with the bits that they may offer, or (`certain`) do offer."""
     register = record.table.blocks()["source", name]["push"]
     *before, last = (register.offset_of(word) for word in range(register.words))
@@ -259,7 +265,7 @@ def push_breaches(record: Record) -> Iterator[Breach]:
     for block, name in record.table.blocks():
         if block != "source":
             continue
-        pushes = _push_changes(record, name)
+        pushes = _find_pushes(record, name)
         valid, ready, resets = (record.core[each] for each in (f"{name}_valid_i", f"{name}_ready_o", "rst_i"))
         restarts = find_restarts(record)
         for cycle in record.cycles[:-1]:
@@ -277,7 +283,7 @@ def push_breaches(record: Record) -> Iterator[Breach]:
 
 def _find_lost_pushes(record: Record, name: str, valid: list[int]) -> Iterator[Breach]:
     """Yield the first push without effect, judged by the bits that it certainly offers."""
-    for each in _push_changes(record, name, certain=True):
+    for each in _find_pushes(record, name, certain=True):
         if any(record.core["rst_i"][each.begins : each.ends + 2]):
             continue
         offered = reduce(or_, valid[each.begins : each.ends + 2], 0)

@@ -13,7 +13,7 @@ from fpga.verify.bus_record import Breach, Columns, handshakes, waits_for_ready
 
 IN_FLIGHT = 4
 """Beats of a stream that a reset may drop between a port and the datapath."""
-_COMPARED = 8
+_COMPARED_BEATS = 8
 """Number of beats that are compared to find how many a reset has dropped."""
 
 
@@ -34,18 +34,18 @@ class Stream:
 
 def streams_of(datapath: Datapath) -> tuple[Stream, ...]:
     """Return the AXI-Stream ports of the top of a datapath."""
-    return (*_inputs(datapath), *_outputs(datapath))
+    return (*_list_inputs(datapath), *_list_outputs(datapath))
 
 
-def _inputs(datapath: Datapath) -> Iterator[Stream]:
+def _list_inputs(datapath: Datapath) -> Iterator[Stream]:
     for signal in datapath.inputs:
         if signal.kind is not SignalKind.STREAM:
             continue
-        ends = [_end(signal, each) for each in datapath.inputs if each.part_of == signal.name]
+        ends = [_describe_end(signal, each) for each in datapath.inputs if each.part_of == signal.name]
         for index in range(signal.size):
             prefix = f"s_axis_{signal.name}" + (f"_{index}" if signal.size > 1 else "")
             bits = signal.lanes * signal.width
-            pins = _payload(prefix, bits, signal.width, ends, driven=True)
+            pins = _make_payload(prefix, bits, signal.width, ends, driven=True)
             yield Stream(
                 StreamPins(prefix, pins, into=True),
                 signal.name,
@@ -55,18 +55,18 @@ def _inputs(datapath: Datapath) -> Iterator[Stream]:
             )
 
 
-def _end(stream: Signal, end: Signal) -> tuple[str, str, int]:
+def _describe_end(stream: Signal, end: Signal) -> tuple[str, str, int]:
     return ("last" if end.name == f"{stream.name}_last" else "keep", end.name, end.size)
 
 
-def _outputs(datapath: Datapath) -> Iterator[Stream]:
+def _list_outputs(datapath: Datapath) -> Iterator[Stream]:
     for module, name, samples, width, signed in output_streams(datapath):
         stream = f"{module}_{name}"
         ends = [
             (kind, f"{module}_{each.output}", each.width)
             for kind, each in ends_of_output(datapath.module(module), name)
         ]
-        pins = _payload(f"m_axis_{stream}", samples * width, width, ends, driven=False)
+        pins = _make_payload(f"m_axis_{stream}", samples * width, width, ends, driven=False)
         into = StreamPins(f"m_axis_{stream}", pins, into=False)
         yield Stream(into, stream, 0, samples * width, signed, tuple(_name_ports(ends, "_o")))
 
@@ -75,7 +75,7 @@ def _name_ports(ends: list[tuple[str, str, int]], side: str) -> Iterator[tuple[s
     return ((kind, f"{port}{side}", lanes) for kind, port, lanes in ends)
 
 
-def _payload(
+def _make_payload(
     prefix: str, bits: int, width: int, ends: list[tuple[str, str, int]], *, driven: bool
 ) -> tuple[Pin, ...]:
     pins = [Pin(f"{prefix}_tdata", -(-bits // 8) * 8, driven)]
@@ -88,7 +88,7 @@ def stream_breaches(stream: Stream, top: Columns, core: Columns) -> Iterator[Bre
     """Yield the first beat that is lost, duplicated, changed or invented."""
     prefix = stream.pins.prefix
     outside = handshakes(top, f"{prefix}_tvalid", f"{prefix}_tready")
-    at_pins = [(cycle, _beat_of_pins(stream, top, cycle)) for cycle in outside]
+    at_pins = [(cycle, _read_pins(stream, top, cycle)) for cycle in outside]
     if stream.pins.into:
         yield from _find_disorder(prefix, at_pins, list(_find_taken(stream, core)), core["rst_i"])
     else:
@@ -103,11 +103,11 @@ def stream_waits(stream: Stream, top: Columns, core: Columns) -> Iterator[Breach
             [value >> stream.index & 1 for value in core[f"{stream.port}_{end}"]]
             for end in ("valid_i", "ready_o")
         )
-        there, pin = top[f"{prefix}_tvalid"], f"{stream.port}_valid_i"
+        sending, pin = top[f"{prefix}_tvalid"], f"{stream.port}_valid_i"
     else:
         valid, ready = top[f"{prefix}_tvalid"], top[f"{prefix}_tready"]
-        there, pin = core[f"{stream.port}_valid_o"], f"{prefix}_tvalid"
-    offered = (bool(each and not reset) for each, reset in zip(there, resets, strict=False))
+        sending, pin = core[f"{stream.port}_valid_o"], f"{prefix}_tvalid"
+    offered = (bool(each and not reset) for each, reset in zip(sending, resets, strict=False))
     yield from waits_for_ready(pin, offered, valid, ready)
 
 
@@ -123,7 +123,7 @@ def _find_disorder(
     for number, (cycle, beat) in enumerate(received):
         reset = any(resets[before : cycle + 1])
         skips = range(1 + (IN_FLIGHT if reset else 0))
-        following = _take_until_reset(received[number : number + _COMPARED], resets)
+        following = _take_until_reset(received[number : number + _COMPARED_BEATS], resets)
         skipped = next(
             (
                 skip
@@ -152,7 +152,7 @@ def _is_continued(sent: list[tuple[int, int]], received: list[tuple[int, int]]) 
 
 
 def _take_until_reset(beats: list[tuple[int, int]], resets: list[int]) -> list[tuple[int, int]]:
-    """Return the first beat, and the following ones before the next reset."""
+    """Return the first beat, and the beats after it up to the next reset."""
     prefix = beats[:1]
     for cycle, beat in beats[1:]:
         if any(resets[prefix[-1][0] + 1 : cycle + 1]):
@@ -167,35 +167,35 @@ def _find_taken(stream: Stream, core: Columns) -> Iterator[tuple[int, int]]:
         if not reset and valid[cycle] >> stream.index & ready[cycle] >> stream.index & 1:
             low = stream.index * stream.bits
             data = core[f"{stream.port}_data_i"][cycle] >> low & (1 << stream.bits) - 1
-            yield cycle, _with_ends(stream, data, [core[port][cycle] for _, port, _ in stream.ends])
+            yield cycle, _pack_beat(stream, data, [core[port][cycle] for _, port, _ in stream.ends])
 
 
 def _find_offered(stream: Stream, core: Columns) -> Iterator[tuple[int, int]]:
     """Yield the beats that the datapath offers, with the cycles in which they appear."""
     valid, ready = core[f"{stream.port}_valid_o"], core[f"{stream.port}_ready_i"]
-    fresh = True
+    is_new = True
     for cycle, reset in enumerate(core["rst_i"]):
-        if valid[cycle] and fresh:
+        if valid[cycle] and is_new:
             ends = [core[port][cycle] for _, port, _ in stream.ends]
-            yield cycle, _with_ends(stream, core[f"{stream.port}_data_o"][cycle], ends)
-        fresh = bool(not valid[cycle] or ready[cycle] or reset)
+            yield cycle, _pack_beat(stream, core[f"{stream.port}_data_o"][cycle], ends)
+        is_new = bool(not valid[cycle] or ready[cycle] or reset)
 
 
-def _beat_of_pins(stream: Stream, top: Columns, cycle: int) -> int:
-    """Return a beat at the pins in the format of `_with_ends`; padding bits must be the sign, or 0."""
+def _read_pins(stream: Stream, top: Columns, cycle: int) -> int:
+    """Return a beat at the pins in the format of `_pack_beat`; padding bits must be the sign, or 0."""
     prefix = stream.pins.prefix
     data, ends = top[f"{prefix}_tdata"][cycle], []
     if stream.pins.into:
         data &= (1 << stream.bits) - 1
     else:
-        data = _narrow(stream, data)
+        data = _remove_padding(stream, data)
     for kind, _, lanes in stream.ends:
         pin = next(each for each in stream.pins.payload if each.name == f"{prefix}_t{kind}")
-        ends.append(_lanes(top[pin.name][cycle], lanes, pin.width // lanes, stream.pins.into))
-    return _with_ends(stream, data, ends)
+        ends.append(_read_lanes(top[pin.name][cycle], lanes, pin.width // lanes, stream.pins.into))
+    return _pack_beat(stream, data, ends)
 
 
-def _narrow(stream: Stream, data: int) -> int:
+def _remove_padding(stream: Stream, data: int) -> int:
     """Return the data bits, with a mark above them if the padding to complete bytes is wrong."""
     bits_of_data = data & (1 << stream.bits) - 1
     negative = stream.signed and bits_of_data >> (stream.bits - 1) & 1
@@ -204,7 +204,7 @@ def _narrow(stream: Stream, data: int) -> int:
     return bits_of_data if data >> stream.bits == fill else bits_of_data | 1 << whole + 64
 
 
-def _lanes(value: int, lanes: int, size: int, into: bool) -> int:
+def _read_lanes(value: int, lanes: int, size: int, into: bool) -> int:
     """Return one bit per lane of `size` bits; on an output the bits of a lane must agree, otherwise return -1."""
     value_of_lanes = 0
     for lane in range(lanes):
@@ -215,7 +215,7 @@ def _lanes(value: int, lanes: int, size: int, into: bool) -> int:
     return value_of_lanes
 
 
-def _with_ends(stream: Stream, data: int, ends: list[int]) -> int:
+def _pack_beat(stream: Stream, data: int, ends: list[int]) -> int:
     """Return data, `last` and `keep` as one number."""
     low = -(-stream.bits // 8) * 8
     for (_, _, lanes), value in zip(stream.ends, ends, strict=True):

@@ -82,17 +82,17 @@ def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed:
         compiled = ["-g2012", "-s", "bench", "-o", "bench.vvp", *(Path(file).name for file in files)]
         find_tool("iverilog").run(compiled, folder=folder)
         find_tool("vvp").run(["-n", "bench.vvp"], folder=folder)
-        top = _columns(folder / "top.log", list_top_log(table, [each.pins for each in ports]))
+        top = _read_columns(folder / "top.log", list_top_log(table, [each.pins for each in ports]))
         inside = ["rst_i", *(port.name for port in list_datapath_log(datapath))]
-        core = _columns(folder / "datapath.log", inside)
+        core = _read_columns(folder / "datapath.log", inside)
     answered = find_answered_writes(top, writes)
     record = Record(table, top, core, Words.from_writes(table, answered))
     breaches: dict[str, Breach] = {}
-    for title, breach in _breaches(record, ports, len(writes), len(reads), read(top, reads)):
+    for title, breach in _find_breaches(record, ports, len(writes), len(reads), read(top, reads)):
         breaches.setdefault(title, breach)
     beats = sum(len(handshakes(top, f"{s.pins.prefix}_tvalid", f"{s.pins.prefix}_tready")) for s in ports)
     return TopResult(
-        table.name, breaches, len(answered) + len(reads), beats, _partial_writes(table, answered)
+        table.name, breaches, len(answered) + len(reads), beats, _count_partial_writes(table, answered)
     )
 
 
@@ -115,7 +115,7 @@ def run_seeds(
     )
 
 
-def _partial_writes(table: RegisterMap, answered: list[tuple[Write, Transaction]]) -> dict[str, int]:
+def _count_partial_writes(table: RegisterMap, answered: list[tuple[Write, Transaction]]) -> dict[str, int]:
     every = Counter(write.address for write, _ in answered if write.strobes != _ALL_BYTES)
     return {
         each.name: min(every[each.offset_of(word)] for word in range(each.words))
@@ -124,7 +124,7 @@ def _partial_writes(table: RegisterMap, answered: list[tuple[Write, Transaction]
     }
 
 
-def _breaches(
+def _find_breaches(
     record: Record,
     ports: tuple[Stream, ...],
     writes: int,
@@ -155,7 +155,7 @@ def _breaches(
     yield from (("streams", each) for each in (*push_breaches(record), *rules.sink_breaches()))
 
 
-def _columns(path: Path, names: list[str]) -> Columns:
+def _read_columns(path: Path, names: list[str]) -> Columns:
     """Return the columns of a log. Raise BadOutput for an X or Z after the reset."""
     lines = [line.split() for line in path.read_text(encoding="ascii").splitlines()]
     columns: dict[str, list[int]] = {name: [] for name in names}

@@ -33,7 +33,7 @@ from fpga.verify.tops import TOP_PROPERTIES, run_seeds
 
 VERIFIED, FAILED, MISSING, SOURCE_TEXT, UNCHECKED = "verified", "failed", "missing", "text", "not checked"
 """Verdicts about a file."""
-_GOOD = {Verdict.PROVEN, Verdict.NOT_APPLICABLE, Verdict.TESTED}
+_GOOD_VERDICTS = {Verdict.PROVEN, Verdict.NOT_APPLICABLE, Verdict.TESTED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +57,11 @@ class Verification:
     def ok(self) -> bool:
         """True if every property holds, and no file is missing or failed."""
         wrong = any(each.verdict in {FAILED, MISSING} for each in self.files)
-        return not wrong and all(each.verdict in _GOOD for each in self.properties)
+        return not wrong and all(each.verdict in _GOOD_VERDICTS for each in self.properties)
 
 
 def verify(folder: Path, *, depth: int = sby.DEPTH, budget_s: float = BUDGET_S) -> Verification:
-    """Verify the files in `folder` against the text in it; `depth` is that of the search for counterexamples.
+    """Verify the files in `folder` against the text in it. Search for counterexamples of up to `depth` cycles.
 
     Raise ValueError if it is not a built folder, CountActionError if its text has errors, or ToolMissing.
     """
@@ -75,7 +75,7 @@ def verify(folder: Path, *, depth: int = sby.DEPTH, budget_s: float = BUDGET_S) 
 
 
 def _are_good(results: tuple[Result, ...]) -> bool:
-    return all(each.verdict in _GOOD for each in results)
+    return all(each.verdict in _GOOD_VERDICTS for each in results)
 
 
 def _prove_core(delivered: Delivered, depth: int, budget_s: float) -> Iterator[Result]:
@@ -158,8 +158,8 @@ def _judge_hardware(
 ) -> dict[str, str]:
     """Return the verdicts about the files of the hardware.
 
-    If a property fails, only files that differ from newly generated ones are suspected; if none differs, all are.
-    A file that is not generated again is suspected unless `_is_explained`.
+    If a property fails, only files that differ from newly generated files fail; if no file differs, all fail.
+    A file that is not generated again fails, too, unless `_is_explained`.
     """
     verdicts = {}
     for name, tops in _map_hardware_to_tops(delivered).items():
@@ -177,7 +177,7 @@ def _judge_hardware(
 
 
 def _make_hardware(delivered: Delivered) -> dict[str, str]:
-    """Return newly generated files of the hardware, without the lists of them."""
+    """Return newly generated files of the hardware, without the `.f` lists."""
     tops = (Top(delivered.datapath, streams) for streams in Streams)
     return {name: text for top in tops for name, text in top_sources(top)}
 
@@ -201,9 +201,9 @@ _COMMENTS = {
 def is_equivalent(name: str, delivered: str, generated: str) -> bool:
     """Return whether two texts of a file are equal apart from comments and layout."""
     suffix = PurePath(name).suffix
-    meaning = _MEANINGS.get(suffix, _make_word_splitter(_COMMENTS.get(suffix, r"(?!)")))
+    normalise = _PARSERS.get(suffix, _make_word_splitter(_COMMENTS.get(suffix, r"(?!)")))
     try:
-        return meaning(delivered) == meaning(generated)
+        return normalise(delivered) == normalise(generated)
     except (ValueError, SyntaxError):
         return False
 
@@ -223,13 +223,13 @@ def _make_word_splitter(comment: str) -> Callable[[str], object]:
 _FLAGS = re.MULTILINE | re.DOTALL
 
 
-_MEANINGS: dict[str, Callable[[str], object]] = {
+_PARSERS: dict[str, Callable[[str], object]] = {
     ".json": json.loads,
     ".py": lambda text: ast.dump(ast.parse(text)),
 }
 
 
-_CYCLES = 200
+_MATCH_CYCLES = 200
 _VARIABLE = re.compile(r"\$var \w+ +(\d+) +(\S+) +(\S+)")
 _Series = tuple[tuple[int, str], ...]
 
@@ -240,7 +240,7 @@ def find_renamed_wires(core: Design, specification: Specification) -> dict[str, 
     They are matched by their values in a simulation.
     """
     widths = find_hidden_wires(specification)
-    rows = generate_stimulus(specification.datapath, _CYCLES, seed=99)
+    rows = generate_stimulus(specification.datapath, _MATCH_CYCLES, seed=99)
     try:
         wires = _parse_wires(icarus.dump(core, rows))
     except HdlError:

@@ -58,7 +58,7 @@ class Watch:
 
 
 def draw_beats(datapath: Datapath, random: np.random.Generator, beats: int) -> Mapping[str, Beats]:
-    """Return random beats for every input stream; with several streams under a name, each is valid in 80 % of them."""
+    """Return random beats for every input stream; with several streams under a name, 80 % are valid in a beat."""
     beats_by_stream = {}
     for signal in datapath.inputs:
         if signal.kind is SignalKind.STREAM:

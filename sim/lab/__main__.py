@@ -35,12 +35,12 @@ _STDIN = 0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit status: 0, or 1 after printing a JSON line with the error."""
-    options = _parser().parse_args(arguments)
+    options = _make_parser().parse_args(arguments)
     try:
         if options.status:
-            return _print([lab.as_json() for lab in find_labs()])
+            return _print_json([lab.as_json() for lab in find_labs()])
         if options.down is not None:
-            return _print({"removed": _down(options.down, everything=options.all)})
+            return _print_json({"removed": _take_down(options.down, everything=options.all)})
         return _supervise(options.wiring, detached=options.detached)
     except (LabError, KernelFault) as error:
         return _refuse(error.what, error.hint, error.code)
@@ -51,11 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _refuse(error: str, hint: str, code: str) -> int:
-    _print({"ready": False, "error": error, "hint": hint, "code": code})
+    _print_json({"ready": False, "error": error, "hint": hint, "code": code})
     return 1
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m sim.lab", description="a simulated lab as one process")
     parser.add_argument("wiring", nargs="?", type=Path, help="wiring document; default: a line on stdin")
     parser.add_argument("--detached", action="store_true", help="keep running when standard input ends")
@@ -65,12 +65,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _print(value: object) -> int:
+def _print_json(value: object) -> int:
     print(json.dumps(value), flush=True)
     return 0
 
 
-def _down(lab_ids: Sequence[str], *, everything: bool) -> list[str]:
+def _take_down(lab_ids: Sequence[str], *, everything: bool) -> list[str]:
     """End the named labs and, with `everything`, all labs of this user; without either, remove debris. Return ids."""
     if everything:
         own_labs = [lab.id for lab in find_labs() if not lab.is_of_others]
@@ -81,7 +81,7 @@ def _down(lab_ids: Sequence[str], *, everything: bool) -> list[str]:
 def _supervise(wiring: Path | None, *, detached: bool) -> int:
     import asyncio  # late, because --status and --down do not need it
 
-    document = _parse(_read(wiring))
+    document = _parse(_read_document(wiring))
     return asyncio.run(_run(document, detached=detached))
 
 
@@ -96,10 +96,10 @@ def _parse(text: str) -> Document:
     return parse(text)
 
 
-def _read(wiring: Path | None) -> str:
-    """Return the text of the document: that of a file, or the first line of standard input."""
+def _read_document(wiring: Path | None) -> str:
+    """Return the text of the document, from a file or from the first line of standard input."""
     if wiring is None:
-        return _first_line()
+        return _read_first_line()
     try:
         return wiring.read_text("utf-8")
     except OSError as error:
@@ -108,7 +108,7 @@ def _read(wiring: Path | None) -> str:
         ) from error
 
 
-def _first_line() -> str:
+def _read_first_line() -> str:
     """Read a single line, without a buffer: the rest of standard input serves only to detect its end."""
     text = bytearray()
     while not text.endswith(b"\n") and (byte := os.read(_STDIN, 1)):
@@ -117,21 +117,21 @@ def _first_line() -> str:
 
 
 async def _run(document: Document, *, detached: bool) -> int:
-    """Run the lab until it is told to end, then take it down; raise `LabError` if that is before it was ready."""
+    """Run the lab until a request to end, then take it down. Raise `LabError` if it was not ready yet."""
     import asyncio
 
     ready = asyncio.Event()
-    life = asyncio.create_task(_live(document, ready))
-    _end_with(life, detached=detached)
+    lab_task = asyncio.create_task(_run_until_cancelled(document, ready))
+    _install_end_requests(lab_task, detached=detached)
     try:
-        await life
+        await lab_task
     except asyncio.CancelledError:
         if ready.is_set():
             return 0
     raise LabError("stopped before the lab was ready", hint="Start it again", code="interrupted")
 
 
-async def _live(document: Document, ready: asyncio.Event) -> None:
+async def _run_until_cancelled(document: Document, ready: asyncio.Event) -> None:
     import asyncio
 
     # Imported late, like `parse`.
@@ -140,11 +140,11 @@ async def _live(document: Document, ready: asyncio.Event) -> None:
     async with AsyncExitStack() as stack:
         lab = await start_lab(document, stack)
         ready.set()
-        _print(lab.ready_line())
+        _print_json(lab.ready_line())
         await asyncio.get_running_loop().create_future()
 
 
-def _end_with(life: asyncio.Task[None], *, detached: bool) -> None:
+def _install_end_requests(lab_task: asyncio.Task[None], *, detached: bool) -> None:
     """End the lab at SIGTERM, SIGINT and, unless detached, at the end of standard input.
 
     Only the first request counts: a second one must not interrupt the cleanup.
@@ -158,7 +158,7 @@ def _end_with(life: asyncio.Task[None], *, detached: bool) -> None:
         nonlocal is_ending
         if not is_ending:
             is_ending = True
-            life.cancel()
+            lab_task.cancel()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end)

@@ -25,7 +25,7 @@ _LOG_LINES = 20
 
 
 def build_boards(boards: Sequence[BoardDocument], namespace_of: Callable[[str], str]) -> None:
-    """Set the ports of all boards up, without addresses: the kernel answers nothing there."""
+    """Set the ports of all boards up, without addresses, so that the kernel does not answer there."""
     for board in boards:
         namespace = namespace_of(board.name)
         netns.batch("ip", [f"link set {port.name} up" for port in board.ports], namespace)
@@ -58,7 +58,7 @@ class BoardTwin:
             async with asyncio.timeout(timeout_s):
                 document = await self._read_ready()
         except TimeoutError:
-            raise self._error(f"is not ready after {timeout_s:g} s") from None
+            raise self._make_error(f"is not ready after {timeout_s:g} s") from None
         self._tasks.append(asyncio.create_task(self._drain()))
         nic = document.get("nic", {})
         return nic if isinstance(nic, dict) else {}
@@ -71,12 +71,12 @@ class BoardTwin:
                 if isinstance(document, dict) and document.get("ready") is True:
                     return document
                 if isinstance(document, dict) and "error" in document:
-                    self._errors.append(_text_of(document["error"]))
+                    self._errors.append(_format_error(document["error"]))
         await self._process.wait()
         await self._tasks[0]
-        raise self._error(f"ended with status {self._process.returncode}")
+        raise self._make_error(f"ended with status {self._process.returncode}")
 
-    def _error(self, what: str) -> LabError:
+    def _make_error(self, what: str) -> LabError:
         last = self._errors[-1] if self._errors else "no output"
         return LabError(
             f"board {self.label} {what}: {last}",
@@ -117,7 +117,7 @@ class BoardTwin:
                 await task
 
 
-def _text_of(error: object) -> str:
+def _format_error(error: object) -> str:
     """Return the text of an error that is a string, or a mapping with a message."""
     if isinstance(error, dict):
         return str(error.get("message", error))

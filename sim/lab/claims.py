@@ -68,7 +68,7 @@ class Claim:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         for _ in range(_ATTEMPTS):
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            if _lock(handle) and _still_there(path, handle):
+            if _lock(handle) and _is_same_file(path, handle):
                 return cls(path, handle)
             os.close(handle)
             time.sleep(_ATTEMPT_PAUSE_S)
@@ -96,7 +96,7 @@ def _lock(handle: int) -> bool:
     return True
 
 
-def _still_there(path: Path, handle: int) -> bool:
+def _is_same_file(path: Path, handle: int) -> bool:
     """Return whether the locked file still has the name; the last holder may have removed it before the lock."""
     try:
         by_name, by_handle = path.stat(), os.fstat(handle)
@@ -106,7 +106,7 @@ def _still_there(path: Path, handle: int) -> bool:
 
 
 def find_claim_names() -> Iterator[str]:
-    """Yield the names of all files in the folder of claims; some may be without a lock, and so claim nothing."""
+    """Yield the names of all files in the folder of claims. A file without a lock claims nothing."""
     with suppress(FileNotFoundError):
         yield from sorted(path.stem for path in find_claims_folder().glob("*.lock"))
 
@@ -120,14 +120,14 @@ def find_holder(name: str) -> Holder | None:
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return _parse(os.pread(handle, 4096, 0))
+        return _parse_holder(os.pread(handle, 4096, 0))
     else:
         return None
     finally:
         os.close(handle)
 
 
-def _parse(content: bytes) -> Holder:
+def _parse_holder(content: bytes) -> Holder:
     try:
         entry = json.loads(content)
         rate_mbps = float(entry.get("rate_mbps", 0.0))

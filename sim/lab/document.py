@@ -44,10 +44,10 @@ def parse(text: str) -> Document:
     try:
         raw = json.loads(text)
     except json.JSONDecodeError as error:
-        raise _document_error(
+        raise _make_document_error(
             (), f"not JSON: {error}", "Send one JSON object that follows the schema"
         ) from error
-    _check_shape(raw)
+    _check_schema(raw)
     document = _parse_document(raw)
     _check_names(document)
     _check_fibres(raw)
@@ -55,7 +55,7 @@ def parse(text: str) -> Document:
     frame_bytes = document.link.mtu + _ETHERNET_HEADER_BYTES
     if document.link.burst_kb * 1024 < frame_bytes:  # a token bucket never passes a larger frame
         hint = f"Use at least {-(-frame_bytes // 1024)}, or a smaller mtu"
-        raise _document_error(
+        raise _make_document_error(
             ("link", "burst_kb"),
             f"{document.link.burst_kb} KiB do not hold a frame of {frame_bytes} bytes",
             hint,
@@ -63,7 +63,7 @@ def parse(text: str) -> Document:
     return document
 
 
-def _document_error(place: Place, what: str, hint: str) -> LabError:
+def _make_document_error(place: Place, what: str, hint: str) -> LabError:
     return LabError(f"wiring document: {_path(place)}: {what}", hint=hint, code="document")
 
 
@@ -77,71 +77,76 @@ def _path(place: Place) -> str:
     return text.lstrip(".") or "(top)"
 
 
-def _check_shape(raw: object) -> None:
+def _check_schema(raw: object) -> None:
     schema = json.loads(resources.files("sim.lab").joinpath("wiring.schema.json").read_text("utf-8"))
     error: ValidationError | None = best_match(Draft202012Validator(schema).iter_errors(raw))
     if error is not None:
-        raise _document_error(tuple(error.absolute_path), error.message, "See sim/lab/wiring.schema.json")
+        raise _make_document_error(
+            tuple(error.absolute_path), error.message, "See sim/lab/wiring.schema.json"
+        )
 
 
-def _address(text: str, *place: str | int) -> Address:
+def _parse_address(text: str, *place: str | int) -> Address:
     """Parse an address such as `10.99.0.2:5025`; `place` is its path in the document, for errors."""
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or not 0 < int(port) < 65536:
-        raise _document_error(place, f"{text!r} is not an address", "Write host:port, like 10.99.0.2:5025")
-    return Address(_ip(host, *place), int(port))
+        raise _make_document_error(
+            place, f"{text!r} is not an address", "Write host:port, like 10.99.0.2:5025"
+        )
+    return Address(_parse_ip(host, *place), int(port))
 
 
-def _ip(text: str, *place: str | int) -> IPv4Address:
+def _parse_ip(text: str, *place: str | int) -> IPv4Address:
     try:
         return IPv4Address(text)
     except AddressValueError as error:
-        raise _document_error(
+        raise _make_document_error(
             place, f"{text!r} is not an IPv4 address", "Write four numbers, like 10.99.0.2"
         ) from error
 
 
-def _subnet(text: str) -> IPv4Network:
+def _parse_subnet(text: str) -> IPv4Network:
     hint = "Write a subnet, like 10.99.0.0/24"
     try:
         subnet = IPv4Network(text)
     except ValueError as error:
-        raise _document_error(("management",), f"{text!r}: {error}", hint) from error
+        raise _make_document_error(("management",), f"{text!r}: {error}", hint) from error
     if subnet.prefixlen > _LONGEST_PREFIX:
-        raise _document_error(("management",), f"{text} is too small for a lab", hint)
+        raise _make_document_error(("management",), f"{text} is too small for a lab", hint)
     return subnet
 
 
 def _parse_document(raw: Mapping[str, Any]) -> Document:
-    subnet = _subnet(raw["management"])
+    subnet = _parse_subnet(raw["management"])
     default_control = f"{subnet[1]}:{_CONTROL_PORT}"
     link = raw["link"]
     return Document(
         lab=raw["lab"],
         hosts_mode=raw["hosts_mode"],
         subnet=subnet,
-        control=_address(raw.get("control", default_control), "control"),
+        control=_parse_address(raw.get("control", default_control), "control"),
         link=LinkShape(
             link["rate_mbps"], link["mtu"], link.get("burst_kb", 128), link.get("latency_ms", 50.0)
         ),
         represents_gbps=link.get("represents_gbps", _DEFAULT_GBPS),
         authorized_key=raw.get("authorized_key", ""),
-        switches=tuple(_switch(at, entry) for at, entry in enumerate(raw["switches"])),
-        hosts=tuple(_host(at, entry) for at, entry in enumerate(raw["hosts"])),
-        boards=tuple(_board(entry) for entry in raw.get("boards", ())),
+        switches=tuple(_parse_switch(at, entry) for at, entry in enumerate(raw["switches"])),
+        hosts=tuple(_parse_host(at, entry) for at, entry in enumerate(raw["hosts"])),
+        boards=tuple(_parse_board(entry) for entry in raw.get("boards", ())),
         raw=raw,
     )
 
 
-def _switch(at: int, entry: Mapping[str, Any]) -> SwitchDocument:
+def _parse_switch(at: int, entry: Mapping[str, Any]) -> SwitchDocument:
     family = entry["kind"]
     if family not in FAMILIES:
         hint = f"Name one of {', '.join(FAMILIES)}"
-        raise _document_error(
+        raise _make_document_error(
             ("switches", at, "kind"), f"there is no simulated switch family {family!r}", hint
         )
     frontends = {
-        scheme: _address(text, *place) for scheme, text, place in _frontends(entry, ("switches", at))
+        scheme: _parse_address(text, *place)
+        for scheme, text, place in _find_frontends(entry, ("switches", at))
     }
     return SwitchDocument(
         name=entry["name"],
@@ -149,7 +154,7 @@ def _switch(at: int, entry: Mapping[str, Any]) -> SwitchDocument:
         inputs=entry["inputs"],
         outputs=entry["outputs"],
         frontends=frontends,
-        control=_address(entry["control"], "switches", at, "control"),
+        control=_parse_address(entry["control"], "switches", at, "control"),
         switch_time_s=entry.get("switch_time_s", _POLATIS_SWITCH_TIME_S if family == "polatis" else None),
         speed=entry.get("speed", 1.0),
         options=entry.get("options", {}),
@@ -159,8 +164,8 @@ def _switch(at: int, entry: Mapping[str, Any]) -> SwitchDocument:
     )
 
 
-def _frontends(entry: Mapping[str, Any], at: Place) -> Iterator[tuple[str, str, Place]]:
-    """Yield the scheme, address and path of every frontend; those of a Polatis are under `scpi` and `tl1`."""
+def _find_frontends(entry: Mapping[str, Any], at: Place) -> Iterator[tuple[str, str, Place]]:
+    """Yield the scheme, address and path of every frontend; a Polatis has the keys `scpi` and `tl1`."""
     for key in ("scpi", "tl1"):
         if key in entry:
             yield f"polatis+{key}", entry[key], (*at, key)
@@ -168,26 +173,26 @@ def _frontends(entry: Mapping[str, Any], at: Place) -> Iterator[tuple[str, str, 
         yield scheme, text, (*at, "frontends", scheme)
 
 
-def _host(at: int, entry: Mapping[str, Any]) -> HostDocument:
-    address = Address(_ip(entry["management"], "hosts", at, "management"), entry["ssh_port"])
+def _parse_host(at: int, entry: Mapping[str, Any]) -> HostDocument:
+    address = Address(_parse_ip(entry["management"], "hosts", at, "management"), entry["ssh_port"])
     nics = tuple(nic["name"] for nic in entry["nics"])
-    return HostDocument(entry["name"], address, nics, tuple(_fabric_names(at, entry)))
+    return HostDocument(entry["name"], address, nics, tuple(_find_fabric_names(at, entry)))
 
 
-def _board(entry: Mapping[str, Any]) -> BoardDocument:
+def _parse_board(entry: Mapping[str, Any]) -> BoardDocument:
     ports = (BoardPortDocument(port["name"], tuple(port.get("command", ()))) for port in entry["ports"])
     return BoardDocument(entry["name"], tuple(ports))
 
 
-def _fabric_names(at: int, entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _find_fabric_names(at: int, entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the fabric addresses of a host with their names: `a.fabric`, `nic1.a.fabric`."""
     name = f"{entry['name']}.fabric"
     if "address" in entry:
-        yield str(_ip(entry["address"], "hosts", at, "address")), name
+        yield str(_parse_ip(entry["address"], "hosts", at, "address")), name
     for nic_at, nic in enumerate(entry["nics"]):
         if "address" in nic:
             place = ("hosts", at, "nics", nic_at, "address")
-            yield str(_ip(nic["address"], *place)), f"{nic['name']}.{name}"
+            yield str(_parse_ip(nic["address"], *place)), f"{nic['name']}.{name}"
 
 
 def _check_unique(things: Iterable[tuple[Place, object]], noun: str) -> None:
@@ -195,7 +200,7 @@ def _check_unique(things: Iterable[tuple[Place, object]], noun: str) -> None:
     first: dict[object, Place] = {}
     for place, thing in things:
         if thing in first:
-            raise _document_error(
+            raise _make_document_error(
                 place, f"{noun} {thing} is already used at {_path(first[thing])}", "Use it once"
             )
         first[thing] = place
@@ -229,18 +234,18 @@ def _check_names(document: Document) -> None:
 
 def _check_not_reserved(place: Place, name: str, reserved: Iterable[str]) -> None:
     if name in reserved:
-        raise _document_error(place, f"the lab itself uses the name {name}", "Use another name")
+        raise _make_document_error(place, f"the lab itself uses the name {name}", "Use another name")
 
 
-def _fibres(raw: Mapping[str, Any]) -> Iterator[tuple[Place, str, Mapping[str, Any]]]:
+def _find_fibres(raw: Mapping[str, Any]) -> Iterator[tuple[Place, str, Mapping[str, Any]]]:
     for host_at, host in enumerate(raw["hosts"]):
         for nic_at, nic in enumerate(host["nics"]):
-            for way in ("transmit", "receive"):
-                yield ("hosts", host_at, "nics", nic_at, way), way, nic[way]
+            for direction in ("transmit", "receive"):
+                yield ("hosts", host_at, "nics", nic_at, direction), direction, nic[direction]
     for board_at, board in enumerate(raw.get("boards", ())):
         for port_at, port in enumerate(board["ports"]):
-            for way in ("transmit", "receive"):
-                yield ("boards", board_at, "ports", port_at, way), way, port[way]
+            for direction in ("transmit", "receive"):
+                yield ("boards", board_at, "ports", port_at, direction), direction, port[direction]
 
 
 def _check_fibres(raw: Mapping[str, Any]) -> None:
@@ -252,17 +257,21 @@ def _check_fibres(raw: Mapping[str, Any]) -> None:
         }
         for entry in raw["switches"]
     }
-    for place, way, fibre in _fibres(raw):
+    for place, direction, fibre in _find_fibres(raw):
         name, port = fibre["switch"], fibre["port"]
         if name not in ports:
-            raise _document_error(
+            raise _make_document_error(
                 (*place, "switch"), f"there is no switch {name}", f"Name one of {', '.join(ports)}"
             )
-        valid_ports = ports[name][way]
+        valid_ports = ports[name][direction]
         if port not in valid_ports:
-            hint = f"A {way} fibre goes to ports {valid_ports.start} to {valid_ports.stop - 1} of {name}"
-            raise _document_error((*place, "port"), f"port {port} does not fit", hint)
-    _check_unique(((place, f"{fibre['switch']}:{fibre['port']}") for place, _, fibre in _fibres(raw)), "port")
+            hint = (
+                f"A {direction} fibre goes to ports {valid_ports.start} to {valid_ports.stop - 1} of {name}"
+            )
+            raise _make_document_error((*place, "port"), f"port {port} does not fit", hint)
+    _check_unique(
+        ((place, f"{fibre['switch']}:{fibre['port']}") for place, _, fibre in _find_fibres(raw)), "port"
+    )
 
 
 def _check_addresses(document: Document) -> None:
@@ -274,18 +283,18 @@ def _check_addresses(document: Document) -> None:
     for at, switch in enumerate(document.switches):
         entry = document.raw["switches"][at]
         listeners += [
-            (place, switch.frontends[scheme]) for scheme, _, place in _frontends(entry, ("switches", at))
+            (place, switch.frontends[scheme]) for scheme, _, place in _find_frontends(entry, ("switches", at))
         ]
         listeners.append((("switches", at, "control"), switch.control))
     hosts = [(("hosts", at, "management"), host.management.host) for at, host in enumerate(document.hosts)]
     for place, ip in [*((place, address.host) for place, address in listeners), *hosts]:
         if ip not in document.subnet:
-            raise _document_error(
+            raise _make_document_error(
                 place, f"{ip} is outside {document.subnet}", "Use an address of `management`"
             )
         if ip in (document.subnet.network_address, document.subnet.broadcast_address):
             hint = f"Use {document.subnet[1]} to {document.subnet[-2]}"
-            raise _document_error(
+            raise _make_document_error(
                 place, f"{ip} is the network or broadcast address of {document.subnet}, not a device", hint
             )
     _check_unique(listeners, "address")

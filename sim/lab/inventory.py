@@ -56,8 +56,8 @@ class LabNames:
 class LabEntry:
     """A lab on this machine; only `id` and `namespaces` are known if it is not live.
 
-    `state` is `live` or `debris`, `namespaces` their number, `rate_mbps` the rate of the links, `user` the name of
-    who started the lab.
+    `state` is `live` or `debris`, `namespaces` their number, `rate_mbps` the rate of the links, `user` the user who
+    started the lab.
     """
 
     id: str
@@ -130,14 +130,14 @@ def remove_debris(only: Iterable[str] | None = None) -> tuple[str, ...]:
     debris = {lab.id for lab in find_labs() if lab.state == "debris"}
     if only is not None:
         debris &= set(only)
-    removed = tuple(lab_id for lab_id in sorted(debris) if _remove(lab_id))
+    removed = tuple(lab_id for lab_id in sorted(debris) if _remove_if_free(lab_id))
     for name in find_claim_names():
         if name.startswith("subnet-") and (claim := Claim.take(name)):
             claim.release()
     return removed
 
 
-def _remove(lab_id: str) -> bool:
+def _remove_if_free(lab_id: str) -> bool:
     """Remove a lab; return False if its claim is not free."""
     claim = Claim.take(lab_id)
     if claim is None:
@@ -150,7 +150,7 @@ def _remove(lab_id: str) -> bool:
 
 
 def end_labs(lab_ids: Iterable[str]) -> tuple[str, ...]:
-    """End live labs, remove the remains of all named ones, and return the ids.
+    """End live labs, remove the remains of all named labs, and return the ids.
 
     A supervisor gets SIGTERM and, after `_END_TIMEOUT_S`, SIGKILL. Raise `LabError` with code `no_such_lab` for an
     unknown id, before any lab ends.
@@ -165,16 +165,16 @@ def end_labs(lab_ids: Iterable[str]) -> tuple[str, ...]:
         )
     live_labs = [labs[lab_id] for lab_id in ids if labs[lab_id].state == "live"]
     for lab in live_labs:
-        _signal(lab, signal.SIGTERM)
+        _send_signal(lab, signal.SIGTERM)
     for lab in live_labs:
-        if not _wait_free(lab.id, _END_TIMEOUT_S):
-            _signal(lab, signal.SIGKILL)
-            _wait_free(lab.id, _END_TIMEOUT_S)
+        if not _wait_until_free(lab.id, _END_TIMEOUT_S):
+            _send_signal(lab, signal.SIGKILL)
+            _wait_until_free(lab.id, _END_TIMEOUT_S)
     remove_debris(only=ids)
     return ids
 
 
-def _signal(lab: LabEntry, number: signal.Signals) -> None:
+def _send_signal(lab: LabEntry, number: signal.Signals) -> None:
     """Send a signal to the supervisor, if it is alive."""
     # Read now: while the process holds the claim, no other process can have its pid.
     holder = find_holder(lab.id)
@@ -183,7 +183,7 @@ def _signal(lab: LabEntry, number: signal.Signals) -> None:
             os.kill(holder.pid, number)
 
 
-def _wait_free(lab_id: str, timeout_s: float) -> bool:
+def _wait_until_free(lab_id: str, timeout_s: float) -> bool:
     deadline = time.monotonic() + timeout_s
     while find_holder(lab_id) is not None:
         if time.monotonic() > deadline:

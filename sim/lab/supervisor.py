@@ -50,7 +50,7 @@ from sim.twins.switch.twin import SwitchTwin
 from sim.twins.wire.control import ControlServer
 
 _BRIDGE = "br0"
-_OFF = {f"ipv6/conf/{scope}/disable_ipv6": 1 for scope in ("all", "default")}
+_IPV6_OFF = {f"ipv6/conf/{scope}/disable_ipv6": 1 for scope in ("all", "default")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ def _build_networks(document: Document, names: LabNames) -> tuple[list[HostSpec]
     netns.add_namespaces([names.management, names.fabric, *namespaces])
     build_management(document, names)
     for namespace, _ in boards.values():  # before their ports exist, as in the fabric
-        netns.set_sysctls(namespace, _OFF)
+        netns.set_sysctls(namespace, _IPV6_OFF)
     nics = {spec.name: (spec.namespace, spec.nics) for spec in specs} | boards
     fabric = Fabric(names.fabric, make_far_ends(nics))
     fabric.build(document.link)
@@ -307,7 +307,7 @@ def switch_twin(switch: SwitchDocument, plant: Plant) -> SwitchTwin:
     try:
         return make_twin(switch.family, settings)
     except SettingError as error:
-        raise _twin_error(switch, str(error)) from None
+        raise _make_twin_error(switch, str(error)) from None
 
 
 def addresses_of(twin: SwitchTwin, switch: SwitchDocument) -> dict[str, Address]:
@@ -315,18 +315,18 @@ def addresses_of(twin: SwitchTwin, switch: SwitchDocument) -> dict[str, Address]
     names = {twin.frontends[name].scheme: name for name in twin.needs_socket}
     for scheme in switch.frontends:
         if scheme not in names:
-            raise _twin_error(switch, f"it does not support {scheme}, only {', '.join(names)}")
+            raise _make_twin_error(switch, f"it does not support {scheme}, only {', '.join(names)}")
     return {names[scheme]: address for scheme, address in switch.frontends.items()}
 
 
-def _twin_error(switch: SwitchDocument, what: str) -> LabError:
+def _make_twin_error(switch: SwitchDocument, what: str) -> LabError:
     return LabError(f"the simulated switch {switch.name}: {what}", hint="Correct its entry", code="document")
 
 
 def build_management(document: Document, names: LabNames) -> None:
     """Create the bridge with the addresses of the twins, a port for each host, and the link to this machine."""
-    netns.set_sysctls(names.management, _OFF)
-    netns.batch("ip", _bridge_commands(document, names), names.management)
+    netns.set_sysctls(names.management, _IPV6_OFF)
+    netns.batch("ip", _write_bridge_commands(document, names), names.management)
     root, address = names.root_link, f"{document.root_address}/{document.subnet.prefixlen}"
     lines = [
         f"link add {root} type veth peer name uplink netns {names.management}",
@@ -338,7 +338,7 @@ def build_management(document: Document, names: LabNames) -> None:
     netns.batch("ip", [f"link set uplink master {_BRIDGE} up"], names.management)
 
 
-def _bridge_commands(document: Document, names: LabNames) -> list[str]:
+def _write_bridge_commands(document: Document, names: LabNames) -> list[str]:
     lines = ["link set lo up", f"link add {_BRIDGE} type bridge stp_state 0 forward_delay 0"]
     length = document.subnet.prefixlen
     lines += [f"addr add {address}/{length} dev {_BRIDGE}" for address in document.twin_addresses]
@@ -350,7 +350,7 @@ def _bridge_commands(document: Document, names: LabNames) -> list[str]:
 
 def check_free(subnet: IPv4Network) -> None:
     """Raise `LabError` with code `subnet_taken` if an address or route of this machine overlaps the subnet."""
-    for place, prefix in _addresses_in_use():
+    for place, prefix in _find_addresses_in_use():
         if prefix.overlaps(subnet):
             raise subnet_taken(subnet, f"{place} uses {prefix}")
 
@@ -364,22 +364,22 @@ def subnet_taken(subnet: IPv4Network, why: str) -> LabError:
     )
 
 
-def _addresses_in_use() -> list[tuple[str, IPv4Network]]:
+def _find_addresses_in_use() -> list[tuple[str, IPv4Network]]:
     """Return the IPv4 addresses and routes of this network namespace with their interfaces, without default routes."""
     addresses = [
         (link["ifname"], f"{entry['local']}/{entry['prefixlen']}")
-        for link in _ip("addr", "show")
+        for link in _run_ip("addr", "show")
         for entry in link.get("addr_info", ())
     ]
     routes = [
         (route.get("dev", "a route"), route["dst"])
-        for route in _ip("route", "show", "table", "all")
+        for route in _run_ip("route", "show", "table", "all")
         if route["dst"] != "default"
     ]
     return [(place, IPv4Network(prefix, strict=False)) for place, prefix in [*addresses, *routes]]
 
 
-def _ip(*words: str) -> list[dict[str, Any]]:
+def _run_ip(*words: str) -> list[dict[str, Any]]:
     result = subprocess.run(
         ["ip", "-4", "-j", *words], capture_output=True, text=True, check=False, timeout=10
     )

@@ -57,5 +57,5 @@ class Attenuator:
         return min(power_dbm - self.loss_db, self.ceiling_dbm)
 
     def with_extra_loss(self, loss_db: float) -> Attenuator:
-        """Return this attenuator with an additional loss, such as that of a dirty cross-connect."""
+        """Return this attenuator with an additional loss, for example of a dirty cross-connect."""
         return Attenuator(self.loss_db + loss_db, self.ceiling_dbm)

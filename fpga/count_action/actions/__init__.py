@@ -2,7 +2,7 @@
 
 | module | kinds |
 |---|---|
-| `kind` | the interface of a kind, and the protocols that it may use of each backend |
+| `kind` | the interface of a kind, and the methods of each backend that a kind may call |
 | `proof` | instances of checks for proofs |
 | `beat` | `stream`, `merge` |
 | `emit` | `emit sum`, `emit max`, `emit min` |
@@ -33,7 +33,7 @@ VERBS = {rule: kind for kind in KINDS.values() for rule in kind.rules}
 
 
 def collects(action: Action) -> bool:
-    """Return whether an action reads its samples in every cycle that counts them (R11)."""
+    """Return whether an action reads its samples in every cycle that counts them, not only on a fire (R11)."""
     return KINDS[action.kind].collects
 
 

@@ -1,4 +1,4 @@
-"""`stream` and `merge`: a beat of the samples in the cycle of the fire (R6, R7), or of the selected beat (R19)."""
+"""`stream` sends the samples in the cycle of the fire as a beat (R6, R7); `merge` sends the selected beat (R19)."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Beat(Kind):
 
 
 def beat_check(proof: Proof, module: Module, action: Action, data: str) -> Check:
-    """Return the checks of a beat that is sent with `data` when its count fires."""
+    """Return the check that a beat is sent with `data` when its count fires."""
     name = f"{module.name}_{action.output}"
     ports = {
         **CLOCKED,

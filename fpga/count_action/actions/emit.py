@@ -109,9 +109,9 @@ class Emit(Kind):
         if edge.restarts(module, action.on):
             return self.reset(action)
         return (
-            self._sum(edge, module, action)
+            self._add_samples(edge, module, action)
             if action.reduction == "sum"
-            else self._extreme(edge, module, action)
+            else self._find_extreme(edge, module, action)
         )
 
     def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
@@ -120,21 +120,22 @@ class Emit(Kind):
         mask = (1 << action.width) - 1
         if action.reduction == "sum":
             return (
-                number_of(self._sum(edge, module, action), action.width, signed=action.signed) >> action.shift
+                number_of(self._add_samples(edge, module, action), action.width, signed=action.signed)
+                >> action.shift
                 & mask
             )
-        best = self._extreme(edge, module, action)
+        best = self._find_extreme(edge, module, action)
         value = best.value >> action.shift & mask
         return value | best.index << action.width if action.with_index else value
 
-    def _sum(self, edge: Edge, module: Module, action: Action) -> int:
+    def _add_samples(self, edge: Edge, module: Module, action: Action) -> int:
         """Return the sum including the samples of this cycle, modulo 2^width."""
         total: int = edge.memory(module, action.output)
         if edge.adds(module, action.on):
             total += sum(edge.sample(ref) for ref in action.refs if edge.moves(ref))
         return total & (1 << action.width) - 1
 
-    def _extreme(self, edge: Edge, module: Module, action: Action) -> Extreme:
+    def _find_extreme(self, edge: Edge, module: Module, action: Action) -> Extreme:
         """Return the extreme of all samples so far, including those of this cycle, in the action's width and sign."""
         best: Extreme = edge.memory(module, action.output)
         if not edge.adds(module, action.on):
@@ -149,20 +150,20 @@ class Emit(Kind):
                 best = Extreme(best.value, best.index, best.count + 1)
         return best
 
-    # Registers of the fast simulator. Sum: `a`. Extreme: `a` the sample, `h` whether there is one, `k` its index,
-    # `q` the number of samples. For a level count they are variables, because it keeps nothing between cycles.
+    # Registers of the fast simulator. Sum: `a`. Extreme: `a` is the sample, `h` is 1 if there is one, `k` is its index,
+    # `q` the number of samples. A level count keeps nothing between cycles, so these are variables there.
 
     def register_suffixes(self, module: Module, action: Action) -> str:
         return _register_suffixes(action) if module.count(action.on).accumulates else ""
 
     def collect(self, statements: Statements, module: Module, action: Action) -> Lines:
         if action.reduction != "sum":
-            yield from self._search(statements, module, action)
+            yield from self._collect_extreme(statements, module, action)
         elif module.count(action.on).accumulates:
             name = statements.register(module, action, "a")
-            yield when(statements.on(module, action), [f"{name} = {_total(statements, action, name)}"])
+            yield when(statements.on(module, action), [f"{name} = {_make_total(statements, action, name)}"])
 
-    def _search(self, statements: Statements, module: Module, action: Action) -> Lines:
+    def _collect_extreme(self, statements: Statements, module: Module, action: Action) -> Lines:
         best, has_best, index, counted = (
             statements.register(module, action, each) for each in _register_suffixes(action)
         )
@@ -187,7 +188,7 @@ class Emit(Kind):
             yield from statements.send(module, action, samples)
         else:
             if not accumulates:
-                yield f"{total} = {_total(statements, action)}"
+                yield f"{total} = {_make_total(statements, action)}"
             value = statements.number(total, action.width, signed=action.signed)
             shifted = f"{value} >> {action.shift} & {_mask(action)}" if action.shift else total
             yield from statements.send(module, action, [shifted])
@@ -279,7 +280,7 @@ def _mask(action: Action) -> int:
     return (1 << action.width) - 1
 
 
-def _total(statements: Statements, action: Action, base: str = "") -> str:
+def _make_total(statements: Statements, action: Action, base: str = "") -> str:
     """Return the expression of `base` plus the samples counted in this cycle, modulo 2^width."""
     groups: dict[str, list[str]] = {}
     for ref in action.refs:

@@ -60,7 +60,7 @@ class Flag(Kind):
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
         name = statements.register(module, action)
-        sets, clears = _sort(module.drivers(action.output))
+        sets, clears = _split_drivers(module.drivers(action.output))
         set_when = " | ".join(dict.fromkeys(statements.fire(module, each) for each in sets)) or "0"
         clear_when = " | ".join(dict.fromkeys(statements.fire(module, each) for each in clears)) or "0"
         if any(each.wins for each in clears):
@@ -120,7 +120,7 @@ class SetFlag(Flag):
 
     def find_broken_rules(self, graph: Graph) -> Diagnostics:
         for module in graph.datapath.modules:
-            for flag, (sets, clears) in _flags(module).items():
+            for flag, (sets, clears) in _group_flag_drivers(module).items():
                 if any(each.wins for each in sets) and any(each.wins for each in clears):
                     second = next(each for each in clears if each.wins)
                     message = f"both the set and the clear of flag {quote(flag)} win"
@@ -129,7 +129,7 @@ class SetFlag(Flag):
     def find_mistakes(self, graph: Graph) -> Diagnostics:
         """Yield a warning for each flag that can be set and cleared in one cycle without a `wins`."""
         for module in graph.datapath.modules:
-            for flag, (sets, clears) in _flags(module).items():
+            for flag, (sets, clears) in _group_flag_drivers(module).items():
                 if any(each.wins for each in (*sets, *clears)):
                     continue
                 for one, other in product(sets, clears):
@@ -170,20 +170,20 @@ class ClearFlag(Flag):
                 yield make_diagnostic(drivers[0][1].at, message, f"Add `set {output}`.")
 
 
-def _sort(drivers: tuple[Action, ...]) -> tuple[list[Action], list[Action]]:
-    """Return the actions that set a flag, and those that clear it."""
+def _split_drivers(drivers: tuple[Action, ...]) -> tuple[list[Action], list[Action]]:
+    """Return the actions that set a flag, and the actions that clear it."""
     sets = [each for each in drivers if each.kind is ActionKind.SET]
     return sets, [each for each in drivers if each.kind is ActionKind.CLEAR_FLAG]
 
 
-def _flags(module: Module) -> dict[str, tuple[list[Action], list[Action]]]:
-    """Return, for each flag that is both set and cleared, the actions that set it and those that clear it."""
-    both = {flag: _sort(module.drivers(flag)) for flag in module.outputs()}
+def _group_flag_drivers(module: Module) -> dict[str, tuple[list[Action], list[Action]]]:
+    """Return the setting and the clearing actions of each flag that has both."""
+    both = {flag: _split_drivers(module.drivers(flag)) for flag in module.outputs()}
     return {flag: (sets, clears) for flag, (sets, clears) in both.items() if sets and clears}
 
 
 def _can_meet(graph: Graph, module: Module, one: Count, other: Count) -> bool:
-    """Return whether two counts can fire in one cycle: no stream is split between them, no condition contradicts."""
+    """Return whether two counts can fire in one cycle: they share no stream, and their conditions agree."""
     if one in graph.rivals(module, other) or other in graph.rivals(module, one):
         return False
     conditions = {(each.ref, each.negated) for each in one.gate}

@@ -109,7 +109,7 @@ class Statements(Protocol):
         """Return the name of a register or variable of an action; `r` holds a flag or a number."""
 
     def sample(self, ref: Ref, width: int | None = None, *, signed: bool | None = None) -> str:
-        """Return the number in a sample. `width` and `signed` default to those of the sample."""
+        """Return the number in a sample. `width` and `signed` default to the sample's."""
 
     def number(self, name: str, width: int, *, signed: bool) -> str:
         """Return the number in the lowest `width` bits of a variable."""
@@ -128,10 +128,10 @@ class Hardware(Protocol):
         """Return the condition that restarts the sum of an action: its count fires or is cleared."""
 
     def take(self, module: Module, action: Action) -> str:
-        """Return the vector of bits that say which samples are counted in this cycle, the first lowest."""
+        """Return a bit vector: bit i is 1 if sample i is counted in this cycle."""
 
     def samples(self, action: Action, width: int | None = None) -> str:
-        """Return the concatenated samples, the first lowest. `width` is per sample; default: that of the action."""
+        """Return the concatenated samples, the first in the lowest bits. The action's width is the default."""
 
     def fit(self, ref: Ref, width: int) -> str:
         """Return a sample in `width` bits: extended by its own sign, or truncated (R10)."""
@@ -140,7 +140,7 @@ class Hardware(Protocol):
         """Return the condition that a sample is from 0 to `bound` - 1."""
 
     def sample_type(self, action: Action) -> tuple[int, bool]:
-        """Return the width and sign of samples in the adder: their common ones, or the action's width, unsigned."""
+        """Return the common width and sign of the samples; if they differ or are too wide, the action's and False."""
 
     def any_fire(self, module: Module, actions: Iterable[Action]) -> str:
         """Return the condition that the count of any of the actions fires."""
@@ -176,7 +176,7 @@ class Kind:
     collects = False
     """True if it reads its samples in every cycle that counts them, not only in the cycle of the fire (R11)."""
     shared: str = ""
-    """Group of kinds whose actions may drive one output together (R9); empty: one action alone drives an output."""
+    """Group of kinds whose actions may drive one output together (R9). Empty if an output has a single driver."""
     cleared_by: ActionKind | None = None
     """Kind of a `clear` of its output; None if its output cannot be cleared."""
     raises = True
@@ -224,11 +224,11 @@ class Kind:
     # Reference simulator
 
     def reset(self, action: Action) -> Any:
-        """Return the state besides the output after reset; None if there is none."""
+        """Return the state after reset, without the output; None if there is no other state."""
         return None
 
     def keep(self, edge: Edge, module: Module, action: Action) -> Any:
-        """Return the state besides the output after the clock edge."""
+        """Return the state after the clock edge, without the output."""
         return None
 
     def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
@@ -242,7 +242,7 @@ class Kind:
         return ""
 
     def array_words(self, action: Action) -> int:
-        """Return the number of words of its array, register letter `a`, which survives a reset; 0 if it has none."""
+        """Return the number of words of its array (register `a`), or 0 without one. A reset keeps the array."""
         return 0
 
     def collect(self, statements: Statements, module: Module, action: Action) -> Lines:
@@ -250,7 +250,7 @@ class Kind:
         return iter(())
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
-        """Yield the statements that change the output; for a stream, only those that execute on a fire."""
+        """Yield the statements that change the output; for a stream, only statements that execute on a fire."""
         raise NotImplementedError
 
     # Hardware and proof

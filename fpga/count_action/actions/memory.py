@@ -37,8 +37,8 @@ from fpga.count_action.model import (
 
 DECLARE_MEMORY = "Declare it in the module: `memory NAME: 256 of 16 bits`."
 """The hint for a memory that a module does not have."""
-_EXACT = 64
-"""Bits of an address in the checks that hold any formula exactly."""
+_EXACT_WIDTH = 64
+"""Width of addresses in the checks, in bits: it holds the value of any formula exactly."""
 
 
 def address_width(words: int) -> int:
@@ -92,7 +92,7 @@ def find_read(module: Module, memory: Action) -> Action | None:
     return next((each for each in module.drives(ActionKind.READ) if each.memory == memory.output), None)
 
 
-def _owner_of(datapath: Datapath, action: Action) -> Module:
+def _find_owner(datapath: Datapath, action: Action) -> Module:
     """Return the module that has this very action; another module may have an equal one."""
     return next(module for module in datapath.modules if any(each is action for each in module.actions))
 
@@ -121,11 +121,11 @@ class Memory(Kind):
             f"number of words of memory {name}", action.words, 2, MAX_WORDS, action.at
         )
         signals = {each.name: each for each in datapath.inputs}
-        owner = _owner_of(datapath, action)
-        wanted = load_inputs(owner.name, action.output, action.words, action.width)
+        owner = _find_owner(datapath, action)
+        expected = load_inputs(owner.name, action.output, action.words, action.width)
         if [(each.module, each.name) for each in action.refs] != [
-            (None, each.name) for each in wanted
-        ] or any(signals.get(each.name) != each for each in wanted):
+            (None, each.name) for each in expected
+        ] or any(signals.get(each.name) != each for each in expected):
             message = f"memory {name} lacks the inputs through which a driver loads it"
             yield make_diagnostic(
                 action.at, message, "Use `make_memory`, and add its inputs to the datapath."
@@ -156,7 +156,7 @@ class Memory(Kind):
         return f"{name} is a memory (R25)"
 
     def reset(self, action: Action) -> Any:
-        """Return the words by address; the others are 0."""
+        """Return the words by address. Words that are missing are 0."""
         return {}
 
     def keep(self, edge: Edge, module: Module, action: Action) -> Any:
@@ -273,8 +273,10 @@ class Memory(Kind):
 
         def reach(ref: Ref) -> tuple[str, str]:
             """Return the condition that an address is inside the memory, and the address."""
-            exact = proof.fit(ref, _EXACT)
-            return f"({exact} < {_EXACT}'d{action.words})", proof.fit(ref, bits)  # a negative one is large
+            exact = proof.fit(ref, _EXACT_WIDTH)
+            return f"({exact} < {_EXACT_WIDTH}'d{action.words})", proof.fit(
+                ref, bits
+            )  # a negative one is large
 
         def select(values: Iterable[str], default: str) -> str:
             """Return the value of the first store whose count fires."""
@@ -319,12 +321,12 @@ class _Access(Kind):
     """An action on a word of a memory of its module; its last reference is the address."""
 
     operands: str = ""
-    """What `refs` must be, in words."""
+    """Description of the valid `refs`, for messages."""
     references = 1
-    """Number of its references."""
+    """Number of references that the action needs."""
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
-        owner = _owner_of(datapath, action)
+        owner = _find_owner(datapath, action)
         memories = [each.output for each in owner.drives(ActionKind.MEMORY)]
         if action.memory not in memories:
             message = f"{quote(owner.name)} has no memory {quote(action.memory)}"
@@ -376,7 +378,7 @@ class Read(_Access):
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
         yield from super().find_problems(datapath, action)
-        owner = _owner_of(datapath, action)
+        owner = _find_owner(datapath, action)
         for memory in owner.drives(ActionKind.MEMORY):
             if memory.output == action.memory and memory.width != action.width:
                 message = f"{quote(action.output)} has {action.width} bits, and the words of its memory {memory.width}"

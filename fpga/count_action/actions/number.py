@@ -119,7 +119,7 @@ class Store(Kind):
             yield make_diagnostic(action.at, message, "Store one sample or formula.")
 
     def find_broken_rules(self, graph: Graph) -> Diagnostics:
-        """Yield the errors of numbers with several stores, and of each `last` of a stream that can be more than 1."""
+        """Yield the errors of numbers with several stores, and of each `last` that can be other than 0 or 1."""
         for drivers in graph.drivers.values():
             stores = [action for _, action in drivers]
             if len(stores) > 1 and all(each.kind is ActionKind.STORE for each in stores):
@@ -138,7 +138,7 @@ class Store(Kind):
         return f"{name} stores a sample (R18)"
 
     def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
-        """Return the stored sample, unless the count does not fire or an earlier store of the number does, too."""
+        """Return the stored sample; None if the count does not fire, or if an earlier store of the number fires."""
         stores = (each for each in module.drivers(action.output) if edge.fires(module, each.on))
         if next(stores, None) is not action:
             return None
@@ -177,7 +177,7 @@ class Store(Kind):
 
 
 def _find_store_conflicts(stores: list[Action]) -> Diagnostics:
-    """Yield an error for each store of a number that does not state the priority, or has another width (R18)."""
+    """Yield an error for each store that does not state its priority, or whose width differs from the first (R18)."""
     name, first = quote(stores[0].output), stores[0]
     where = f", first at {first.at}" if first.at else ""
     for each in stores:

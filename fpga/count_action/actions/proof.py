@@ -39,7 +39,7 @@ class Check:
 
 
 def declare_hidden_wire(name: str, width: int) -> str:
-    """Return the declaration that connects a wire inside the top, which no port shows."""
+    """Return the declaration that connects an internal wire of the top."""
     return f"(* hierconn *) logic [{width - 1}:0] \\dut.{name} ;"
 
 

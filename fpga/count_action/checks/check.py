@@ -1,7 +1,7 @@
 """Checks of a datapath, from source text or from Python.
 
-`check` returns errors, `warnings_of` possible mistakes. `check` first examines each part (names, widths, references),
-and only if it finds no error there, the rules between parts (`rules`), which presume valid parts.
+`check` returns errors, `warnings_of` possible mistakes. `check` first examines each part (names, widths, references).
+If all parts are valid, it examines the rules between them (`rules`).
 """
 
 from __future__ import annotations
@@ -106,17 +106,17 @@ class _Parts:
         if not self.datapath.modules:
             yield make_diagnostic(None, "the datapath has no module", "Add one.")
         yield from find_duplicates(
-            [("input", each.name, each.at) for each in self.datapath.inputs] + self._module_names()
+            [("input", each.name, each.at) for each in self.datapath.inputs] + self._list_modules()
         )
         for signal in self.datapath.inputs:
-            yield from _signal(signal)
+            yield from _find_signal_errors(signal)
         for module in self.datapath.modules:
-            yield from self._module(module)
+            yield from self._find_module_errors(module)
 
-    def _module_names(self) -> list[tuple[str, str, Location | None]]:
+    def _list_modules(self) -> list[tuple[str, str, Location | None]]:
         return [("module", each.name, each.at) for each in self.datapath.modules]
 
-    def _module(self, module: Module) -> Diagnostics:
+    def _find_module_errors(self, module: Module) -> Diagnostics:
         yield from find_name_errors("module", module.name, module.at)
         if not module.counts:
             hint = "Add `counts: { sum ... }` and `targets: { ... }`."
@@ -126,20 +126,20 @@ class _Parts:
         yield from find_duplicates([*counts, *outputs])
         yield from find_duplicates([("target", each.name, each.at) for each in module.targets])
         for target in module.targets:
-            yield from _target(target)
+            yield from _find_target_errors(target)
         for count in module.counts:
-            yield from self._count(module, count)
+            yield from self._find_count_errors(module, count)
         for action in module.actions:
-            yield from self._action(module, action)
+            yield from self._find_action_errors(module, action)
         yield from find_duplicates([("property", each.name, each.at) for each in module.claims])
         for claim in module.claims:
             yield from find_name_errors("property", claim.name, claim.at)
             if claim.kind not in {"always", "never", "assume"}:
                 message = f"property {quote(claim.name)} has the unknown kind {quote(claim.kind)}"
                 yield make_diagnostic(claim.at, message, "Use always, never or assume.")
-        yield from find_formula_errors(self._graph, module, self._signal)
+        yield from find_formula_errors(self._graph, module, self._find_signal_errors)
 
-    def _count(self, module: Module, count: Count) -> Diagnostics:
+    def _find_count_errors(self, module: Module, count: Count) -> Diagnostics:
         yield from find_name_errors("count", count.name, count.at)
         yield from find_out_of_range(
             f"width of count {quote(count.name)}", count.width, 1, MAX_WIDTH, count.at
@@ -158,19 +158,19 @@ class _Parts:
                 count.at, f"count {quote(count.name)} adds nothing", "Name a signal to count."
             )
         for ref in count.counted:
-            yield from self._signal(ref, count.at)
+            yield from self._find_signal_errors(ref, count.at)
         yield from find_count_formula_errors(self._graph, module, count)
         for condition in count.gate:
-            yield from self._ref(module, condition.ref, count.at)
+            yield from self._find_ref_errors(module, condition.ref, count.at)
 
-    def _ref(self, module: Module, ref: Ref, at: Location | None) -> Diagnostics:
+    def _find_ref_errors(self, module: Module, ref: Ref, at: Location | None) -> Diagnostics:
         """Yield errors of a reference to a formula of its module or to a signal."""
         if is_value(ref) and ref.module == module.name:
             yield from find_value_errors(module, ref, at)
         else:
-            yield from self._signal(ref, at)
+            yield from self._find_signal_errors(ref, at)
 
-    def _signal(self, ref: Ref, at: Location | None) -> Diagnostics:
+    def _find_signal_errors(self, ref: Ref, at: Location | None) -> Diagnostics:
         """Yield errors of a reference to a signal."""
         at = ref.at or at
         if ref.module is None:
@@ -193,24 +193,24 @@ class _Parts:
         yield from find_out_of_range(f"index of {ref.name}", ref.index, 0, source.size - 1, at)
         yield from find_out_of_range(f"lane of {ref.name}", ref.lane, 0, max(source.lanes, 1) - 1, at)
 
-    def _action(self, module: Module, action: Action) -> Diagnostics:
+    def _find_action_errors(self, module: Module, action: Action) -> Diagnostics:
         names = [each.name for each in module.counts]
         if action.on not in names and action.kind is not ActionKind.MEMORY:
             message = f"an action is on the count {quote(action.on)}, which is not in {quote(module.name)}"
             yield make_diagnostic(action.at, message, did_you_mean(action.on, names))
         kind = KINDS[action.kind]
         for ref in action.refs:
-            yield from self._ref(module, ref, action.at)
+            yield from self._find_ref_errors(module, ref, action.at)
         if kind.kind.drives:
             yield from find_name_errors(kind.noun, action.output, action.at)
             widest = 1 if kind.kind.drives is SignalKind.FLAG else MAX_WIDTH
             what = f"width of {kind.noun} {quote(action.output)}"
             yield from find_out_of_range(what, action.width, 1, widest, action.at)
         if action.clears is not None or action.kind is ActionKind.CLEAR_COUNT:
-            yield from self._check_clear(action)
+            yield from self._find_clear_errors(action)
         yield from kind.find_problems(self.datapath, action)
 
-    def _check_clear(self, action: Action) -> Diagnostics:
+    def _find_clear_errors(self, action: Action) -> Diagnostics:
         owner, name = action.clears or ("", "")
         if all((owner, name) != (module.name, count.name) for module, count in self.datapath.counts()):
             known = [f"{each.name}.{count.name}" for each, count in self.datapath.counts()]
@@ -218,16 +218,16 @@ class _Parts:
             yield make_diagnostic(action.at, message, did_you_mean(name, known))
 
 
-_WIDEST = {SignalKind.FLAG: 1, SignalKind.NUMBER: MAX_INPUT_WIDTH, SignalKind.STREAM: MAX_WIDTH}
+_MAX_WIDTHS = {SignalKind.FLAG: 1, SignalKind.NUMBER: MAX_INPUT_WIDTH, SignalKind.STREAM: MAX_WIDTH}
 
 
-def _signal(signal: Signal) -> Diagnostics:
+def _find_signal_errors(signal: Signal) -> Diagnostics:
     name, at = quote(signal.name), signal.at
     yield from find_name_errors("input", signal.name, at)
     yield from find_out_of_range(f"number of elements of {name}", signal.size, 1, MAX_LANES, at)
     lanes = MAX_LANES // max(signal.size, 1) if signal.kind is SignalKind.STREAM else 1
     yield from find_out_of_range(f"number of lanes of {name}", signal.lanes, 1, max(lanes, 1), at)
-    widest = MAX_WIDTH if signal.loads_memory else _WIDEST[signal.kind]
+    widest = MAX_WIDTH if signal.loads_memory else _MAX_WIDTHS[signal.kind]
     yield from find_out_of_range(f"width of {name}", signal.width, 1, widest, at)
     if signal.signed and signal.kind is not SignalKind.STREAM:
         yield make_diagnostic(
@@ -237,7 +237,7 @@ def _signal(signal: Signal) -> Diagnostics:
         yield make_diagnostic(at, f"{name} is buffered, but not a stream", "Only streams can be buffered.")
 
 
-def _target(target: Target) -> Diagnostics:
+def _find_target_errors(target: Target) -> Diagnostics:
     yield from find_name_errors("target", target.name, target.at)
     yield from find_out_of_range(
         f"width of target {quote(target.name)}", target.width, 1, MAX_WIDTH, target.at
@@ -254,7 +254,7 @@ def _target(target: Target) -> Diagnostics:
 
 
 def find_name_errors(what: str, name: str, at: Location | None) -> Diagnostics:
-    """Yield an error if a name is not a valid one."""
+    """Yield an error if a name is not valid."""
     article = "an" if what[0] in "aeio" else "a"
     if len(name) > MAX_NAME:
         message = f"{quote(name)}, the name of {article} {what}, has {len(name)} characters"
@@ -269,7 +269,7 @@ def find_name_errors(what: str, name: str, at: Location | None) -> Diagnostics:
 
 
 def find_duplicates(entries: Iterable[tuple[str, str, Location | None]]) -> Diagnostics:
-    """Yield an error for each name that an earlier entry has already. An entry is (kind of thing, name, location)."""
+    """Yield an error for each name that an earlier entry has. Entries are (kind of thing, name, location)."""
     earlier: dict[str, tuple[str, Location | None]] = {}
     for what, name, at in entries:
         if name in earlier:

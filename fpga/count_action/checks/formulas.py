@@ -33,7 +33,7 @@ RefCheck = Callable[[Ref, Location | None], Diagnostics]
 
 
 def find_formula_errors(graph: Graph, module: Module, check_ref: RefCheck) -> Diagnostics:
-    """Yield the errors of the formulas of a module; `check_ref` yields those of a reference to a signal."""
+    """Yield the errors of the formulas of a module; `check_ref` yields the errors of a reference to a signal."""
     for value in (*module.values, *(each.holds for each in module.claims)):
         errors = [
             *_find_operator_errors(value),
@@ -138,7 +138,7 @@ def _find_reference_errors(
             )
         elif operator in STORED:
             owner = next((each for each in datapath.modules if each.name == ref.module), None)
-            known = _name_stored(owner, operator) if owner else []
+            known = _list_stored_names(owner, operator) if owner else []
             if ref.name not in known:
                 message = f"there is no {operator} {quote(f'{ref.module}.{ref.name}')}"
                 yield make_diagnostic(ref.at or module.at, message, did_you_mean(ref.name, known))
@@ -146,7 +146,7 @@ def _find_reference_errors(
             yield from check_ref(ref, module.at)
 
 
-def _name_stored(owner: Module, operator: str) -> list[str]:
+def _list_stored_names(owner: Module, operator: str) -> list[str]:
     if operator == "count":
         return [each.name for each in owner.counts]
     return [each.name for each in owner.targets]
@@ -167,7 +167,7 @@ def _find_too_large(graph: Graph, module: Module, value: Operand) -> Diagnostics
 
 
 def _find_missing_bits(graph: Graph, module: Module, value: Operation) -> Diagnostics:
-    """Yield an error for a slice of bits that its value does not have; a constant has as many as are asked for."""
+    """Yield an error for a slice beyond the bits of its value. A constant has any number of bits."""
     if value.operator != "slice" or isinstance(value.operands[0], int):
         return
     width, _ = bits_for(*graph.interval(value.operands[0]))
@@ -183,23 +183,23 @@ def find_constant_conditions(graph: Graph) -> Diagnostics:
         for count in module.counts:
             for condition in count.gate:
                 if is_value(condition.ref):
-                    for compared in _comparisons(module.value(condition.ref)):
-                        yield from _find_constant(graph, compared, condition.ref.at or count.at)
+                    for compared in _find_comparisons(module.value(condition.ref)):
+                        yield from _find_constant_result(graph, compared, condition.ref.at or count.at)
 
 
-def _comparisons(operand: Operand) -> Iterator[Operation]:
+def _find_comparisons(operand: Operand) -> Iterator[Operation]:
     if isinstance(operand, Operation):
         if operand.operator in COMPARISONS:
             yield operand
         for each in operand.operands:
-            yield from _comparisons(each)
+            yield from _find_comparisons(each)
 
 
-def _find_constant(graph: Graph, comparison: Operation, at: Location | None) -> Diagnostics:
+def _find_constant_result(graph: Graph, comparison: Operation, at: Location | None) -> Diagnostics:
     left, right = (graph.interval(each) for each in comparison.operands)
     outcomes = {
         _can_hold(comparison.operator, left, right),
-        _can_hold(comparison.operator, left, right, other=True),
+        _can_hold(comparison.operator, left, right, for_all=True),
     }
     if len(outcomes) == 1:
         how = "always holds" if outcomes == {True} else "never holds"
@@ -210,8 +210,8 @@ def _find_constant(graph: Graph, comparison: Operation, at: Location | None) -> 
         yield make_diagnostic(at, message, "Compare with a value that can be reached, or remove it.")
 
 
-def _can_hold(operator: str, left: Interval, right: Interval, *, other: bool = False) -> bool:
-    """Return whether a comparison can be true for some values of two intervals; with `other`, whether it is for all."""
+def _can_hold(operator: str, left: Interval, right: Interval, *, for_all: bool = False) -> bool:
+    """Return whether a comparison holds for some values of two intervals; with `for_all`, for all values."""
     (low, high), (first, last) = left, right
     possible = {
         "==": low <= last and first <= high,
@@ -221,7 +221,7 @@ def _can_hold(operator: str, left: Interval, right: Interval, *, other: bool = F
         ">=": high >= first,
         "!=": not low == high == first == last,
     }
-    if not other:
+    if not for_all:
         return possible[operator]
     return not _can_hold(_OPPOSITE[operator], left, right)
 

@@ -25,7 +25,7 @@ from fpga.count_action.model import (
 
 
 def find_broken_rules(graph: Graph) -> Diagnostics:
-    """Yield the rules that a datapath breaks."""
+    """Yield an error for each broken rule of a datapath."""
     yield from _find_conflicting_drivers(graph)
     for kind in KINDS.values():
         yield from kind.find_broken_rules(graph)
@@ -127,32 +127,32 @@ def describe_ref(ref: Ref) -> str:
 
 
 def _find_unreachable(graph: Graph, module: Module, count: Count) -> Diagnostics:
-    most = max(max_increment(graph, count), max_decrement(graph, count))
+    largest = max(max_increment(graph, count), max_decrement(graph, count))
     capacity = 2**count.width - 1
     name = quote(count.name)
-    if most > capacity:
-        need = most.bit_length()
-        message = f"count {name} has {count.width} bits and can go up by {most} in one cycle (R10)"
+    if largest > capacity:
+        need = largest.bit_length()
+        message = f"count {name} has {count.width} bits and can go up by {largest} in one cycle (R10)"
         yield make_diagnostic(
             count.at, message, f"Write `width {need}`." if need <= MAX_WIDTH else "Add less at a time."
         )
         return
     target = module.target(count.target)
     if target.reset and count.aim is None:
-        yield from _find_unreachable_target(count, target, most)
+        yield from _find_unreachable_target(count, target, largest)
 
 
-def _find_unreachable_target(count: Count, target: Target, most: int) -> Diagnostics:
+def _find_unreachable_target(count: Count, target: Target, largest: int) -> Diagnostics:
     name = f"target {quote(target.name)} of count {quote(count.name)}"
     at = target.at or count.at
     if count.kind is CountKind.LEVEL:
-        if target.reset > most:
-            message = f"{name} is {target.reset}, and the sum is at most {most}: it is never reached (R1)"
+        if target.reset > largest:
+            message = f"{name} is {target.reset}, and the sum is at most {largest}: it is never reached (R1)"
             yield make_diagnostic(at, message, "Lower the target, or write `over cycles`.")
         elif target.reset < count.constant and not target.at_least:
             message = f"{name} is {target.reset}, and the sum is at least {count.constant}: it is never reached (R1)"
             yield make_diagnostic(at, message, "Raise the target.")
-    elif target.reset > 2**count.width - 1 + most:
+    elif target.reset > 2**count.width - 1 + largest:
         message = f"{name} is {target.reset}, and the count stays at {2**count.width - 1}: it is never reached (R10)"
         yield make_diagnostic(at, message, f"Write `width {target.reset.bit_length()}` after the count.")
     elif not count.counted and target.reset % count.constant and not target.at_least:
@@ -164,15 +164,15 @@ def max_increment(graph: Graph, count: Count) -> int:
     """Return the largest increment of a count in one cycle."""
     if count.order:
         return 1
-    return max(count.constant, 0) + sum(_max_term(graph, term) for term in count.terms)
+    return max(count.constant, 0) + sum(_find_max_term(graph, term) for term in count.terms)
 
 
 def max_decrement(graph: Graph, count: Count) -> int:
     """Return the largest decrement of a count in one cycle."""
-    return max(-count.constant, 0) + sum(_max_term(graph, term) for term in count.taken)
+    return max(-count.constant, 0) + sum(_find_max_term(graph, term) for term in count.taken)
 
 
-def _max_term(graph: Graph, term: Ref) -> int:
+def _find_max_term(graph: Graph, term: Ref) -> int:
     source = graph.source(term)
     if source.kind is not SignalKind.NUMBER:
         return 1
@@ -181,7 +181,7 @@ def _max_term(graph: Graph, term: Ref) -> int:
 
 
 def _find_dead_counts(graph: Graph) -> Diagnostics:
-    """Yield counts that can never start, because each waits for itself or for another such count."""
+    """Yield an error for each count that can never start, because it waits for itself or for another such count."""
     alive: set[tuple[str, str]] = set()
     while True:  # least fixed point: add counts whose inputs can occur until nothing changes
         started = {
@@ -210,7 +210,7 @@ def _find_missing_trigger(graph: Graph, count: Count, alive: set[tuple[str, str]
 
 
 def _can_be_nonzero(graph: Graph, ref: Ref, alive: set[tuple[str, str]]) -> bool:
-    """Return whether a signal can ever be non-zero. A formula is assumed to be able to."""
+    """Return whether a signal can ever be non-zero; True for every formula."""
     return (
         ref.module is None
         or is_value(ref)
@@ -225,7 +225,7 @@ def _can_be_nonzero(graph: Graph, ref: Ref, alive: set[tuple[str, str]]) -> bool
 def find_choice_errors(graph: Graph, module: Module) -> Diagnostics:
     """Yield the errors of the arbiters of a module (R19)."""
     for count in module.counts:
-        errors = [*_find_choice_errors(graph, count)]
+        errors = [*_find_order_errors(graph, count)]
         yield from errors
         if count.order and not errors:
             yield from _find_register_errors(module, count)
@@ -234,7 +234,7 @@ def find_choice_errors(graph: Graph, module: Module) -> Diagnostics:
             yield from _find_merge_errors(graph, module, action)
 
 
-def _find_choice_errors(graph: Graph, count: Count) -> Diagnostics:
+def _find_order_errors(graph: Graph, count: Count) -> Diagnostics:
     if not count.order:
         if count.whole or count.picks:
             message = f"count {quote(count.name)} has picks or whole packets, but no order"
@@ -278,10 +278,10 @@ def _is_stored(module: Module, action: Action, count: Count, operand: Operand) -
 def _find_merge_errors(graph: Graph, module: Module, action: Action) -> Diagnostics:
     count = module.count(action.on)
     lanes = {graph.source(term).lanes for term in count.terms}
-    right = bool(count.order) and len(lanes) == 1
-    if right:
+    is_valid = bool(count.order) and len(lanes) == 1
+    if is_valid:
         samples = arbitration.select_samples(count, module.name, lanes.pop())
-        right = [module.value(ref) for ref in action.refs] == samples
-    if not right:
+        is_valid = [module.value(ref) for ref in action.refs] == samples
+    if not is_valid:
         message = f"{quote(action.output)} merges, and does not send the beat that {quote(count.name)} selects (R19)"
         yield make_diagnostic(action.at, message, "Use arbitration.select_samples.")

@@ -44,12 +44,18 @@ def find_possible_mistakes(graph: Graph) -> Diagnostics:
 
 
 def _find_overshoots(graph: Graph, module: Module, count: Count) -> Diagnostics:
-    most = max_increment(graph, count)
+    largest = max_increment(graph, count)
     target = module.target(count.target)
-    if count.kind is CountKind.LEVEL or most <= 1 or not count.terms or not target.reset or target.at_least:
+    if (
+        count.kind is CountKind.LEVEL
+        or largest <= 1
+        or not count.terms
+        or not target.reset
+        or target.at_least
+    ):
         return
     message = (
-        f"count {quote(count.name)} can go up by {most} in one cycle and jump over its target {quote(target.name)};"
+        f"count {quote(count.name)} can go up by {largest} in one cycle and jump over its target {quote(target.name)};"
         " it then continues without firing (R4)"
     )
     yield make_diagnostic(
@@ -58,7 +64,7 @@ def _find_overshoots(graph: Graph, module: Module, count: Count) -> Diagnostics:
 
 
 def _find_stuck_level_counts(graph: Graph, module: Module, count: Count) -> Diagnostics:
-    """Yield level counts that never fire once more beats wait than the target, or that fire with only some beats."""
+    """Yield warnings of level counts that stop once more beats wait than the target, or that fire with too few."""
     streams = [term for term in dict.fromkeys(count.terms) if graph.is_stream(term)]
     target = module.target(count.target)
     if count.kind is not CountKind.LEVEL or len(streams) < 2 or not target.reset or count.aim is not None:
@@ -95,22 +101,24 @@ def _find_stuck_level_counts(graph: Graph, module: Module, count: Count) -> Diag
 
 
 def _describe_stream(graph: Graph, ref: Ref) -> str:
-    """Return a stream in the syntax of the language; where several have its name, with its bit."""
+    """Return a stream in the syntax of the language, with its bit if several streams share the name."""
     return describe_ref(ref) + (f" (bit {ref.index})" if graph.source(ref).size > 1 else "")
 
 
 def _find_greedy_rivals(graph: Graph, module: Module, count: Count) -> Diagnostics:
-    """Yield level counts that never fire, because another one takes every beat of a stream first (R26).
+    """Yield warnings of level counts that never fire, because another takes every beat of a stream first (R26).
 
-    What else they count does not reach their targets.
+    Their other terms do not reach their targets.
     """
     for other in graph.rivals(module, count):
-        taken = {stream_of(each) for each in other.terms}
+        streams = {stream_of(each) for each in other.terms}
         always = not other.gate and not other.order and other.aim is None and not other.constant
-        takes_all = always and len(taken) == len(other.terms) == 1 and module.target(other.target).reset == 1
-        rest = max_increment(graph, count) - len(taken)
-        least = 1 if count.aim is not None else module.target(count.target).reset
-        if takes_all and not count.order and rest < least:
+        takes_all = (
+            always and len(streams) == len(other.terms) == 1 and module.target(other.target).reset == 1
+        )
+        rest = max_increment(graph, count) - len(streams)
+        lowest = 1 if count.aim is not None else module.target(count.target).reset
+        if takes_all and not count.order and rest < lowest:
             message = (
                 f"level count {quote(count.name)} never fires: {quote(other.name)} precedes it and takes every beat of"
                 f" {quote(describe_ref(other.terms[0]))} (R26)"
@@ -129,7 +137,7 @@ def find_contradictions(count: Count) -> list[Ref]:
 
 def _find_missed_pulses(graph: Graph, module: Module, count: Count) -> Diagnostics:
     for condition in count.gate:
-        pulses = [ref for ref in _signals_of_condition(graph, condition.ref) if graph.is_pulse(ref)]
+        pulses = [ref for ref in _find_condition_signals(graph, condition.ref) if graph.is_pulse(ref)]
         if can_stall(module) and pulses:
             message = (
                 f"count {quote(count.name)} waits for the pulse {quote(describe_ref(pulses[0]))}, and module"
@@ -138,8 +146,8 @@ def _find_missed_pulses(graph: Graph, module: Module, count: Count) -> Diagnosti
             yield make_diagnostic(condition.ref.at or count.at, message, "Set a flag instead of the pulse.")
 
 
-def _signals_of_condition(graph: Graph, ref: Ref) -> Iterator[Ref]:
-    """Yield the signals whose bits a condition combines. Operands of comparisons and sums are left out."""
+def _find_condition_signals(graph: Graph, ref: Ref) -> Iterator[Ref]:
+    """Yield the signals whose bits a condition combines, except operands of comparisons and sums."""
     todo: list[Operand] = [graph.formula(ref) if is_value(ref) else ref]
     while todo:
         operand = todo.pop()
@@ -219,7 +227,7 @@ def _find_idle_clears(graph: Graph) -> Diagnostics:
 
 
 def _find_lost_stores(graph: Graph) -> Diagnostics:
-    """Yield stores by priority that always lose, because one on the same count precedes them (R18, R25)."""
+    """Yield warnings of stores by priority that always lose to a store on the same count (R18, R25)."""
     for module in graph.datapath.modules:
         firsts: dict[tuple[str, str, str], Action] = {}
         for action in module.actions:

@@ -62,7 +62,7 @@ def _operate(number: Operation, left: int, right: int) -> int:
 
 
 def names_in(number: Number | Operand | None) -> Iterator[str]:
-    """Yield the plain names in a number or a formula, including those in the indices of its signals."""
+    """Yield the plain names in a number or a formula, including names in the indices of its signals."""
     if isinstance(number, Operation):
         yield from names_in(number.left)
         yield from names_in(number.right)

@@ -27,9 +27,9 @@ def check_choice(text: CountText, picking: Picking, streams: list[FlatReference]
         hint = f"Name another stream, or remove {order}." if len(streams) < 2 else "Merge in several modules."
         raise Refused(picking.at, message, hint)
     names = [str(each) for each in streams]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise Refused(picking.at, f"{quote(twice)} appears twice in the sum", "Name each stream once.")
+    duplicate = next((name for name in names if names.count(name) > 1), None)
+    if duplicate is not None:
+        raise Refused(picking.at, f"{quote(duplicate)} appears twice in the sum", "Name each stream once.")
 
 
 def registers_of(count: FlatCount) -> Iterator[FlatAction]:

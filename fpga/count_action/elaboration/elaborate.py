@@ -61,7 +61,7 @@ class Elaborator(FormulaElaborator):
         module.inputs = self.inputs(instance.text.inputs, values)
         for target in instance.text.targets:
             with self.report.part():
-                module.targets.append(_target(target, values, module.targets))
+                module.targets.append(_make_target(target, values, module.targets))
         self._tables = {}
         with self.report.part():
             self._tables = find_table_indices(instance.text, values)
@@ -72,7 +72,7 @@ class Elaborator(FormulaElaborator):
         memories: dict[str, FlatAction] = {}
         for declared in instance.text.memories:
             with self.report.part():
-                memory, inputs = self._memory(declared, module.name, values)
+                memory, inputs = self._elaborate_memory(declared, module.name, values)
                 if memory.name in memories:
                     message = (
                         f"memory {quote(memory.name)} is declared twice, first at {memories[memory.name].at}"
@@ -85,38 +85,38 @@ class Elaborator(FormulaElaborator):
         for count in instance.text.counts:
             with self.report.part():
                 for inner in each_value(count.each, values):
-                    module.counts.append(self._count(count, inner, len(module.counts)))
+                    module.counts.append(self._elaborate_count(count, inner, len(module.counts)))
                     module.actions += registers_of(module.counts[-1])
         for action in instance.text.actions:
             with self.report.part():
                 for inner in each_value(action.each, values):
-                    module.actions += self._action(action, inner, memories)
+                    module.actions += self._elaborate_action(action, inner, memories)
         for claim in instance.text.claims:
             with self.report.part():
-                module.claims.append(self._claim(claim, values, len(module.claims)))
+                module.claims.append(self._elaborate_claim(claim, values, len(module.claims)))
         return module
 
-    def _claim(self, text: ClaimText, values: Values, place: int) -> FlatClaim:
+    def _elaborate_claim(self, text: ClaimText, values: Values, place: int) -> FlatClaim:
         """Return a claim; a lone name or number becomes the claim that it is not 0."""
-        (formula,) = self._operand(text.holds, values)
+        (formula,) = self._expand_operand(text.holds, values)
         if not isinstance(formula, FlatFormula):
             formula = FlatFormula("!=", (formula, 0), text.holds.at)
-        return FlatClaim(text.kind, text.name or _default_name("property", place), formula, text.at)
+        return FlatClaim(text.kind, text.name or _make_default_name("property", place), formula, text.at)
 
     def inputs(self, declared: tuple[InputText, ...], values: Values) -> list[FlatInput]:
         """Return the declared inputs. Errors go to the report."""
         inputs = []
         for text in declared:
             with self.report.part():
-                inputs += _input(text, values)
+                inputs += _make_inputs(text, values)
         return inputs
 
-    def _count(self, text: CountText, values: Values, place: int) -> FlatCount:
-        self._charge_item(text.at)
+    def _elaborate_count(self, text: CountText, values: Values, place: int) -> FlatCount:
+        self._count_item(text.at)
         references: dict[int, list[FlatReference]] = {1: [], -1: []}
         constant = 0
         for term in text.terms:
-            for inner in self._each_index(term, values):
+            for inner in self._expand_index_values(term, values):
                 if is_signal(term.value, inner):
                     assert isinstance(term.value, Reference)
                     references[term.sign].append(flat_reference(term.value, inner))
@@ -130,15 +130,17 @@ class Elaborator(FormulaElaborator):
             check_choice(text, text.picking, references[1], constant)
         target, aim = self._elaborate_target(text, values)
         return FlatCount(
-            name=_label(text.label, values) or _default_name("count", place),
+            name=_expand_label(text.label, values) or _make_default_name("count", place),
             kind=CountKind.ACCUMULATE if text.accumulates else CountKind.LEVEL,
             terms=tuple(references[1]),
             taken=tuple(references[-1]),
             constant=constant,
             gate=tuple(
-                (holds, each.negated) for each in text.gate for holds in self._operand(each.holds, values)
+                (holds, each.negated)
+                for each in text.gate
+                for holds in self._expand_operand(each.holds, values)
             ),
-            width=_optional(text.width, values, COUNT_WIDTH),
+            width=_evaluate_or_default(text.width, values, COUNT_WIDTH),
             bound=bound,
             target=target,
             aim=aim,
@@ -148,13 +150,15 @@ class Elaborator(FormulaElaborator):
             whole=text.picking is not None and text.picking.whole,
         )
 
-    def _memory(self, text: VerbText, module: str, values: Values) -> tuple[FlatAction, list[FlatInput]]:
+    def _elaborate_memory(
+        self, text: VerbText, module: str, values: Values
+    ) -> tuple[FlatAction, list[FlatInput]]:
         """Return a memory, and the inputs through which a driver loads it (R25)."""
         assert text.name is not None
         if text.name.index is not None:
             message = f"memory {quote(text.name.name)} has elements"
             raise Refused(text.at, message, "Give each memory a name of its own.")
-        words, width = (_optional(each, values, 0) for each in (text.numbers["words"], text.width))
+        words, width = (_evaluate_or_default(each, values, 0) for each in (text.numbers["words"], text.width))
         if not (2 <= words <= MAX_WORDS and 1 <= width <= MAX_WIDTH):
             message = f"memory {quote(text.name.name)} has {words} words of {width} bits"
             hint = f"2 to {MAX_WORDS} words of 1 to {MAX_WIDTH} bits are possible."
@@ -172,13 +176,13 @@ class Elaborator(FormulaElaborator):
         )  # fmt: skip
         return memory, inputs
 
-    def _action(
+    def _elaborate_action(
         self, text: ActionText, values: Values, memories: Mapping[str, FlatAction]
     ) -> list[FlatAction]:
         """Return an action, and the actions that store the `last` flag and kept lanes of its beats (R18)."""
-        self._charge_item(text.at)
+        self._count_item(text.at)
         does = text.does
-        samples = [each for operand in does.samples for each in self._operand(operand, values)]
+        samples = [each for operand in does.samples for each in self._expand_operand(operand, values)]
         sends = VERBS[does.verb].kind.drives is SignalKind.STREAM
         width = None if does.width is None else evaluate(does.width, values)
         if "memory" in does.words:
@@ -193,8 +197,8 @@ class Elaborator(FormulaElaborator):
             raise Refused(does.name.at, message, f"Write `in {name}[ADDRESS]`.")
         flat = FlatAction(
             verb=does.verb,
-            name=_label(does.name, values) or ("out" if sends else ""),
-            on=_label(text.on, values) or None,
+            name=_expand_label(does.name, values) or ("out" if sends else ""),
+            on=_expand_label(text.on, values) or None,
             on_at=text.on.at if text.on else text.at,
             samples=tuple(samples),
             width=width,
@@ -207,19 +211,19 @@ class Elaborator(FormulaElaborator):
             at=does.at,
         )
         ends = [
-            self._packet_flag_action(flat, *each, values)
+            self._make_packet_flag(flat, *each, values)
             for each in zip(("last", "keep"), does.ends, strict=False)
         ]
         return [flat, *ends, *merge_ends(flat, does.merged_ends)]
 
-    def _packet_flag_action(
+    def _make_packet_flag(
         self, action: FlatAction, name: str, operand: Operand, values: Values
     ) -> FlatAction:
         """Return the action that stores the `last` flag or the kept lanes of a stream.
 
         A single operand is wrapped in `max`, because stored values have to be formulas.
         """
-        samples = tuple(self._operand(operand, values))
+        samples = tuple(self._expand_operand(operand, values))
         if not isinstance(samples[0], FlatFormula):
             samples = (FlatFormula("max", samples, operand.at),)
         return replace(
@@ -227,27 +231,27 @@ class Elaborator(FormulaElaborator):
             width=1 if name == "last" else None, sign=None,
         )  # fmt: skip
 
-    def _each_index(self, term: Term, values: Values) -> Iterator[Values]:
+    def _expand_index_values(self, term: Term, values: Values) -> Iterator[Values]:
         for inner in values_of(term, values):
-            self._charge_item(term.at)
+            self._count_item(term.at)
             yield inner
 
 
-def _label(label: Label | None, values: Values) -> str:
+def _expand_label(label: Label | None, values: Values) -> str:
     if label is None:
         return ""
     return label.name if label.index is None else f"{label.name}_{element(label.index, values)}"
 
 
-def _default_name(kind: str, position: int) -> str:
+def _make_default_name(kind: str, position: int) -> str:
     return kind if position == 0 else f"{kind}_{position + 1}"
 
 
-def _optional(number: Number | None, values: Values, default: int) -> int:
+def _evaluate_or_default(number: Number | None, values: Values, default: int) -> int:
     return default if number is None else evaluate(number, values)
 
 
-def _target(text: TargetText, values: Values, before: list[FlatTarget]) -> FlatTarget:
+def _make_target(text: TargetText, values: Values, before: list[FlatTarget]) -> FlatTarget:
     reset = 0 if text.value is None else evaluate(text.value, values)
     if text.value is not None and reset <= 0:
         message = f"a target of {reset} is never reached (R3)"
@@ -259,7 +263,7 @@ def _target(text: TargetText, values: Values, before: list[FlatTarget]) -> FlatT
         and all(text.value.plain != each.name for each in before)
     ):
         name = text.value.plain
-    name = name or _default_name("target", len(before))
+    name = name or _make_default_name("target", len(before))
     if text.carry and not text.at_least:
         message = "`carry` needs `at least`: otherwise a count that fires is never above its target"
         raise Refused(text.at, message, "Write `at least`.")
@@ -267,11 +271,11 @@ def _target(text: TargetText, values: Values, before: list[FlatTarget]) -> FlatT
     return FlatTarget(name, reset, width, text.at, text.at_least, text.carry)
 
 
-def _input(text: InputText, values: Values) -> list[FlatInput]:
+def _make_inputs(text: InputText, values: Values) -> list[FlatInput]:
     """Return an input, and the flags for `last` and `keep` of its packets."""
     span = span_of(text.range, values) if text.range else None
-    lanes = _optional(text.lanes, values, 1)
-    width = _optional(text.width, values, 1)
+    lanes = _evaluate_or_default(text.lanes, values, 1)
+    width = _evaluate_or_default(text.width, values, 1)
     signal = FlatInput(text.name, text.kind, span, lanes, width, text.signed, text.at, buffered=text.buffered)
     if text.ends and span is not None:
         message = f"{quote(text.name)} is several streams; only a single stream can have packets"

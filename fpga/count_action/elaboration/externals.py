@@ -1,4 +1,4 @@
-"""External inputs of a datapath: declared ones, and ones inferred from their use.
+"""External inputs of a datapath, declared or inferred from their use.
 
 All modules of a datapath share them by name. Call `declare` and `use` for every declaration and use, then
 `infer_signals`, and only then `signals`, `signal` and `bit_of`.
@@ -15,7 +15,7 @@ from fpga.count_action.elaboration.arithmetic import check_span
 from fpga.count_action.elaboration.flat import FlatInput, FlatReference
 from fpga.count_action.model import MAX_LANES, Location, Signal, SignalKind
 
-_COMPARED = 40_000
+_MAX_COMPARISONS = 40_000
 """Largest number of pairs of names that are compared to find misspellings."""
 
 
@@ -45,7 +45,7 @@ class Externals:
         return list(self._entries)
 
     def declare(self, declared: FlatInput, *, element: int | None = None) -> None:
-        """Record a declaration, with `element` of one element. Raise `Refused` if it differs from an earlier one."""
+        """Record a declaration, of one element if `element` is given. Raise `Refused` if an earlier one differs."""
         entry = self._entries.setdefault(declared.name, _Entry())
         if element is not None:
             entry.indices.add(element)
@@ -65,20 +65,20 @@ class Externals:
             entry.lanes.add(reference.lane)
 
     def infer_signals(self, report: Report, others: Iterable[str]) -> None:
-        """Determine the signal of every input. `others` are further names that an undeclared one may misspell."""
+        """Determine the signal of every input. Warn if an undeclared input may misspell an input or one of `others`."""
         declared = [name for name, entry in self._entries.items() if entry.declared]
         candidates = list(dict.fromkeys([*declared, *others]))
         # A generated text is not misspelt, and comparing all its names would take long.
-        compared = len(self._entries) * (len(candidates) + len(self._entries)) <= _COMPARED
+        compared = len(self._entries) * (len(candidates) + len(self._entries)) <= _MAX_COMPARISONS
         for name, entry in self._entries.items():
             with report.part():
                 if entry.declared is None and compared:
                     _warn_if_misspelt(name, entry, candidates, report)
                 candidates.append(name)
-                _infer(name, entry, report)
+                _set_signal(name, entry, report)
 
     def signals(self) -> tuple[Signal, ...]:
-        """Return the inputs, those that load memories last. Call `infer_signals` first."""
+        """Return the inputs; inputs that load memories come last. Call `infer_signals` first."""
         signals = (entry.signal for entry in self._entries.values() if entry.signal)
         return tuple(sorted(signals, key=lambda each: each.loads_memory))
 
@@ -126,8 +126,8 @@ def lane_base(lanes: set[int]) -> int:
 
 
 def _unify(one: FlatInput, other: FlatInput) -> FlatInput:
-    mine = (one.kind, one.lanes, one.width, one.signed, one.buffered)
-    if mine != (other.kind, other.lanes, other.width, other.signed, other.buffered):
+    shape = (one.kind, one.lanes, one.width, one.signed, one.buffered)
+    if shape != (other.kind, other.lanes, other.width, other.signed, other.buffered):
         message = f"input {quote(one.name)} is declared differently at {one.at}"
         raise Refused(
             other.at, message, "Inputs with the same name are one input: declare them alike, or rename one."
@@ -140,13 +140,13 @@ def _unify(one: FlatInput, other: FlatInput) -> FlatInput:
     return replace(one, span=max(one.span, other.span, key=len))
 
 
-def _infer(name: str, entry: _Entry, report: Report) -> None:
+def _set_signal(name: str, entry: _Entry, report: Report) -> None:
     signal = _declare_signal(entry) if entry.declared else _infer_signal(name, entry)
     if signal.size * signal.lanes > MAX_LANES:
         message = (
             f"{quote(name)} has {signal.size} elements of {signal.lanes} lanes; at most {MAX_LANES} together"
         )
-        raise Refused(signal.at or _location_of(entry), message, "Split it.")
+        raise Refused(signal.at or _find_location(entry), message, "Split it.")
     entry.signal = signal
     if entry.declared is None:
         what = f"{signal.size} streams" if signal.size > 1 else "a stream"
@@ -159,7 +159,7 @@ def _infer(name: str, entry: _Entry, report: Report) -> None:
         )
 
 
-def _location_of(entry: _Entry) -> Location:
+def _find_location(entry: _Entry) -> Location:
     at = entry.declared.at if entry.declared else entry.first
     assert at is not None
     return at
@@ -171,7 +171,7 @@ def _declare_signal(entry: _Entry) -> Signal:
     if text.span is not None:
         entry.base, size = text.span.start, len(text.span)
     elif entry.open_ended:
-        entry.base, size = _extent(entry)
+        entry.base, size = _infer_extent(entry)
     else:
         indices = {index for index in entry.indices if index is not None}
         entry.base, size = (1, 1) if indices == {1} else (0, 1)
@@ -181,19 +181,19 @@ def _declare_signal(entry: _Entry) -> Signal:
 
 
 def _infer_signal(name: str, entry: _Entry) -> Signal:
-    entry.base, size = _extent(entry)
+    entry.base, size = _infer_extent(entry)
     if entry.suffixes & {"valid", "data"}:
         return Signal(name, SignalKind.STREAM, size, 1, SAMPLE_WIDTH, at=entry.first)
     return Signal(name, SignalKind.FLAG, size, at=entry.first)
 
 
-def _extent(entry: _Entry) -> tuple[int, int]:
+def _infer_extent(entry: _Entry) -> tuple[int, int]:
     """Return the index of the first element and the number of elements, from the indices that are used."""
     indices = [index for index in entry.indices if index is not None]
     if not indices:
         return 0, 1
     base = 0 if 0 in indices else 1
-    return base, len(check_span(base, max(indices), _location_of(entry)))
+    return base, len(check_span(base, max(indices), _find_location(entry)))
 
 
 def _warn_if_misspelt(name: str, entry: _Entry, candidates: list[str], report: Report) -> None:

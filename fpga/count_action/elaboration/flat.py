@@ -71,7 +71,7 @@ class FlatInput:
 
 @dataclass(frozen=True, slots=True)
 class FlatCount:
-    """A count; `target` is the target that it names (None: by position), `aim` a formula in its place."""
+    """A count; `target` is the name of its target (None: by position), `aim` a formula that replaces the target."""
 
     name: str
     kind: CountKind
@@ -91,7 +91,7 @@ class FlatCount:
 
 @dataclass(frozen=True, slots=True)
 class FlatTarget:
-    """A target; if `width` is None, it is that of its widest count."""
+    """A target; if `width` is None, it is as wide as its widest count."""
 
     name: str
     reset: int

@@ -42,34 +42,34 @@ class FormulaElaborator:
     report: Report
     _items: int = 0
     _registers: frozenset[str] = frozenset()
-    """Targets of the module with the name of a parameter: in a formula the name refers to the target."""
+    """Targets that share their name with a parameter of the module. In a formula the name refers to the target."""
     _targets: frozenset[str] = frozenset()
     _tables: dict[str, range] = field(default_factory=dict)
     """Tables of the module, and their indices."""
     _memories: frozenset[str] = frozenset()
     """Memories of the module, which formulas cannot read."""
 
-    def _charge_item(self, at: Location) -> None:
-        """Add an item to those of the datapath. Raise the errors of the report if there are too many."""
+    def _count_item(self, at: Location) -> None:
+        """Count an item of the datapath. Raise the errors of the report if there are too many."""
         self._items += 1
         if self._items > _MAX_ITEMS:
             message = f"these ranges expand to more than {_MAX_ITEMS} terms, samples, counts and actions"
             self.report.error(Refused(at, message, "Use smaller ranges.").diagnostic)
             self.report.raise_errors()
 
-    def _operand(self, operand: Operand, values: Values) -> Iterator[FlatOperand]:
+    def _expand_operand(self, operand: Operand, values: Values) -> Iterator[FlatOperand]:
         """Yield the operands that a part of a formula, condition or sample expands to: several if it has a range."""
         if isinstance(operand, Ranged):
             for inner in values_of(operand, values):
-                yield from self._operand(operand.value, inner)
+                yield from self._expand_operand(operand.value, inner)
             return
-        self._charge_item(operand.at)
+        self._count_item(operand.at)
         if isinstance(operand, Formula):
             parts = tuple(
                 part
                 for each in operand.operands
                 if not (isinstance(each, Ranged) and _is_empty(each.over, values))
-                for part in self._operand(each, values)
+                for part in self._expand_operand(each, values)
             )
             if not parts:
                 message = f"{quote(operand.operator)} has no operands: all its ranges are empty"
@@ -77,11 +77,11 @@ class FormulaElaborator:
             if operand.operator == "concat" and any(isinstance(each, int) for each in parts):
                 message = "a constant in `concat` has no width"
                 raise Refused(operand.at, message, "Say how many bits it has, here 8: `(0)[7:0]`.")
-            yield FlatFormula(operand.operator, (*parts, *_bits_of(operand, values)), operand.at)
+            yield FlatFormula(operand.operator, (*parts, *_evaluate_bits(operand, values)), operand.at)
         elif isinstance(operand, Integer):
             yield operand.value
         elif len(operand.parts) == 1 and operand.parts[0].name in self._tables:
-            yield self._entry(operand, values)
+            yield self._expand_entry(operand, values)
         elif len(operand.parts) == 1 and operand.parts[0].name in self._memories:
             raise Refused(operand.at, *explain_memory_in_formula(operand.parts[0].name))
         elif is_signal(operand, values) or operand.plain in self._registers:
@@ -89,14 +89,14 @@ class FormulaElaborator:
         else:
             yield evaluate(operand, values)
 
-    def _entry(self, reference: Reference, values: Values) -> FlatFormula:
+    def _expand_entry(self, reference: Reference, values: Values) -> FlatFormula:
         """Return the formula for the entry of a table at an index, which may be a signal."""
         (part,) = reference.parts
         span = self._tables[part.name]
         if part.index is None:
             message = f"{quote(part.name)} is a table, and no index says which entry"
             raise Refused(reference.at, message, f"Write {part.name}[{span.start}], or the name of a number.")
-        index = self._number(part.index, values)
+        index = self._expand_index(part.index, values)
         if isinstance(index, int):
             if index not in span:
                 message = f"{quote(part.name)} has entries {span.start} to {span.stop - 1}, not {index}"
@@ -107,7 +107,7 @@ class FormulaElaborator:
         entries = (FlatReference(part.name, None, each, "", None, reference.at) for each in span)
         return FlatFormula("table", (index, *entries), reference.at)
 
-    def _number(self, number: Number, values: Values) -> FlatOperand:
+    def _expand_index(self, number: Number, values: Values) -> FlatOperand:
         """Return an index: its value if it is constant, otherwise a formula."""
         if all(name in values for name in names_in(number)) and not _has_signals(number):
             return evaluate(number, values)
@@ -115,9 +115,9 @@ class FormulaElaborator:
             if number.operator not in {"+", "-"}:
                 message = f"this index applies `{number.operator}` to a signal"
                 raise Refused(number.at, message, "Add and subtract only.")
-            parts = (self._number(number.left, values), self._number(number.right, values))
+            parts = (self._expand_index(number.left, values), self._expand_index(number.right, values))
             return FlatFormula("+" if number.operator == "+" else "-", parts, number.at)
-        (operand,) = self._operand(number, values)
+        (operand,) = self._expand_operand(number, values)
         return operand
 
     def _elaborate_target(self, text: CountText, values: Values) -> tuple[str | None, FlatFormula | None]:
@@ -126,7 +126,7 @@ class FormulaElaborator:
             return None, None
         if isinstance(text.target, Reference) and text.target.plain is not None:
             return text.target.plain, None
-        (formula,) = self._operand(text.target, values)
+        (formula,) = self._expand_operand(text.target, values)
         first = next((each for each in references_in(formula) if each.suffix == ""), None)
         targets = [each for each in references_in(formula) if self._is_target(each)]
         if not isinstance(formula, FlatFormula) or first is None or not targets:
@@ -140,7 +140,7 @@ class FormulaElaborator:
         """Return the bound of a count as a formula (a number or target alone is wrapped in `min`), or None."""
         if text.bound is None:
             return None
-        (formula,) = self._operand(text.bound, values)
+        (formula,) = self._expand_operand(text.bound, values)
         return formula if isinstance(formula, FlatFormula) else FlatFormula("min", (formula,), text.bound.at)
 
     def _is_target(self, reference: FlatReference) -> bool:
@@ -211,7 +211,7 @@ def each_value(index: Index | None, values: Values) -> Iterator[Values]:
         yield {**values, index.name: value}
 
 
-def _bits_of(formula: Formula, values: Values) -> Iterator[int]:
+def _evaluate_bits(formula: Formula, values: Values) -> Iterator[int]:
     """Yield the number of bits of a shift, or the highest and the lowest bit of a slice."""
     if not formula.numbers:
         return

@@ -57,12 +57,12 @@ def make_instances(
     unused = dict.fromkeys(parameters)
     for statement in tree.statements:
         with report.part():
-            several: Iterable[Instance] = ()
+            new_instances: Iterable[Instance] = ()
             if isinstance(statement, ModuleText):
-                several = [_bind(statement, statement.name, {}, {}, parameters, statement.at, report)]
+                new_instances = [_bind(statement, statement.name, {}, {}, parameters, statement.at, report)]
             elif isinstance(statement, Use):
-                several = _replicate(statement, {**imported, **local}, parameters, report)
-            for instance in several:
+                new_instances = _replicate(statement, {**imported, **local}, parameters, report)
+            for instance in new_instances:
                 if instance.name in instances and instances[instance.name].at != instance.at:
                     message = (
                         f"there is already a module {quote(instance.name)} at {instances[instance.name].at}"
@@ -100,16 +100,16 @@ def _replicate(
 ) -> Iterator[Instance]:
     """Yield the instances of a `use`: one, or one for every value of its index."""
     if use.over is None:
-        yield _use(use, modules, parameters, {}, report)
+        yield _instantiate(use, modules, parameters, {}, report)
         return
     if use.over.name not in names_in(use.instance.index):
         message = f"the index {quote(use.over.name)} is not used in the name of the instances"
         raise Refused(use.over.at, message, f"Write {use.instance.name}[{use.over.name}].")
     for value in span_of(use.over, {}):
-        yield _use(use, modules, parameters, {use.over.name: value}, report)
+        yield _instantiate(use, modules, parameters, {use.over.name: value}, report)
 
 
-def _use(
+def _instantiate(
     use: Use,
     modules: Mapping[str, ModuleText],
     parameters: Mapping[str, int],
@@ -150,13 +150,13 @@ def _bind(
     at: Location,
     report: Report,
 ) -> Instance:
-    outside = {**parameters, **arguments}
+    given_values = {**parameters, **arguments}
     values: dict[str, int] = {}
     for parameter in text.parameters:
         if parameter.name in values:
             raise Refused(parameter.at, f"parameter {quote(parameter.name)} is declared twice", "Remove one.")
-        if parameter.name in outside:
-            values[parameter.name] = outside[parameter.name]
+        if parameter.name in given_values:
+            values[parameter.name] = given_values[parameter.name]
         elif parameter.default is not None:
             values[parameter.name] = evaluate(parameter.default, values)
         else:
@@ -167,8 +167,8 @@ def _bind(
             )
     for inferred, place in _infer_parameters(text).items():
         if inferred not in values:
-            values[inferred] = outside.get(inferred, DEFAULT_PARAMETER)
-            origin = "as given" if inferred in outside else "by default"
+            values[inferred] = given_values.get(inferred, DEFAULT_PARAMETER)
+            origin = "as given" if inferred in given_values else "by default"
             message = f"{quote(inferred)} is assumed to be a parameter of {quote(name)}: {values[inferred]} {origin}"
             report.inferences.append(make_diagnostic(place, message))
             _warn_if_misspelt(inferred, text, values, place, report)
@@ -193,16 +193,16 @@ def _warn_if_misspelt(
 
 def _infer_parameters(text: ModuleText) -> dict[str, Location]:
     """Return the undeclared parameters, with their first use: names used only in bounds of ranges and in targets."""
-    elsewhere = set(_other_names(text))
+    elsewhere = set(_find_other_names(text))
     parameters: dict[str, Location] = {}
-    for number in _range_numbers(text):
+    for number in _find_range_numbers(text):
         for name in names_in(number):
             if name not in elsewhere:
                 parameters.setdefault(name, number.at)
     return parameters
 
 
-def _range_numbers(text: ModuleText) -> Iterator[Number]:
+def _find_range_numbers(text: ModuleText) -> Iterator[Number]:
     for declared in text.inputs:
         if declared.range:
             yield from (declared.range.low, declared.range.high)
@@ -214,30 +214,30 @@ def _range_numbers(text: ModuleText) -> Iterator[Number]:
     for table in text.tables:
         yield from (table.range.low, table.range.high)
         yield from (each for each in table.entries if each is not None)
-    for index in _indices(text):
+    for index in _find_indices(text):
         yield from (index.low, index.high)
 
 
-def _indices(text: ModuleText) -> Iterator[Index]:
+def _find_indices(text: ModuleText) -> Iterator[Index]:
     for count in text.counts:
-        yield from _present(count.each, *(term.over for term in count.terms))
+        yield from _skip_absent(count.each, *(term.over for term in count.terms))
         for condition in count.gate:
             yield from indices_in(condition.holds)
     for action in text.actions:
-        yield from _present(action.each)
+        yield from _skip_absent(action.each)
         for sample in action.does.samples:
             yield from indices_in(sample)
     for claim in text.claims:
         yield from indices_in(claim.holds)
 
 
-def _present(*indices: Index | None) -> Iterator[Index]:
+def _skip_absent(*indices: Index | None) -> Iterator[Index]:
     return (index for index in indices if index is not None)
 
 
-def _other_names(text: ModuleText) -> Iterator[str]:
-    """Yield the names that are no parameters: indices, inputs, labels, and names in other numbers and terms."""
-    yield from (index.name for index in _indices(text))
+def _find_other_names(text: ModuleText) -> Iterator[str]:
+    """Yield the names that cannot be parameters: indices, inputs, labels, and names in other numbers and terms."""
+    yield from (index.name for index in _find_indices(text))
     for declared in text.inputs:
         yield declared.name
         yield from names_in(declared.width)
@@ -247,39 +247,39 @@ def _other_names(text: ModuleText) -> Iterator[str]:
     for memory in text.memories:
         yield from names_in(memory.width)
     for count in text.counts:
-        yield from _names_of_count(count)
+        yield from _find_names_of_count(count)
     for action in text.actions:
-        yield from _names_of_action(action)
+        yield from _find_names_of_action(action)
     for claim in text.claims:
-        yield from _names_by_themselves(claim.holds)
+        yield from _find_plain_names(claim.holds)
 
 
-def _names_of_count(count: CountText) -> Iterator[str]:
+def _find_names_of_count(count: CountText) -> Iterator[str]:
     if count.label:
         yield count.label.name
         yield from names_in(count.label.index)
     for term in count.terms:
         yield from names_in(term.value)
     for condition in count.gate:
-        yield from _names_by_themselves(condition.holds)
+        yield from _find_plain_names(condition.holds)
     yield from names_in(count.width)
 
 
-def _names_of_action(action: ActionText) -> Iterator[str]:
+def _find_names_of_action(action: ActionText) -> Iterator[str]:
     does = action.does
     for label in (action.on, does.name):
         if label:
             yield label.name
             yield from names_in(label.index)
     for sample in does.samples:
-        yield from _names_by_themselves(sample)
+        yield from _find_plain_names(sample)
     for number in (does.width, does.cleared, *does.numbers.values()):
         yield from names_in(number)
 
 
-def _names_by_themselves(operand: Operand) -> Iterator[str]:
-    """Yield the names in a reference. Names in a formula are left out: they may be parameters or targets."""
+def _find_plain_names(operand: Operand) -> Iterator[str]:
+    """Yield the names in a reference. Names in a formula do not count: they may be parameters or targets."""
     if isinstance(operand, Ranged):
-        yield from _names_by_themselves(operand.value)
+        yield from _find_plain_names(operand.value)
     elif isinstance(operand, Reference):
         yield from names_in(operand)

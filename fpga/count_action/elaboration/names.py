@@ -70,13 +70,13 @@ class Names:
                 self.externals.declare(declared)
         for module in self.modules.values():
             self._record_declarations(module)
-            for reference in self._references(module):
+            for reference in self._find_references(module):
                 with self._report.part():
                     self._record_use(module, reference)
             self._report_unknown_wires(module)
         for module in self.modules.values():
             for claim in module.claims:
-                for reference in self._signals_in(module, claim.holds):
+                for reference in self._find_signals(module, claim.holds):
                     with self._report.part():
                         self._check_used_elsewhere(module, reference)
 
@@ -118,7 +118,7 @@ class Names:
                     self.externals.declare(renamed, element=reference.index)
 
     def _declare_wired_end(self, module: FlatModule, each: FlatInput) -> None:
-        """Declare the external `last` or `keep` of a wired stream. A module drives its own."""
+        """Declare the external `last` or `keep` of a wired stream, unless a module drives it."""
         wired, _ = module.wires[each.part_of]
         name = f"{wired.label}{each.name.removeprefix(each.part_of)}"
         if wired.module is None:
@@ -157,28 +157,28 @@ class Names:
     def _report_unknown_wires(self, module: FlatModule) -> None:
         names = dict.fromkeys([each.name for each in module.inputs])
         names |= dict.fromkeys(
-            reference.name for reference in self._references(module) if reference.module is None
+            reference.name for reference in self._find_references(module) if reference.module is None
         )
         for name, (_, wire) in module.wires.items():
             if name not in names:
                 message = f"{quote(module.name)} has no input {quote(name)} to wire"
                 self._report.error(make_diagnostic(wire.at, message, did_you_mean(name, names)))
 
-    def _references(self, module: FlatModule) -> Iterator[FlatReference]:
+    def _find_references(self, module: FlatModule) -> Iterator[FlatReference]:
         """Yield the references of a module to signals, except those in its properties."""
         for count in module.counts:
             yield from (*count.terms, *count.taken)
             for formula in (count.aim, count.bound):
                 if formula is not None:
-                    yield from self._signals_in(module, formula)
+                    yield from self._find_signals(module, formula)
             for operand, _ in count.gate:
-                yield from self._signals_in(module, operand)
+                yield from self._find_signals(module, operand)
         for action in module.actions:
             for operand in action.samples:
-                yield from self._signals_in(module, operand)
+                yield from self._find_signals(module, operand)
             yield from find_packet_ends(module, action)
 
-    def _signals_in(self, module: FlatModule, operand: FlatOperand) -> Iterator[FlatReference]:
+    def _find_signals(self, module: FlatModule, operand: FlatOperand) -> Iterator[FlatReference]:
         inner = isinstance(operand, FlatFormula)
         for each in references_in(operand):
             if self.find_stored(module, each, inner=inner) is None:
@@ -189,8 +189,8 @@ class Names:
     def find_stored(self, module: FlatModule, reference: FlatReference, *, inner: bool) -> Stored | None:
         """Return the count or the target that a reference names, or None if it names a signal.
 
-        `inner` is true inside a formula. A name alone, as condition or sample, can refer to a count but not to a
-        target: before the language had formulas it was always a flag, and texts of that time keep their meaning.
+        `inner` is true inside a formula. Outside, a lone name may refer to a count, but not to a target, because
+        older texts use such a name for a flag.
         """
         owner = module if reference.module is None else self.modules.get(reference.module)
         if owner is None or reference.suffix or Output(owner.name, reference.label) in self.drivers:
@@ -210,7 +210,7 @@ class Names:
 
         Raise `Refused` if the name is a count or a parameter, or does not exist.
         """
-        if (end := self._end(module, reference)) is not None:
+        if (end := self._resolve_end(module, reference)) is not None:
             return end
         if reference.module is not None:
             return self.output(reference)
@@ -254,7 +254,7 @@ class Names:
             )
             raise Refused(reference.at, message, hint if is_target else f"Write {name}.")
 
-    def _end(self, module: FlatModule, reference: FlatReference) -> Output | FlatReference | None:
+    def _resolve_end(self, module: FlatModule, reference: FlatReference) -> Output | FlatReference | None:
         """Return the signal of `x.last` or `x.keep`, or None for other references (R18).
 
         Raise `Refused` if stream `x` has no such field.

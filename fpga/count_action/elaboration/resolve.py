@@ -1,4 +1,4 @@
-"""From elaborated modules to the datapath model: every name becomes a reference to a signal, count or target."""
+"""Resolution of elaborated modules to the datapath model: names become references to signals, counts or targets."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Beats:
         if reference.module is None:
             return
         output = self._names.output(reference)
-        kind = self._kind(output)
+        kind = self._find_kind(output)
         if kind is not declared.kind:
             message = f"{quote(declared.name)} is a {declared.kind.value} and {reference} is a {kind.value}"
             raise Refused(reference.at, message, f"Wire it to a {declared.kind.value}.")
@@ -74,30 +74,30 @@ class Beats:
                 f"{quote(declared.name)} has {len(declared.span)} elements, and {reference} is one signal"
             )
             raise Refused(reference.at, message, "Wire it to an external input that has as many elements.")
-        beat = self._beat(output)
+        beat = self._find_shape(output)
         if beat != Shape(declared.lanes, declared.width, declared.signed):
-            here = Shape(declared.lanes, declared.width, declared.signed)
-            message = f"{quote(declared.name)} has {_shape(here)}, and {reference} has {_shape(beat)}"
+            own = Shape(declared.lanes, declared.width, declared.signed)
+            message = f"{quote(declared.name)} has {_describe_shape(own)}, and {reference} has {_describe_shape(beat)}"
             raise Refused(reference.at, message, "Change one of them.")
 
     def beat_of(self, module: FlatModule, action: FlatAction) -> Shape:
         """Return the shape of the output of an action. Raise `Refused` if its samples come from itself."""
         output = Output(module.name, action.name)
         return (
-            self._beat(output)
+            self._find_shape(output)
             if self._names.drivers.get(output) is action
-            else self._new_beat(output, action)
+            else self._compute_shape(output, action)
         )
 
-    def _beat(self, output: Output) -> Shape:
+    def _find_shape(self, output: Output) -> Shape:
         """Return the shape of an output. Raise `Refused` if its samples come from itself."""
         if output not in self._beats:
             self._beats[output] = None
-            self._beats[output] = self._new_beat(output, self._names.drivers[output])
+            self._beats[output] = self._compute_shape(output, self._names.drivers[output])
         beat = self._beats[output]
         if beat is None:
             at, name = self._names.drivers[output].at, f"{output.module}.{output.name}"
-            if self._kind(output) is SignalKind.NUMBER:
+            if self._find_kind(output) is SignalKind.NUMBER:
                 message = f"the width of {quote(name)} depends on itself"
                 raise Refused(at, message, "Write it before `as`, for example `width 16`.")
             message = f"the samples of {name} come from itself: streams form a cycle (R7)"
@@ -107,32 +107,32 @@ class Beats:
     def kind_of(self, target: Output | FlatReference) -> SignalKind:
         """Return the kind of an output, or of an external input."""
         if isinstance(target, Output):
-            return self._kind(target)
+            return self._find_kind(target)
         signal = self._names.externals.signal(target.name)
         assert signal is not None
         return signal.kind
 
-    def _kind(self, output: Output) -> SignalKind:
+    def _find_kind(self, output: Output) -> SignalKind:
         kind = VERBS[self._names.drivers[output].verb].kind.drives
         assert kind is not None
         return kind
 
-    def _new_beat(self, output: Output, action: FlatAction) -> Shape:
+    def _compute_shape(self, output: Output, action: FlatAction) -> Shape:
         module = self._names.modules[output.module]
 
         def samples() -> list[Shape]:
             if action.verb == "merge":
                 return self._merge_shapes(module, action)
             if action.part_of:
-                return [self._beat(Output(output.module, action.part_of))]
-            return [self._shape_of(module, operand) for operand in action.samples]
+                return [self._find_shape(Output(output.module, action.part_of))]
+            return [self._find_operand_shape(module, operand) for operand in action.samples]
 
         return VERBS[action.verb].shape(action, samples)
 
     def _merge_shapes(self, module: FlatModule, action: FlatAction) -> list[Shape]:
         """Return the shapes of the streams of a `merge`. Raise `Refused` if their numbers of lanes differ (R19)."""
         streams = streams_of(module, action)
-        shapes = [self._source(module, each) for each in streams]
+        shapes = [self._find_source(module, each) for each in streams]
         for each, shape in zip(streams, shapes, strict=True):
             if shape.lanes != shapes[0].lanes:
                 first = f"{quote(str(streams[0]))} has {shapes[0].lanes}"
@@ -140,13 +140,13 @@ class Beats:
                 raise Refused(each.at, message, "Merge streams with the same number of lanes.")
         return shapes
 
-    def _shape_of(self, module: FlatModule, operand: FlatOperand) -> Shape:
+    def _find_operand_shape(self, module: FlatModule, operand: FlatOperand) -> Shape:
         """Return the shape of a sample; the width and sign of a formula follow from its interval."""
         if (
             isinstance(operand, FlatReference)
             and self._names.find_stored(module, operand, inner=False) is None
         ):
-            source = self._source(module, operand)
+            source = self._find_source(module, operand)
             return source if operand.lane is None else replace(source, lanes=1)
         width, signed = bits_for(*self.interval(module, operand))
         return Shape(1, width, signed)
@@ -159,7 +159,7 @@ class Beats:
             parts = [
                 self.interval(module, each)
                 for each in operand.operands
-                for _ in range(self._lanes(module, each) if operand.operator == "concat" else 1)
+                for _ in range(self._count_lanes(module, each) if operand.operator == "concat" else 1)
             ]
             return combine(operand.operator, parts)
         if stored := self._names.find_stored(module, operand, inner=True):
@@ -170,19 +170,19 @@ class Beats:
             return 0, 1
         if lanes := self._names.count_kept_lanes(module, operand):
             return interval_of_bits(lanes, signed=False)
-        source = self._source(module, operand)
+        source = self._find_source(module, operand)
         return interval_of_bits(source.width, signed=source.signed)
 
-    def _lanes(self, module: FlatModule, operand: FlatOperand) -> int:
+    def _count_lanes(self, module: FlatModule, operand: FlatOperand) -> int:
         """Return the number of values of an operand: several for all lanes of a beat."""
         if not isinstance(operand, FlatReference) or operand.suffix != "data" or operand.lane is not None:
             return 1
-        return self._source(module, operand).lanes
+        return self._find_source(module, operand).lanes
 
-    def _source(self, module: FlatModule, reference: FlatReference) -> Shape:
+    def _find_source(self, module: FlatModule, reference: FlatReference) -> Shape:
         target = self._names.resolve(module, reference)
         if isinstance(target, Output):
-            return self._beat(target)
+            return self._find_shape(target)
         signal = self._names.externals.signal(target.name)
         assert signal is not None
         return Shape(signal.lanes, signal.width, signal.signed)
@@ -191,7 +191,7 @@ class Beats:
         """Yield the resolved references of a reference: several if it names all lanes of a beat."""
         target = self._names.resolve(module, reference)
         if isinstance(target, Output):
-            kind, index = self._kind(target), 0
+            kind, index = self._find_kind(target), 0
             name, owner, base = target.name, target.module, self._names.lane_base(target)
         else:
             signal = self._names.externals.signal(target.name)
@@ -202,7 +202,7 @@ class Beats:
         if context != "sample" or kind is not SignalKind.STREAM:
             yield Ref(name, owner, index, 0, reference.at)
             return
-        lanes = self._source(module, reference).lanes
+        lanes = self._find_source(module, reference).lanes
         if reference.lane is None:
             yield from (Ref(name, owner, index, lane, reference.at) for lane in range(lanes))
             return
@@ -219,20 +219,20 @@ def _find_stored_width(module: FlatModule, stored: Stored) -> int:
     return width_of_target(target, module)
 
 
-def _shape(beat: Shape) -> str:
+def _describe_shape(beat: Shape) -> str:
     lanes = f"{beat.lanes} lanes of " if beat.lanes > 1 else ""
     return f"{lanes}{beat.width} bits{' signed' if beat.signed else ''}"
 
 
 def _check_suffix(reference: FlatReference, kind: SignalKind, context: Context) -> None:
-    shown = quote(str(reference))
+    quoted = quote(str(reference))
     if kind is not SignalKind.STREAM:
         if reference.suffix:
-            message = f"{shown} is a {kind.value} and has no `.{reference.suffix}`"
+            message = f"{quoted} is a {kind.value} and has no `.{reference.suffix}`"
             raise Refused(reference.at, message, "Write its name alone, or declare it as a stream.")
         return
     if context == "sample" and reference.suffix != "data":
-        message = f"{shown} is a stream, and this position needs its samples"
+        message = f"{quoted} is a stream, and this position needs its samples"
         hint = f"Write {reference}.data."
         if reference.suffix == "valid":
             message = (
@@ -250,7 +250,7 @@ def _check_suffix(reference: FlatReference, kind: SignalKind, context: Context) 
     if context != "sample" and reference.suffix != "valid":
         what = "counts its beats" if context == "sum" else "needs a bit"
         raise Refused(
-            reference.at, f"{shown} is a stream, and `{_WORD[context]}` {what}", f"Write {reference}.valid."
+            reference.at, f"{quoted} is a stream, and `{_WORD[context]}` {what}", f"Write {reference}.valid."
         )
 
 
@@ -278,31 +278,35 @@ class _Resolver:
         values: list[Operand] = []
         for place, count in enumerate(module.counts):
             with self._report.part():
-                counts.append(self._count(module, count, place, values))
+                counts.append(self._resolve_count(module, count, place, values))
         by_name = {count.name: count for count in counts}
         for action in module.actions:
             with self._report.part():
-                actions.append(self._action(module, action, by_name, values))
+                actions.append(self._resolve_action(module, action, by_name, values))
         targets = tuple(resolve_target(target, module) for target in module.targets)
         claims: list[Claim] = []
         for claim in module.claims:
             with self._report.part():
-                (holds,) = self._operands(module, claim.holds)
+                (holds,) = self._resolve_operands(module, claim.holds)
                 claims.append(Claim(claim.kind, claim.name, holds, claim.at))
         formulas = tuple(values)
         return Module(module.name, tuple(counts), targets, tuple(actions), module.at, formulas, tuple(claims))
 
-    def _count(self, module: FlatModule, count: FlatCount, place: int, values: list[Operand]) -> Count:
+    def _resolve_count(
+        self, module: FlatModule, count: FlatCount, place: int, values: list[Operand]
+    ) -> Count:
         terms, subtracted = (
             tuple(ref for reference in part for ref in self._beats.refs(module, reference, "sum"))
             for part in (count.terms, count.taken)
         )
-        aim = None if count.aim is None else self._refs(module, count.aim, "condition", values)[0]
-        bound = None if count.bound is None else self._refs(module, count.bound, "condition", values)[0]
+        aim = None if count.aim is None else self._resolve_refs(module, count.aim, "condition", values)[0]
+        bound = (
+            None if count.bound is None else self._resolve_refs(module, count.bound, "condition", values)[0]
+        )
         gate = [
             Condition(ref, negated)
             for operand, negated in count.gate
-            for ref in self._refs(module, operand, "condition", values)
+            for ref in self._resolve_refs(module, operand, "condition", values)
         ]
         resolved = Count(
             name=count.name,
@@ -328,7 +332,7 @@ class _Resolver:
         values.append(value)
         return Ref(f"{VALUE}{len(values) - 1}", module.name)
 
-    def _refs(
+    def _resolve_refs(
         self, module: FlatModule, operand: FlatOperand, context: Context, values: list[Operand]
     ) -> list[Ref]:
         """Return the references of a condition or a sample; a formula is first added to `values`."""
@@ -337,24 +341,26 @@ class _Resolver:
             and self._names.find_stored(module, operand, inner=False) is None
         ):
             return list(self._beats.refs(module, operand, context))
-        (value,) = self._operands(module, operand)
+        (value,) = self._resolve_operands(module, operand)
         values.append(value)
         at = None if isinstance(operand, int) else operand.at
         return [Ref(f"{VALUE}{len(values) - 1}", module.name, at=at)]
 
-    def _operands(self, module: FlatModule, operand: FlatOperand, *, several: bool = False) -> list[Operand]:
-        """Return the resolved operand; with `several` (in `max` and `min`) one for each lane of a beat."""
+    def _resolve_operands(
+        self, module: FlatModule, operand: FlatOperand, *, several: bool = False
+    ) -> list[Operand]:
+        """Return the resolved operand; with `several` (in `max`, `min` and `concat`), one for each lane of a beat."""
         if isinstance(operand, int):
             return [operand]
         if isinstance(operand, FlatFormula):
             if operand.operator == "slice":
                 self._check_slice(module, operand)
-            many = operand.operator in {"max", "min", "concat"}
+            takes_several = operand.operator in {"max", "min", "concat"}
             parts = []
             for each in operand.operands:
-                resolved = self._operands(module, each, several=many)
+                resolved = self._resolve_operands(module, each, several=takes_several)
                 if operand.operator == "concat":
-                    resolved = [self._whole_slice(module, each, part) for part in resolved]
+                    resolved = [self._make_slice(module, each, part) for part in resolved]
                 parts += resolved
             return [Operation(operand.operator, tuple(parts))]
         if stored := self._names.find_stored(module, operand, inner=True):
@@ -372,7 +378,7 @@ class _Resolver:
         return list(samples)
 
     def _check_slice(self, module: FlatModule, formula: FlatFormula) -> None:
-        """Raise `Refused` if a slice is of a stream, or has bits that its value does not have (R23)."""
+        """Raise `Refused` if a slice is of a stream, or exceeds the bits of its value (R23)."""
         value, high, low = formula.operands
         if isinstance(value, int) or not isinstance(high, int):
             return
@@ -391,8 +397,8 @@ class _Resolver:
         target = self._names.resolve(module, reference)
         return self._beats.kind_of(target) is SignalKind.STREAM
 
-    def _whole_slice(self, module: FlatModule, flat: FlatOperand, part: Operand) -> Operand:
-        """Return an operand of `concat` as a slice, which has a width: of all of its bits if it is none yet (R24)."""
+    def _make_slice(self, module: FlatModule, flat: FlatOperand, part: Operand) -> Operand:
+        """Return `part` if it is a slice, otherwise the slice of all its bits: `concat` takes only slices (R24)."""
         if isinstance(part, Operation) and part.operator == "slice":
             return part
         width, _ = bits_for(*self._beats.interval(module, flat))
@@ -407,16 +413,16 @@ class _Resolver:
             total = Operation("+", (total, bit)) if lane else bit
         return total
 
-    def _action(
+    def _resolve_action(
         self, module: FlatModule, action: FlatAction, counts: dict[str, Count], values: list[Operand]
     ) -> Action:
         on = find_count(module, action)
         if action.cleared is not None:
-            return self._clear(module, action.cleared, on, action)
+            return self._resolve_clear(module, action.cleared, on, action)
         samples = action.samples
         if action.part_of and action.name == f"{action.part_of}_last":
-            samples = tuple(self._as_condition(module, each) for each in samples)
-        refs = [ref for operand in samples for ref in self._refs(module, operand, "sample", values)]
+            samples = tuple(self._make_condition(module, each) for each in samples)
+        refs = [ref for operand in samples for ref in self._resolve_refs(module, operand, "sample", values)]
         beat = self._beats.beat_of(module, action)
         if not action.samples and on in counts:
             formulas = self._find_choice(module, action, counts[on], beat.lanes)
@@ -435,14 +441,16 @@ class _Resolver:
             **action.words,
         )
 
-    def _as_condition(self, module: FlatModule, operand: FlatOperand) -> FlatOperand:
-        """Return an operand as a condition: itself if it can only be 0 or 1, otherwise whether it is not 0."""
+    def _make_condition(self, module: FlatModule, operand: FlatOperand) -> FlatOperand:
+        """Return the operand if it can only be 0 or 1, otherwise the formula that it is not 0."""
         low, high = self._beats.interval(module, operand)
         if low >= 0 and high <= 1:
             return operand
         assert not isinstance(operand, int)
-        alone = isinstance(operand, FlatFormula) and operand.operator == "max" and len(operand.operands) == 1
-        value = operand.operands[0] if alone and isinstance(operand, FlatFormula) else operand
+        is_single = (
+            isinstance(operand, FlatFormula) and operand.operator == "max" and len(operand.operands) == 1
+        )
+        value = operand.operands[0] if is_single and isinstance(operand, FlatFormula) else operand
         return FlatFormula("!=", (value, 0), operand.at)
 
     def _find_choice(self, module: FlatModule, action: FlatAction, count: Count, lanes: int) -> list[Operand]:
@@ -456,13 +464,15 @@ class _Resolver:
             return []
         end = action.name.removeprefix(f"{action.part_of}_")
         numbers = arbitration.next_numbers(count, module.name) if action.part_of == count.name else {}
-        if end in numbers:  # a stream may have the name of its count: `last` and `keep` are of the stream
+        if end in numbers:  # if a stream has the name of its count, its `last` and `keep` follow below
             return [numbers[end]]
         streams = (end_of(each, end) for each in streams_of(module, action))
-        options = [part for each in streams for part in self._operands(module, each)]
+        options = [part for each in streams for part in self._resolve_operands(module, each)]
         return [arbitration.select(count, module.name, options)]
 
-    def _clear(self, module: FlatModule, reference: FlatReference, on: str, action: FlatAction) -> Action:
+    def _resolve_clear(
+        self, module: FlatModule, reference: FlatReference, on: str, action: FlatAction
+    ) -> Action:
         if reference.suffix:
             raise Refused(
                 reference.at,

@@ -56,8 +56,8 @@ def find_count(module: FlatModule, action: FlatAction) -> str:
     if len(names) != len(actions):
         message = f"this action names no count, and there are {len(names)} counts and {len(actions)} actions"
         raise Refused(action.at, message, f"Write `on COUNT:` before it, for example `on {names[0]}:`.")
-    whose = (each.name == action.part_of if action.part_of else each is action for each in actions)
-    return names[next(place for place, own in enumerate(whose) if own)]
+    matches = (each.name == action.part_of if action.part_of else each is action for each in actions)
+    return names[next(place for place, own in enumerate(matches) if own)]
 
 
 def find_table_indices(text: ModuleText, values: Values) -> dict[str, range]:
@@ -79,7 +79,7 @@ def entries_of(text: TableText, values: Values) -> Iterator[FlatTarget]:
 
 
 def width_of_target(target: FlatTarget, module: FlatModule) -> int:
-    """Return the width of a target in bits: its own width if declared, otherwise that of the widest of its counts."""
+    """Return the width of a target in bits: as declared, otherwise the width of its widest count, or the default."""
     if target.width is not None:
         return target.width
     widths = []

@@ -77,7 +77,7 @@ class Explanation:
 def explain(datapath: Datapath) -> Explanation:
     """Return the facts about a datapath that `check` accepts."""
     graph = Graph(datapath)
-    latencies = _latencies(graph)
+    latencies = _find_latencies(graph)
     return Explanation(
         name=datapath.name,
         digest=f"{datapath.digest:08x}",
@@ -89,7 +89,7 @@ def explain(datapath: Datapath) -> Explanation:
             ),
         ),
         modules=tuple(_describe_module(graph, module, latencies) for module in datapath.modules),
-        lines=tuple(dict.fromkeys((*_external_connections(graph), *map(_connect, graph.links)))),
+        lines=tuple(dict.fromkeys((*_find_external_connections(graph), *map(_connect, graph.links)))),
     )
 
 
@@ -124,7 +124,7 @@ def _find_triggers(graph: Graph, module: Module, action: Action) -> dict[str, No
     )
 
 
-def _external_connections(graph: Graph) -> list[Connection]:
+def _find_external_connections(graph: Graph) -> list[Connection]:
     connections = []
     for module in graph.datapath.modules:
         for count in module.counts:
@@ -154,7 +154,7 @@ def _connect(link: Link) -> Connection:
     return Connection(link.driver.name, name, link.reader.name, link.relation)
 
 
-def _latencies(graph: Graph) -> dict[tuple[str, str], int]:
+def _find_latencies(graph: Graph) -> dict[tuple[str, str], int]:
     """Return the fewest cycles from an external event to the effect of a fire, by module and count."""
     latencies = {
         (module.name, count.name): 1

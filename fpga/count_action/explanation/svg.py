@@ -14,9 +14,10 @@ from fpga.count_action.explanation.explain import (
     ModuleFacts,
 )
 
-_CHAR = 7.3
-_ROW = 18
-_BOX = 46 * _CHAR
+# Sizes in pixels.
+_CHAR_WIDTH = 7.3
+_ROW_HEIGHT = 18
+_BOX_WIDTH = 46 * _CHAR_WIDTH
 _GAP = 150
 _MARGIN = 24
 _STYLE = """
@@ -39,16 +40,16 @@ class _Rectangle:
     y: float
     height: float
     rows: tuple[tuple[str, str], ...]
-    width: float = _BOX
+    width: float = _BOX_WIDTH
 
 
 def draw_svg(explanation: Explanation) -> str:
     """Return the drawing as a complete SVG document."""
-    columns = _columns(explanation)
-    inputs = list(_inputs(explanation))
+    columns = _arrange_columns(explanation)
+    inputs = list(_list_inputs(explanation))
     rectangles = dict(_place_inputs(inputs))
     offset = (
-        (max((len(name) for name, _ in inputs), default=0) * _CHAR + 2 * _MARGIN + _GAP)
+        (max((len(name) for name, _ in inputs), default=0) * _CHAR_WIDTH + 2 * _MARGIN + _GAP)
         if inputs
         else _MARGIN
     )
@@ -56,15 +57,15 @@ def draw_svg(explanation: Explanation) -> str:
     for number, names in enumerate(columns):
         y = float(_MARGIN + 24)
         for name in names:
-            rows = tuple(_rows(parts[name]))
-            area = _Rectangle(offset + number * (_BOX + _GAP), y, (len(rows) + 2) * _ROW, rows)
+            rows = tuple(_format_rows(parts[name]))
+            area = _Rectangle(offset + number * (_BOX_WIDTH + _GAP), y, (len(rows) + 2) * _ROW_HEIGHT, rows)
             rectangles[name] = area
             y += area.height + 40
     width = max(area.x + area.width for area in rectangles.values()) + _MARGIN + 60
     height = max(area.y + area.height for area in rectangles.values()) + _MARGIN + 60
     body = [
-        *_lines(explanation, rectangles),
-        *(_draw(name, area, parts) for name, area in rectangles.items()),
+        *_draw_lines(explanation, rectangles),
+        *(_draw_rectangle(name, area, parts) for name, area in rectangles.items()),
     ]
     size = f'width="{width:.0f}" height="{height:.0f}"'
     title = escape(f"{explanation.name} (digest {explanation.digest})")
@@ -82,7 +83,7 @@ def draw_svg(explanation: Explanation) -> str:
     )
 
 
-def _columns(explanation: Explanation) -> list[list[str]]:
+def _arrange_columns(explanation: Explanation) -> list[list[str]]:
     """Return the modules in columns, by the longest chain of connections to them. Backward connections are ignored."""
     names = [part.name for part in explanation.modules]
     depth = dict.fromkeys(names, 0)
@@ -98,25 +99,25 @@ def _columns(explanation: Explanation) -> list[list[str]]:
     return [[name for name in names if depth[name] == column] for column in range(max(depth.values()) + 1)]
 
 
-def _inputs(explanation: Explanation) -> Iterator[tuple[str, str]]:
+def _list_inputs(explanation: Explanation) -> Iterator[tuple[str, str]]:
     for text in explanation.inputs:
         is_memory = text.startswith("memory ")
-        yield text if is_memory else text.replace(" of ", ", ", 1), _name_of_input(text)
+        yield text if is_memory else text.replace(" of ", ", ", 1), _parse_input_name(text)
 
 
-def _name_of_input(text: str) -> str:
+def _parse_input_name(text: str) -> str:
     """Return the name in the declaration of an input, or `MODULE.NAME` of a memory."""
     return text.split()[1].partition("[")[0].removesuffix(":")
 
 
 def _place_inputs(inputs: list[tuple[str, str]]) -> Iterator[tuple[str, _Rectangle]]:
     for number, (text, name) in enumerate(inputs):
-        y = _MARGIN + 24 + number * 2.2 * _ROW
-        width = len(text) * _CHAR + 20
-        yield f" {name}", _Rectangle(_MARGIN, y, 1.5 * _ROW, (("input", text),), width)
+        y = _MARGIN + 24 + number * 2.2 * _ROW_HEIGHT
+        width = len(text) * _CHAR_WIDTH + 20
+        yield f" {name}", _Rectangle(_MARGIN, y, 1.5 * _ROW_HEIGHT, (("input", text),), width)
 
 
-def _rows(part: ModuleFacts) -> Iterator[tuple[str, str]]:
+def _format_rows(part: ModuleFacts) -> Iterator[tuple[str, str]]:
     for counter in part.counts:
         yield from _wrap("", f"{counter.name}: {counter.text}")
         yield from _wrap("quiet", f"  {_describe_target(counter)}")
@@ -130,28 +131,28 @@ def _wrap(style: str, text: str) -> Iterator[tuple[str, str]]:
         yield style, line
 
 
-def _draw(name: str, area: _Rectangle, parts: dict[str, ModuleFacts]) -> str:
+def _draw_rectangle(name: str, area: _Rectangle, parts: dict[str, ModuleFacts]) -> str:
     if name not in parts:
         return (
             f'<rect class="input" x="{area.x:.0f}" y="{area.y:.0f}" width="{area.width:.0f}"'
             f' height="{area.height:.0f}" rx="12"/>'
-            f'<text x="{area.x + 10:.0f}" y="{area.y + _ROW:.0f}">{escape(area.rows[0][1])}</text>'
+            f'<text x="{area.x + 10:.0f}" y="{area.y + _ROW_HEIGHT:.0f}">{escape(area.rows[0][1])}</text>'
         )
     box = f'x="{area.x:.0f}" y="{area.y:.0f}" width="{area.width:.0f}"'
     lines = [
         f'<rect class="box" {box} height="{area.height:.0f}" rx="4"/>',
-        f'<rect class="head" {box} height="{1.4 * _ROW:.0f}" rx="4"/>',
-        f'<text class="name" x="{area.x + 10:.0f}" y="{area.y + _ROW:.0f}">{escape(name)}</text>',
+        f'<rect class="head" {box} height="{1.4 * _ROW_HEIGHT:.0f}" rx="4"/>',
+        f'<text class="name" x="{area.x + 10:.0f}" y="{area.y + _ROW_HEIGHT:.0f}">{escape(name)}</text>',
     ]
     for number, (style, text) in enumerate(area.rows):
-        y = area.y + (number + 2.3) * _ROW
+        y = area.y + (number + 2.3) * _ROW_HEIGHT
         lines.append(
             f'<text class="{style}" x="{area.x + 10:.0f}" y="{y:.0f}" xml:space="preserve">{escape(text)}</text>'
         )
     return "\n".join(lines)
 
 
-def _lines(explanation: Explanation, rectangles: dict[str, _Rectangle]) -> Iterator[str]:
+def _draw_lines(explanation: Explanation, rectangles: dict[str, _Rectangle]) -> Iterator[str]:
     pairs: dict[tuple[str, str], list[Connection]] = {}
     for line in explanation.lines:
         pairs.setdefault((line.driver or f" {line.name}", line.reader), []).append(line)
@@ -160,13 +161,13 @@ def _lines(explanation: Explanation, rectangles: dict[str, _Rectangle]) -> Itera
     for (driver, reader), lines in pairs.items():
         into[reader] = into.get(reader, 0) + 1
         label = "" if driver.startswith(" ") else ", ".join(dict.fromkeys(line.name for line in lines))
-        yield _arrow(rectangles[driver], rectangles[reader], into[reader], label, lowest)
+        yield _draw_arrow(rectangles[driver], rectangles[reader], into[reader], label, lowest)
 
 
-def _arrow(driver: _Rectangle, reader: _Rectangle, number: int, label: str, lowest: float) -> str:
-    x1, y1 = driver.x + driver.width, driver.y + min(driver.height / 2, 1.5 * _ROW)
+def _draw_arrow(driver: _Rectangle, reader: _Rectangle, number: int, label: str, lowest: float) -> str:
+    x1, y1 = driver.x + driver.width, driver.y + min(driver.height / 2, 1.5 * _ROW_HEIGHT)
     x2, y2 = reader.x, reader.y + 10 + 12 * number
-    if 0 < x2 - x1 < _BOX + _GAP:
+    if 0 < x2 - x1 < _BOX_WIDTH + _GAP:
         bend = (x2 - x1) / 2
         path = f"M{x1:.0f},{y1:.0f} C{x1 + bend:.0f},{y1:.0f} {x2 - bend:.0f},{y2:.0f} {x2:.0f},{y2:.0f}"
         middle = (x1 + x2) / 2, (y1 + y2) / 2 - 5
@@ -175,11 +176,11 @@ def _arrow(driver: _Rectangle, reader: _Rectangle, number: int, label: str, lowe
         path = f"M{x1:.0f},{y1:.0f} h{16 + 6 * number} V{low:.0f} H{x2 - 16 - 6 * number:.0f} V{y2:.0f} H{x2:.0f}"
         middle = (x1 + x2) / 2, low - 4
     return f'<path class="line" marker-end="url(#tip)" d="{path}"/>' + (
-        _label(label, *middle) if label else ""
+        _draw_label(label, *middle) if label else ""
     )
 
 
-def _label(text: str, x: float, y: float) -> str:
+def _draw_label(text: str, x: float, y: float) -> str:
     return f'\n<text class="label" text-anchor="middle" x="{x:.0f}" y="{y:.0f}">{escape(text)}</text>'
 
 
@@ -189,27 +190,27 @@ _ASCII = str.maketrans("─│╭╮╰╯▼▶├└", "-|++++v>+`")
 def draw(explanation: Explanation, width: int = 100, *, ascii_only: bool = False) -> str:
     """Return the drawing as text, `width` characters wide (at least 40)."""
     width = max(width, 40)
-    size = f"{_plural(len(explanation.modules), 'module')}, {_plural(len(explanation.inputs), 'input')}"
+    size = f"{_pluralise(len(explanation.modules), 'module')}, {_pluralise(len(explanation.inputs), 'input')}"
     lines = [
         f"{explanation.name}: {size}, digest {explanation.digest}",
         "",
-        *_external_inputs(explanation, width),
+        *_format_inputs(explanation, width),
     ]
     for place, part in enumerate(explanation.modules):
-        lines += _box(part, width)
+        lines += _format_module(part, width)
         following = explanation.modules[place + 1].name if place + 1 < len(explanation.modules) else ""
-        lines += _arrows(explanation, part, following)
+        lines += _format_arrow(explanation, part, following)
     text = "\n".join(lines) + "\n"
     return text.translate(_ASCII) if ascii_only else text
 
 
-def _plural(number: int, word: str) -> str:
+def _pluralise(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
-def _external_inputs(explanation: Explanation, width: int) -> Iterator[str]:
+def _format_inputs(explanation: Explanation, width: int) -> Iterator[str]:
     for text in explanation.inputs:
-        name = _name_of_input(text)
+        name = _parse_input_name(text)
         readers = dict.fromkeys(
             line.reader for line in explanation.lines if not line.driver and line.name == name
         )
@@ -220,21 +221,21 @@ def _external_inputs(explanation: Explanation, width: int) -> Iterator[str]:
         yield ""
 
 
-def _box(part: ModuleFacts, width: int) -> Iterator[str]:
+def _format_module(part: ModuleFacts, width: int) -> Iterator[str]:
     inner = width - 4
     yield f"╭─ {part.name} ".ljust(width - 1, "─") + "╮"
     for counter in part.counts:
-        for line in _counter(counter, inner):
+        for line in _format_count(counter, inner):
             yield f"│ {line.ljust(inner)} │"
     yield "╰" + "─" * (width - 2) + "╯"
 
 
-def _counter(counter: CountFacts, width: int) -> Iterator[str]:
+def _format_count(counter: CountFacts, width: int) -> Iterator[str]:
     yield from textwrap.wrap(f"{counter.name}: {counter.text}", width, subsequent_indent="    ")
     yield f"  {_describe_target(counter)}" + ("" if counter.effects else "; nothing follows: it is read")
     for place, effect in enumerate(counter.effects):
         last = place == len(counter.effects) - 1
-        cycles = _plural(effect.latency_cycles, "cycle")
+        cycles = _pluralise(effect.latency_cycles, "cycle")
         readers = f"  ──▶ {', '.join(effect.triggers)}" if effect.triggers else ""
         wrapped = textwrap.wrap(f"{effect.text}  (+{cycles}){readers}", width - 5)
         yield f"  {'└' if last else '├'}─ {wrapped[0]}"
@@ -247,7 +248,7 @@ def _describe_target(counter: CountFacts) -> str:
     return f"reaches {'nothing, ever' if counter.value is None else counter.value} ({counter.target})"
 
 
-def _arrows(explanation: Explanation, part: ModuleFacts, following: str) -> Iterator[str]:
+def _format_arrow(explanation: Explanation, part: ModuleFacts, following: str) -> Iterator[str]:
     """Yield the arrow from a module to the module below it, or an empty line if they are not connected."""
     down = [line for line in explanation.lines if line.driver == part.name and line.reader == following]
     if not down:

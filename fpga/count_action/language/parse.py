@@ -1,7 +1,7 @@
 """Parser of the language: `grammar.lark`, read with lark, with error messages and hints.
 
-After an error inside an item of a section, the item is replaced by spaces and the text is parsed again, so that
-several errors of a file are reported at once.
+After an error inside an item of a section, the parser replaces the item by spaces and parses the text again. One run
+thus reports several errors.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def parse_tree(text: str, file: str) -> FileText:
             tree = _parse(text, file, budget)
         except CountActionError as refused:
             raise CountActionError(errors or refused.errors) from None
-        except _lark().UnexpectedInput as mistake:
+        except _import_lark().UnexpectedInput as mistake:
             errors.append(_explain(mistake, text, file))
-            rest = _without_item(text, mistake)
+            rest = _blank_item(text, mistake)
             if rest is None:
                 break
             text = rest
@@ -65,7 +65,7 @@ def _describe_foreign_character(at: Location, char: str) -> Diagnostic:
     return make_diagnostic(at, message, "Write the file in ASCII, including comments.")
 
 
-def _lark() -> Any:
+def _import_lark() -> Any:
     try:
         import lark
     except ImportError as error:
@@ -75,9 +75,9 @@ def _lark() -> Any:
 
 
 @cache
-def _parser() -> Any:
+def _make_parser() -> Any:
     grammar = resources.files("fpga.count_action.language").joinpath("grammar.lark").read_text("ascii")
-    return _lark().Lark(grammar, parser="lalr", keep_all_tokens=True, maybe_placeholders=True)
+    return _import_lark().Lark(grammar, parser="lalr", keep_all_tokens=True, maybe_placeholders=True)
 
 
 @dataclass
@@ -97,8 +97,8 @@ class _Budget:
 
 def _parse(text: str, file: str, budget: _Budget) -> FileText:
     """Parse a text once. The tree is built bottom up without recursion, so nesting may be of any depth."""
-    lark = _lark()
-    parser = _parser().parse_interactive(text)
+    lark = _import_lark()
+    parser = _make_parser().parse_interactive(text)
     try:
         for token in parser.iter_parse():
             budget.spend(token)
@@ -120,9 +120,9 @@ def _parse(text: str, file: str, budget: _Budget) -> FileText:
 
 
 def _explain(mistake: Any, text: str, file: str) -> Diagnostic:
-    at = _location(mistake, text, file)
-    before = _character_before(text, mistake)
-    if isinstance(mistake, _lark().UnexpectedCharacters):
+    at = _locate(mistake, text, file)
+    before = _find_character_before(text, mistake)
+    if isinstance(mistake, _import_lark().UnexpectedCharacters):
         unexpected = quote(text[mistake.pos_in_stream])
         return make_diagnostic(
             at,
@@ -136,28 +136,28 @@ def _explain(mistake: Any, text: str, file: str) -> Diagnostic:
     return make_diagnostic(at, f"unexpected {unexpected}; expected {select_expected_words(expected)}", hint)
 
 
-def _location(mistake: Any, text: str, file: str) -> Location:
-    if _at_end(mistake):
+def _locate(mistake: Any, text: str, file: str) -> Location:
+    if _is_at_end(mistake):
         lines = text.rstrip().split("\n")
         return Location(file, len(lines), len(lines[-1]) + 1)
     return Location(file, mistake.line, mistake.column)
 
 
-def _at_end(mistake: Any) -> bool:
+def _is_at_end(mistake: Any) -> bool:
     return getattr(mistake, "token", None) is not None and mistake.token.type == "$END"
 
 
-def _character_before(text: str, mistake: Any) -> str:
+def _find_character_before(text: str, mistake: Any) -> str:
     return (
         ""
-        if _at_end(mistake)
+        if _is_at_end(mistake)
         else text[max(0, mistake.pos_in_stream - 200) : mistake.pos_in_stream].rstrip()[-1:]
     )
 
 
-def _without_item(text: str, mistake: Any) -> str | None:
+def _blank_item(text: str, mistake: Any) -> str | None:
     """Return the text with the item of the error blanked, or None if the error is not inside an item."""
-    if _at_end(mistake):
+    if _is_at_end(mistake):
         return None
     place = mistake.pos_in_stream
     before, after = text[:place], text[place:]
@@ -177,7 +177,7 @@ def _blank_out(text: str) -> str:
     return "".join("\n" if char == "\n" else " " for char in text)
 
 
-_WORDS = {
+_TERMINAL_NAMES = {
     "NAME": "a name",
     "INTEGER": "a number",
     "STRING": 'a file name in "..."',
@@ -213,7 +213,7 @@ _ITEM_WORDS = frozenset(["SUM", "FOR", "ON", "FLAG", "NUMBER", "NAME", *(verb.up
 def select_expected_words(terminals: Collection[str]) -> str:
     """Return the expected terminals as text. Operators are left out unless nothing else is expected."""
     names = sorted(set(terminals) - _OPERATORS) or sorted(terminals)
-    words = [_WORDS.get(name, f"`{name.lower()}`") for name in names]
+    words = [_TERMINAL_NAMES.get(name, f"`{name.lower()}`") for name in names]
     if len(words) == 1:
         return words[0]
     return f"{', '.join(words[:-1])} or {words[-1]}" if words else "nothing more"
@@ -231,68 +231,82 @@ def syntax_hint(terminal: str, before: str, expected: Collection[str], text: str
 _Predicate = Callable[[str, str, str, frozenset[str]], bool]
 
 
-def _has(*words: str) -> _Predicate:
+def _expects_all(*words: str) -> _Predicate:
     """Return the predicate that all of these terminals are expected."""
-    return lambda _found, _text, _before, there: there >= set(words)
+    return lambda _terminal_name, _text, _before, expected_types: expected_types >= set(words)
 
 
-def _only(*words: str) -> _Predicate:
-    """Return the predicate that some terminal is expected, and none but these."""
-    return lambda _found, _text, _before, there: bool(there) and there <= set(words)
+def _expects_only(*words: str) -> _Predicate:
+    """Return the predicate that some of these terminals are expected, and no others."""
+    return lambda _terminal_name, _text, _before, expected_types: (
+        bool(expected_types) and expected_types <= set(words)
+    )
 
 
 def _is_text(*texts: str) -> _Predicate:
-    return lambda _found, text, _before, _there: text in texts
+    return lambda _terminal_name, text, _before, _expected_types: text in texts
 
 
 _CLAUSES = frozenset({"BY", "OVER", "AT_MOST", "TO", "WHILE", "WIDTH"})
 _ORDER = "The order in a count is: terms, `by`, `over cycles`, `at most`, `to`, `while`, `width`."
 _HINTS: tuple[tuple[_Predicate, str], ...] = (
-    (lambda found, *_: found == "$END", "Close every `{`, `(` and `[`."),
+    (lambda terminal_name, *_: terminal_name == "$END", "Close every `{`, `(` and `[`."),
     (_is_text("&", "|"), "Write `and`, `or` and `not`. Select bits with `NAME[7:0]`."),
     (_is_text("^", "~", "%"), "Of numbers there are `+`, `-`, `<<` and `>>`. Two flags differ if `a != b`."),
     (_is_text("?"), "Write `A if CONDITION else B`."),
     (_is_text("!"), "Write `and`, `or` and `not`."),
     (_is_text("'"), "Write constants as 255 or 0xFF, without a width."),
     (
-        lambda found, _text, _before, there: found == "LBRACE" and "NOT" in there,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "LBRACE" and "NOT" in expected_types
+        ),
         "Write `concat(a, b)`, the highest bits first.",
     ),
     (
-        lambda found, _text, _before, there: found == "WITH" and there == {"RBRACE", "SEMICOLON"},
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "WITH" and expected_types == {"RBRACE", "SEMICOLON"}
+        ),
         "Write it before `buffered`: stream NAME of 8 bits with last buffered.",
     ),
     (
-        lambda found, _text, _before, there: found == "TO" and "RSQB" in there and "COLON" not in there,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "TO" and "RSQB" in expected_types and "COLON" not in expected_types
+        ),
         "Write the range in brackets after it: `x[i] (i = 1 to 4)`. Give each memory a name of its own.",
     ),
     (
-        lambda _found, text, _before, there: text in {"at", "into"} and {"IN", "AS"} <= there,
+        lambda _terminal_name, text, _before, expected_types: (
+            text in {"at", "into"} and {"IN", "AS"} <= expected_types
+        ),
         "Write the address after the memory: `store VALUE in MEMORY[ADDRESS]`.",
     ),
     (
-        lambda found, _text, _before, there: found == "BITS" and "OF" in there and "LSQB" not in there,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "BITS" and "OF" in expected_types and "LSQB" not in expected_types
+        ),
         "Write the number of words and their width: `memory NAME: 256 of 16 bits`.",
     ),
     (_is_text("buffered"), "Write it last, for an external stream: stream NAME of 8 bits buffered."),
     (
-        lambda _found, text, _before, there: "ACTIONS" in there and text in {"outputs", "output"},
+        lambda _terminal_name, text, _before, expected_types: (
+            "ACTIONS" in expected_types and text in {"outputs", "output"}
+        ),
         "An output is not declared: its action names it, `stream x.data as NAME`.",
     ),
     (
-        lambda _found, text, _before, there: (
-            "ACTIONS" in there and text in {"registers", "register", "reg", "state"}
+        lambda _terminal_name, text, _before, expected_types: (
+            "ACTIONS" in expected_types and text in {"registers", "register", "reg", "state"}
         ),
         "A register is a number that an action stores: `store FORMULA width 16 as NAME`.",
     ),
     (
-        lambda _found, text, _before, there: (
-            "ACTIONS" in there and text in {"let", "wire", "define", "assign"}
+        lambda _terminal_name, text, _before, expected_types: (
+            "ACTIONS" in expected_types and text in {"let", "wire", "define", "assign"}
         ),
         "A formula has no name: write it where it is used, or `store` it one cycle before.",
     ),
     (
-        _has("COUNTS", "TARGETS", "ACTIONS"),
+        _expects_all("COUNTS", "TARGETS", "ACTIONS"),
         (
             "A module has the sections `inputs: {...}`, `counts: {...}`, `targets: {...}`, `tables: {...}`,"
             " `actions: {...}`, memories `memory NAME: 256 of 16 bits`, and the properties `always {...}`,"
@@ -300,258 +314,353 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         ),
     ),
     (
-        lambda _found, text, _before, there: "MODULE" in there and text in {"#", "/"},
+        lambda _terminal_name, text, _before, expected_types: (
+            "MODULE" in expected_types and text in {"#", "/"}
+        ),
         "A comment begins with `//` and ends with its line.",
     ),
-    (_has("MODULE"), "A file has `import`, `use`, `inputs: {...}` and `module NAME {...}`."),
-    (_has("TURNS", "PRIORITY"), "Write `by turns` or `by priority`."),
-    (_only("PRIORITY"), "Write `by priority`: of stores that fire together, the first in the text wins."),
+    (_expects_all("MODULE"), "A file has `import`, `use`, `inputs: {...}` and `module NAME {...}`."),
+    (_expects_all("TURNS", "PRIORITY"), "Write `by turns` or `by priority`."),
     (
-        _has("PULSE", "EMIT", "ADVANCE"),
+        _expects_only("PRIORITY"),
+        "Write `by priority`: of stores that fire together, the first in the text wins.",
+    ),
+    (
+        _expects_all("PULSE", "EMIT", "ADVANCE"),
         (
             f"An action is {', '.join(f'`{verb}`' for verb in _VERBS[:-1])} or `{_VERBS[-1]}`; its condition"
             " belongs in its count: `on COUNT: pulse done`."
         ),
     ),
     (
-        lambda _found, text, _before, there: text == "signed" and "STREAM" in there,
+        lambda _terminal_name, text, _before, expected_types: text == "signed" and "STREAM" in expected_types,
         "Write it after the width: `stream NAME of 8 bits signed`.",
     ),
     (
-        _has("FLAG", "NUMBER", "STREAM"),
+        _expects_all("FLAG", "NUMBER", "STREAM"),
         "An input is `stream NAME of 8 bits`, `flag NAME` or `number NAME of 8 bits`.",
     ),
-    (_only("SUM"), "A count begins with `sum`: `sum x.valid`, or `LABEL: sum x.valid`."),
-    (_only("MAX", "MIN", "SUM"), "Write `emit sum x.data`, or `stream x.data` for the samples themselves."),
+    (_expects_only("SUM"), "A count begins with `sum`: `sum x.valid`, or `LABEL: sum x.valid`."),
     (
-        lambda found, _text, _before, there: (
-            found == "AT_LEAST" or (found == "RELATION" and "AT_LEAST" in there)
+        _expects_only("MAX", "MIN", "SUM"),
+        "Write `emit sum x.data`, or `stream x.data` for the samples themselves.",
+    ),
+    (
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "AT_LEAST" or (terminal_name == "RELATION" and "AT_LEAST" in expected_types)
         ),
         "Write it before the number: `at least 3`, `NAME: at least 3`, or `NAME: 3`.",
     ),
     (
-        lambda _found, text, _before, there: text == "in" and "OR" in there,
+        lambda _terminal_name, text, _before, expected_types: text == "in" and "OR" in expected_types,
         "Write `n == 1 or n == 2`.",
     ),
     (
-        lambda found, _text, _before, there: found == "TO" and "AS" in there,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "TO" and "AS" in expected_types
+        ),
         "Name what the action drives: `as NAME`.",
     ),
     (
-        lambda _found, text, _before, there: text in {"when", "if"} and "WHILE" in there,
+        lambda _terminal_name, text, _before, expected_types: (
+            text in {"when", "if"} and "WHILE" in expected_types
+        ),
         "Write `while CONDITION` after the sum.",
     ),
     (
-        lambda _found, text, _before, there: text in {"when", "if"} and there >= {"LSQB", "SEMICOLON"},
+        lambda _terminal_name, text, _before, expected_types: (
+            text in {"when", "if"} and expected_types >= {"LSQB", "SEMICOLON"}
+        ),
         "An action has no condition: write it in its count, after `while`.",
     ),
     (
-        lambda found, _text, _before, there: found == "EQUAL" and {"AS", "IN"} <= there,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "EQUAL" and {"AS", "IN"} <= expected_types
+        ),
         "Write the value before the name: `store 1 as NAME`.",
     ),
     (
-        lambda found, _text, _before, there: found == "EQUAL" and "WINS" in there,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "EQUAL" and "WINS" in expected_types
+        ),
         "A flag has one bit, which `set` makes 1. For a number write `store 1 as NAME`.",
     ),
-    (_has("ELSE"), "Write `A if CONDITION else B`."),
+    (_expects_all("ELSE"), "Write `A if CONDITION else B`."),
     (
-        lambda found, _text, _before, there: (
-            found == "RELATION" and {"AND", "WIDTH"} <= there and not there & {"OVER", "WHILE"}
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "RELATION"
+            and {"AND", "WIDTH"} <= expected_types
+            and not expected_types & {"OVER", "WHILE"}
         ),
         "Compare two values at a time: `3 <= n and n < 5`.",
     ),
     (
-        lambda found, _text, _before, there: (
-            (found in {"AND", "OR"} and "OVER" in there)
-            or (found in {"AND", "OR", "RELATION"} and there == {"RPAR", "PLUS", "MINUS"})
+        lambda terminal_name, _text, _before, expected_types: (
+            (terminal_name in {"AND", "OR"} and "OVER" in expected_types)
+            or (terminal_name in {"AND", "OR", "RELATION"} and expected_types == {"RPAR", "PLUS", "MINUS"})
         ),
         "A sum has no conditions: write them after `while`, `sum 1 while a and b`.",
     ),
     (
-        lambda found, _text, _before, there: found == "RELATION" and bool(there & _CLAUSES),
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "RELATION" and bool(expected_types & _CLAUSES)
+        ),
         "A count has no comparison: write its target in `targets`, and its conditions after `while`.",
     ),
     (
-        lambda found, _text, _before, there: (
-            found == "WHILE"
-            and ("AS" in there or "WINS" in there or there == {"LSQB", "RBRACE", "SEMICOLON"})
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "WHILE"
+            and (
+                "AS" in expected_types
+                or "WINS" in expected_types
+                or expected_types == {"LSQB", "RBRACE", "SEMICOLON"}
+            )
         ),
         "An action has no condition: write it in its count, or `store A if CONDITION else B as NAME`.",
     ),
     (
-        lambda found, _text, _before, there: (
-            found == "TO" and there >= {"RELATION", "WIDTH"} and "AS" not in there
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "TO" and expected_types >= {"RELATION", "WIDTH"} and "AS" not in expected_types
         ),
         f"Write `to TARGET` before `while`. {_ORDER}",
     ),
     (
-        lambda found, _text, _before, there: found in _CLAUSES and bool(there & {*_CLAUSES, "SEMICOLON"}),
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name in _CLAUSES and bool(expected_types & {*_CLAUSES, "SEMICOLON"})
+        ),
         _ORDER,
     ),
     (
-        lambda found, _text, _before, there: found == "WITH" and "LAST" in there,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "WITH" and "LAST" in expected_types
+        ),
         "Write the end of a packet as a condition: `stream x.data last x.last`.",
     ),
     (
-        lambda found, _text, _before, there: found == "LAST" and "WITH" in there,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "LAST" and "WITH" in expected_types
+        ),
         "Write `stream NAME of 8 bits with last`, or `with last and keep`.",
     ),
     (
-        lambda found, _text, _before, there: found == "SIGNED" and there == {"RBRACE", "SEMICOLON"},
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "SIGNED" and expected_types == {"RBRACE", "SEMICOLON"}
+        ),
         "Numbers have no sign: declare a stream, `stream NAME of 8 bits signed`.",
     ),
     (
-        lambda found, _text, _before, there: found == "SIGNED" and {"AS", "IN"} <= there,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "SIGNED" and {"AS", "IN"} <= expected_types
+        ),
         "A stored number has no sign: remove `signed`.",
     ),
-    (_only("MODULO"), "Write `advance NAME modulo 8`: it goes up by 1, from 0 to 7, and starts again."),
     (
-        lambda found, _text, _before, there: found == "LSQB" and there == {"NAME"},
+        _expects_only("MODULO"),
+        "Write `advance NAME modulo 8`: it goes up by 1, from 0 to 7, and starts again.",
+    ),
+    (
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "LSQB" and expected_types == {"NAME"}
+        ),
         "Write the range after the name: `NAME[1 to 4]`.",
     ),
     (
-        lambda found, _text, _before, there: found == "RSQB" and "TO" in there,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "RSQB" and "TO" in expected_types
+        ),
         "Write the first and the last element: `NAME[1 to 4]`.",
     ),
-    (_only("LBRACE", "LPAR"), "A module is `module NAME {...}`, or `module NAME (PARAMETER = 4) {...}`."),
     (
-        lambda found, _text, _before, there: found in {"OR", "AND", "COMMA"} and there == {"COLON", "LSQB"},
+        _expects_only("LBRACE", "LPAR"),
+        "A module is `module NAME {...}`, or `module NAME (PARAMETER = 4) {...}`.",
+    ),
+    (
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name in {"OR", "AND", "COMMA"} and expected_types == {"COLON", "LSQB"}
+        ),
         "An action has one count: write one action for each, `on a: pulse p; on b: pulse q`.",
     ),
     (
-        lambda found, _text, _before, there: found == "DOT" and there == {"COLON", "LSQB"},
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "DOT" and expected_types == {"COLON", "LSQB"}
+        ),
         "An action belongs to a count: `LABEL: sum x.valid over cycles while x.last`, and `on LABEL: pulse p`.",
     ),
     (
-        lambda found, _text, _before, there: found == "LBRACE" and "COLON" in there and there != {"COLON"},
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "LBRACE" and "COLON" in expected_types and expected_types != {"COLON"}
+        ),
         "Items have no brackets: write `on LABEL:`, or `for k = 0 to 3:`, before each.",
     ),
     (
-        lambda found, _text, _before, there: (
-            found == "EQUAL" and {"COLON", "LSQB"} <= there and "RELATION" not in there
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "EQUAL"
+            and {"COLON", "LSQB"} <= expected_types
+            and "RELATION" not in expected_types
         ),
         "Write a colon after the name: `NAME: 20`, `LABEL: sum x.valid`.",
     ),
     (
-        lambda found, _text, _before, there: found == "COMMA" and "SEMICOLON" in there,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "COMMA" and "SEMICOLON" in expected_types
+        ),
         "Put `;` between two items.",
     ),
     (
-        lambda found, _text, _before, there: found == "UNTIL" and "SEMICOLON" in there,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "UNTIL" and "SEMICOLON" in expected_types
+        ),
         "`until` belongs to `by turns until last`. Let a count `set` and `clear` a flag, and write `while FLAG`.",
     ),
-    (_only("LAST"), "Write `until last`, `with last` or `with last and keep`."),
+    (_expects_only("LAST"), "Write `until last`, `with last` or `with last and keep`."),
     (
-        lambda found, _text, _before, there: found == "NAME" and there >= {"AS", "WITH", "SIGNED"},
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "NAME" and expected_types >= {"AS", "WITH", "SIGNED"}
+        ),
         "`merge` sends the beat that its count selects: name no stream, and write `merge as NAME`.",
     ),
     (
-        lambda found, _text, _before, there: found == "FOR" and "LPAR" in there,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "FOR" and "LPAR" in expected_types
+        ),
         "Write the range in brackets after it: `x[i] (i = 1 to 4)`.",
     ),
-    (_has("BITS"), "Write `bits` after a width: `stream NAME of 8 bits`."),
+    (_expects_all("BITS"), "Write `bits` after a width: `stream NAME of 8 bits`."),
     (
-        lambda found, _text, _before, there: (
-            there >= {"OF", "STAR"}
-            or (found == "OF" and "COLON" in there)
-            or (found == "COLON" and there == {"NAME"})
+        lambda terminal_name, _text, _before, expected_types: (
+            expected_types >= {"OF", "STAR"}
+            or (terminal_name == "OF" and "COLON" in expected_types)
+            or (terminal_name == "COLON" and expected_types == {"NAME"})
         ),
         "Write the number of words and their width: `memory NAME: 256 of 16 bits`.",
     ),
     (
-        lambda found, _text, _before, there: found == "IN" and "AS" in there,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "IN" and "AS" in expected_types
+        ),
         "A word has the width of its memory: remove `width`.",
     ),
-    (_only("AS"), "Give it a name: `read MEMORY[ADDRESS] as NAME`."),
+    (_expects_only("AS"), "Give it a name: `read MEMORY[ADDRESS] as NAME`."),
     (
-        lambda found, _text, _before, there: (
-            there == {"LSQB"} and found in {"AS", "BY", "RBRACE", "SEMICOLON"}
+        lambda terminal_name, _text, _before, expected_types: (
+            expected_types == {"LSQB"} and terminal_name in {"AS", "BY", "RBRACE", "SEMICOLON"}
         ),
         "Write an address after the memory: `MEMORY[ADDRESS]`.",
     ),
     (
-        lambda found, _text, _before, there: found == "DOT" and there == {"LSQB"},
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "DOT" and expected_types == {"LSQB"}
+        ),
         "Only its module reads and stores in a memory: write `read` there, and MODULE.NAME for the number.",
     ),
-    (_has("OF"), "Write `of` and a width: `stream NAME of 8 bits`."),
-    (lambda found, _text, before, _there: found == "DOT" and before.isdigit(), "Numbers are whole."),
+    (_expects_all("OF"), "Write `of` and a width: `stream NAME of 8 bits`."),
     (
-        lambda found, _text, _before, there: found == "EQUAL" and "RELATION" in there,
+        lambda terminal_name, _text, before, _expected_types: terminal_name == "DOT" and before.isdigit(),
+        "Numbers are whole.",
+    ),
+    (
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "EQUAL" and "RELATION" in expected_types
+        ),
         "Compare with `==`, `!=`, `<`, `<=`, `>` or `>=`.",
     ),
     (
-        lambda found, _text, _before, there: found in {"STAR", "SLASH"} and "RELATION" in there,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name in {"STAR", "SLASH"} and "RELATION" in expected_types
+        ),
         "Signals cannot be multiplied or divided: compute the product outside, or `shift` a sum.",
     ),
     (
-        lambda found, _text, before, there: found == "DOT" and before == "]" and "MOVE" in there,
+        lambda terminal_name, _text, before, expected_types: (
+            terminal_name == "DOT" and before == "]" and "MOVE" in expected_types
+        ),
         "Bits come last: `x.data[1][7:0]`.",
     ),
     (
-        lambda found, _text, _before, there: found == "RSQB" and "COLON" in there,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "RSQB" and "COLON" in expected_types
+        ),
         "Write bits with a colon: `[3:3]` is bit 3.",
     ),
     (
-        lambda found, *_: found == "MOVE",
+        lambda terminal_name, *_: terminal_name == "MOVE",
         "Put a shift in brackets: `emit sum (x.data >> 2)`; `emit sum x.data shift 2` shifts the sum.",
     ),
     (
-        lambda found, _text, _before, there: found == "RPAR" and "NOT" in there,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "RPAR" and "NOT" in expected_types
+        ),
         "Write a value between the brackets.",
     ),
     (
-        lambda found, _text, before, _there: found == "RELATION" and before in "<>",
+        lambda terminal_name, _text, before, _expected_types: terminal_name == "RELATION" and before in "<>",
         "Write `<<` or `>>` and a number of bits: x.data >> 2.",
     ),
     (
-        lambda found, _text, _before, there: found == "NAME" and {"SEMICOLON", "OVER"} <= there,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "NAME" and {"SEMICOLON", "OVER"} <= expected_types
+        ),
         "Put `;` between two items, `+` between two terms of a sum, and conditions after `while`.",
     ),
     (
-        lambda found, _text, _before, there: "SEMICOLON" in there and found in _ITEM_WORDS,
+        lambda terminal_name, _text, _before, expected_types: (
+            "SEMICOLON" in expected_types and terminal_name in _ITEM_WORDS
+        ),
         "Put `;` between two items.",
     ),
     (
-        lambda found, _text, before, there: there == {"COLON"} and found == "RBRACE" and before == "]",
+        lambda terminal_name, _text, before, expected_types: (
+            expected_types == {"COLON"} and terminal_name == "RBRACE" and before == "]"
+        ),
         "Write a colon and the values: `NAME[0 to 7]: 0` in `tables`, `NAME[k]: sum x` in `counts`.",
     ),
     (
-        lambda found, _text, _before, there: there == {"COLON"} and found == "RBRACE",
+        lambda terminal_name, _text, _before, expected_types: (
+            expected_types == {"COLON"} and terminal_name == "RBRACE"
+        ),
         "A count begins with `sum`: `sum x.valid`, or `LABEL: sum x.valid`.",
     ),
     (
-        lambda _found, _text, before, there: there == {"COLON"} and before != "",
+        lambda _terminal_name, _text, before, expected_types: expected_types == {"COLON"} and before != "",
         "Write a colon after the name of a section, a label and an index.",
     ),
-    (_only("LSQB"), "A table has a range: `NAME[0 to 7]: 1, 2, ...`."),
+    (_expects_only("LSQB"), "A table has a range: `NAME[0 to 7]: 1, 2, ...`."),
     (
-        lambda found, _text, _before, there: found == "COLON" and "RSQB" in there,
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "COLON" and "RSQB" in expected_types
+        ),
         "Write the range after the name: `NAME[i].valid (i = 1 to 4)`. Bits, `NAME[7:0]`, are for formulas only.",
     ),
-    (_only("EQUAL"), "Write `(i = 1 to 4)`."),
+    (_expects_only("EQUAL"), "Write `(i = 1 to 4)`."),
     (
-        lambda found, _text, _before, there: found == "INTEGER" and there == {"CYCLES"},
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "INTEGER" and expected_types == {"CYCLES"}
+        ),
         "Write `over cycles`, and the number in `targets`.",
     ),
-    (_only("CYCLES"), "Write `over cycles`."),
-    (_only("STRING"), 'Write the name of the file in quotation marks: import "a.ca";'),
-    (_only("AS", "WIDTH", "IN"), "Give it a name: `store x.data as NAME`."),
-    (_only("AS", "LPAR"), "Give the instance a name: `use MODULE as NAME;`."),
+    (_expects_only("CYCLES"), "Write `over cycles`."),
+    (_expects_only("STRING"), 'Write the name of the file in quotation marks: import "a.ca";'),
+    (_expects_only("AS", "WIDTH", "IN"), "Give it a name: `store x.data as NAME`."),
+    (_expects_only("AS", "LPAR"), "Give the instance a name: `use MODULE as NAME;`."),
     (
-        lambda found, _text, _before, there: found == "INTEGER" and there == {"LPAR", "NAME"},
+        lambda terminal_name, _text, _before, expected_types: (
+            terminal_name == "INTEGER" and expected_types == {"LPAR", "NAME"}
+        ),
         "Name the target: `targets: { NAME: 20 }`, and `to NAME` in the count.",
     ),
     (
-        lambda _found, _text, _before, there: there == {"LPAR", "NAME"},
+        lambda _terminal_name, _text, _before, expected_types: expected_types == {"LPAR", "NAME"},
         "Name a target, or write a formula in brackets.",
     ),
-    (_only("NAME"), "Write a name: letters, digits and underscores. Omit empty brackets."),
+    (_expects_only("NAME"), "Write a name: letters, digits and underscores. Omit empty brackets."),
     (
-        _only("RPAR", "COMMA", "RELATION", "MOVE", "AND", "OR", "IF", "PLUS", "MINUS", "DOT", "LSQB", "LPAR"),
+        _expects_only(
+            "RPAR", "COMMA", "RELATION", "MOVE", "AND", "OR", "IF", "PLUS", "MINUS", "DOT", "LSQB", "LPAR"
+        ),
         "Close the bracket: `)`.",
     ),
     (
-        _has("INTEGER", "NAME"),
+        _expects_all("INTEGER", "NAME"),
         "Numbers are decimal or hexadecimal (0xFF), or made of parameters, index names, + - * / and brackets.",
     ),
 )

@@ -49,13 +49,13 @@ MAX_DEPTH = 50
 """Largest depth of nested operations."""
 _MAX_DIGITS = 15
 _MAX_HEXADECIMAL_DIGITS = 12
-_KEPT = frozenset({"NAME", "INTEGER", "STRING", "RELATION", "MOVE", "AT_LEAST", "EXACTLY"})
+_KEPT_TOKENS = frozenset({"NAME", "INTEGER", "STRING", "RELATION", "MOVE", "AT_LEAST", "EXACTLY"})
 """Tokens that become parts of a node; all others are keywords and punctuation."""
-_WORDS = frozenset(
+_KEYWORD_RULES = frozenset(
     {"and_keep", "buffered", "by_priority", "carry", "never", "over_cycles", "until", "wins", "with_index"}
 )
-"""Rules of a keyword alone; their node is its location."""
-_ONLY = frozenset(
+"""Rules that consist of a keyword. Their node is the location of the keyword."""
+_SINGLE_PART_RULES = frozenset(
     [
         "added",
         "added_sample",
@@ -76,14 +76,14 @@ _ONLY = frozenset(
     ]
 )  # fmt: skip
 """Rules whose node is their only part."""
-_ROWS = frozenset({"arguments", "parameters", "terms", "wires"})
+_TUPLE_RULES = frozenset({"arguments", "parameters", "terms", "wires"})
 _SECTIONS = frozenset({"actions", "counts", "inputs", "tables", "targets"})
 _EXTREMES = {"largest": "max", "smallest": "min"}
 _FUNCTIONS: dict[str, Operator] = {"max": "max", "min": "min", "table": "table", "concat": "concat"}
 
 
 class TreeBuilder:
-    """Builds the nodes of `syntax` from those of lark, with one private method for each other rule of the grammar.
+    """Builds the nodes of `syntax` from the nodes of lark. Rules that no table above names have a private method.
 
     A method receives the location of its first token, and its parts: nodes, tokens, and None for an absent part. The
     kinds of actions build the verbs.
@@ -96,12 +96,12 @@ class TreeBuilder:
     def build(self, rule: str, children: list[Any]) -> Any:
         """Return the node of a rule, from the nodes of its parts."""
         at = next((self._location(each) for each in children if each is not None), Location(self._file, 1, 1))
-        parts = [each for each in children if getattr(each, "type", "NAME") in _KEPT]
-        if rule in _WORDS:
+        parts = [each for each in children if getattr(each, "type", "NAME") in _KEPT_TOKENS]
+        if rule in _KEYWORD_RULES:
             node: Any = at
-        elif rule in _ONLY:
+        elif rule in _SINGLE_PART_RULES:
             (node,) = parts
-        elif rule in _ROWS:
+        elif rule in _TUPLE_RULES:
             node = tuple(parts)
         elif rule in _SECTIONS:
             node = Section(rule, tuple(parts), at)

@@ -26,7 +26,7 @@ from fpga.count_action.model import (
     is_value,
 )
 
-_RUN = 3
+_MIN_RANGE = 3
 """Smallest number of neighbours that are written as a range."""
 
 
@@ -54,31 +54,31 @@ class Writer:
             every = self.graph.datapath.inputs
             parts = {
                 each.part_of: each.name.removeprefix(f"{each.part_of}_") for each in every
-            }  # `keep` is later
+            }  # `keep` follows `last` and replaces it
             ends = {"": "", "last": " with last", "keep": " with last and keep"}
             texts = [
                 f"{input_text(each)}{ends[parts.get(each.name, '')]}{_unparse_buffer(each)}"
                 for each in every
                 if not each.part_of
             ]
-            yield from _section("", "inputs", texts)
+            yield from _write_section("", "inputs", texts)
 
     def module(self, module: Module) -> Iterator[str]:
         """Yield the lines of a module."""
         yield f"module {module.name} {{"
         memories = module.drives(ActionKind.MEMORY)
         yield from (f"  {self.verb(module, each)};" for each in memories)
-        yield from _section("  ", "counts", [self._count(module, each) for each in module.counts])
-        yield from _section("  ", "targets", [_target(module, each) for each in module.targets])
+        yield from _write_section("  ", "counts", [self._write_count(module, each) for each in module.counts])
+        yield from _write_section("  ", "targets", [_write_target(module, each) for each in module.targets])
         if len(module.actions) > len(memories):
             rest = (each for each in module.actions if not each.part_of and each not in memories)
-            actions = [self._action(module, each) for each in rest]
-            yield from _section("  ", "actions", actions)
+            actions = [self._write_action(module, each) for each in rest]
+            yield from _write_section("  ", "actions", actions)
         for claim in module.claims:
-            yield f"  {claim.kind} {{ {claim.name}: {self._formula(claim.holds, module.name)} }}"
+            yield f"  {claim.kind} {{ {claim.name}: {self._write_formula(claim.holds, module.name)} }}"
         yield "}"
 
-    def _count(self, module: Module, count: Count) -> str:
+    def _write_count(self, module: Module, count: Count) -> str:
         return f"{count.name}: {self.sum(module, count)}"
 
     def sum(self, module: Module, count: Count) -> str:
@@ -93,11 +93,11 @@ class Writer:
             words += [f"to {self.value(count.aim)}"]
         else:
             words += [] if _has_default_targets(module) else [f"to {count.target}"]
-        words += [f"while {' and '.join(map(self._condition, count.gate))}"] if count.gate else []
+        words += [f"while {' and '.join(map(self._write_condition, count.gate))}"] if count.gate else []
         words += [f"width {count.width}"] if count.width != COUNT_WIDTH else []
         return " ".join(words)
 
-    def _formula(self, operand: Operand, module: str) -> str:
+    def _write_formula(self, operand: Operand, module: str) -> str:
         """Return the text of a formula, in brackets unless it is a name, a number or a function call."""
         if isinstance(operand, int):
             return str(operand)
@@ -106,28 +106,28 @@ class Writer:
         first = operand.operands[0]
         if isinstance(first, Ref) and operand.operator in STORED | {"valid"}:
             name = first.name if first.module == module else f"{first.module}.{first.name}"
-            return f"{self._name(first)}.valid" if operand.operator == "valid" else name
+            return f"{self._write_name(first)}.valid" if operand.operator == "valid" else name
         if operand.operator == "slice":
             value, high, low = operand.operands
-            text = f"({value})" if isinstance(value, int) else self._formula(value, module)
+            text = f"({value})" if isinstance(value, int) else self._write_formula(value, module)
             return f"{text}[{high}:{low}]"
-        parts = [self._formula(each, module) for each in operand.operands]
+        parts = [self._write_formula(each, module) for each in operand.operands]
         if operand.operator in _FUNCTIONS:
             return f"{operand.operator}({', '.join(parts)})"
         return _FORMULAS.get(operand.operator, f"({{}} {operand.operator} {{}})").format(*parts)
 
     def value(self, ref: Ref) -> str:
         """Return the text of a formula, in brackets or as a function call."""
-        text = self._formula(self.graph.formula(ref), ref.module or "")
+        text = self._write_formula(self.graph.formula(ref), ref.module or "")
         return text if text.startswith(("(", *(f"{name}(" for name in _FUNCTIONS))) else f"({text})"
 
-    def _condition(self, condition: Condition) -> str:
+    def _write_condition(self, condition: Condition) -> str:
         if is_value(condition.ref):
             return f"{'not ' if condition.negated else ''}{self.value(condition.ref)}"
         suffix = ".valid" if self.graph.is_stream(condition.ref) else ""
-        return f"{'not ' if condition.negated else ''}{self._name(condition.ref)}{suffix}"
+        return f"{'not ' if condition.negated else ''}{self._write_name(condition.ref)}{suffix}"
 
-    def _action(self, module: Module, action: Action) -> str:
+    def _write_action(self, module: Module, action: Action) -> str:
         return (f"on {action.on}: " if len(module.counts) > 1 else "") + self.verb(module, action)
 
     def verb(self, module: Module, action: Action) -> str:
@@ -141,65 +141,65 @@ class Writer:
         rest = list(refs)
         while rest:
             ways = (
-                self._whole_beats(rest, suffix),
-                self._elements(rest, suffix),
-                self._lanes(rest, suffix),
+                self._write_beats(rest, suffix),
+                self._write_elements(rest, suffix),
+                self._write_lanes(rest, suffix),
             )
             length, text = max(ways, key=lambda way: way[0])
             yield text
             del rest[:length]
 
-    def _elements(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
+    def _write_elements(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
         """Return the number and text of neighbouring elements of one lane, or of the first reference alone."""
         first = refs[0]
         if is_value(first):
             return 1, self.value(first)
-        one = self.sample(first) if suffix == ".data" else self._beat(first, suffix)
+        one = self.sample(first) if suffix == ".data" else self._write_beat(first, suffix)
         if suffix == ".data" and self.graph.source(first).lanes > 1:
             return 1, one
-        length = _run(refs, lambda ref, n: ref == _move_ref(first, index=first.index + n))
-        if length < _RUN:
+        length = _count_prefix(refs, lambda ref, n: ref == _move_ref(first, index=first.index + n))
+        if length < _MIN_RANGE:
             return 1, one
         end = suffix if self.graph.is_stream(first) else ""
         begin = first.index + self._bases.get(first.name, 0)
         return length, f"{first.name}[i]{end} (i = {begin} to {begin + length - 1})"
 
-    def _whole_beats(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
-        """Return the number and text of all lanes of the first beat, and of the elements after it; 0 if incomplete."""
+    def _write_beats(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
+        """Return the number and text of the samples that form complete beats of neighbouring elements; 0 without."""
         first, lanes = refs[0], self.graph.source(refs[0]).lanes
         if suffix != ".data" or lanes == 1 or not self.graph.is_stream(first):
             return 0, ""
-        length = _run(
+        length = _count_prefix(
             refs, lambda ref, n: ref == _move_ref(first, index=first.index + n // lanes, lane=n % lanes)
         )
         beats = length // lanes
-        if beats < _RUN:
-            return (lanes, f"{self._name(first)}.data") if beats else (0, "")
+        if beats < _MIN_RANGE:
+            return (lanes, f"{self._write_name(first)}.data") if beats else (0, "")
         return beats * lanes, f"{first.name}[i].data (i = {first.index} to {first.index + beats - 1})"
 
-    def _lanes(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
-        """Return the number and text of neighbouring lanes of one beat, which the text counts from 1; 0 if too few."""
+    def _write_lanes(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
+        """Return the number and text of neighbouring lanes of a beat; 0 if too few. Texts count lanes from 1."""
         first = refs[0]
         if suffix != ".data" or self.graph.source(first).lanes == 1:
             return 0, ""
-        length = _run(refs, lambda ref, n: ref == _move_ref(first, lane=first.lane + n))
-        if length < _RUN:
+        length = _count_prefix(refs, lambda ref, n: ref == _move_ref(first, lane=first.lane + n))
+        if length < _MIN_RANGE:
             return 0, ""
-        return length, f"{self._name(first)}.data[i] (i = {first.lane + 1} to {first.lane + length})"
+        return length, f"{self._write_name(first)}.data[i] (i = {first.lane + 1} to {first.lane + length})"
 
     def sample(self, ref: Ref) -> str:
         """Return the text of a sample, a flag, a number or a formula."""
         if is_value(ref):
             return self.value(ref)
         if not self.graph.is_stream(ref):
-            return self._name(ref)
+            return self._write_name(ref)
         lane = f"[{ref.lane + 1}]" if self.graph.source(ref).lanes > 1 else ""
-        return f"{self._name(ref)}.data{lane}"
+        return f"{self._write_name(ref)}.data{lane}"
 
-    def _beat(self, ref: Ref, suffix: str) -> str:
-        return self._name(ref) + (suffix if self.graph.is_stream(ref) else "")
+    def _write_beat(self, ref: Ref, suffix: str) -> str:
+        return self._write_name(ref) + (suffix if self.graph.is_stream(ref) else "")
 
-    def _name(self, ref: Ref) -> str:
+    def _write_name(self, ref: Ref) -> str:
         if ref.module is not None:
             return f"{ref.module}.{ref.name}"
         index = ref.index + self._bases.get(ref.name, 0)
@@ -210,7 +210,7 @@ _FUNCTIONS = frozenset({"max", "min", "table", "concat"})
 _FORMULAS = {"if": "({1} if {0} else {2})", "not": "(not {})"}
 
 
-def _section(indent: str, name: str, items: list[str]) -> Iterator[str]:
+def _write_section(indent: str, name: str, items: list[str]) -> Iterator[str]:
     if len(items) == 1 and len(items[0]) < 90:
         yield f"{indent}{name}: {{ {items[0]} }}"
         return
@@ -233,7 +233,7 @@ def _unparse_buffer(signal: Signal) -> str:
     return " buffered" if signal.buffered else ""
 
 
-def _target(module: Module, target: Target) -> str:
+def _write_target(module: Module, target: Target) -> str:
     widths = [count.width for count in module.counts if count.target == target.name]
     width = f" width {target.width}" if target.width != max(widths, default=COUNT_WIDTH) else ""
     reach = "at least " if target.at_least else ""
@@ -248,7 +248,7 @@ def _has_default_targets(module: Module) -> bool:
     return len(names) == 1 or (names == plain and len(plain) == len(module.counts))
 
 
-def _run(refs: list[Ref], follows: Callable[[Ref, int], bool]) -> int:
+def _count_prefix(refs: list[Ref], follows: Callable[[Ref, int], bool]) -> int:
     """Return the length of the longest prefix of `refs` for which `follows(reference, position)` is true."""
     return next((n for n, ref in enumerate(refs) if not follows(ref, n)), len(refs))
 

@@ -43,7 +43,7 @@ def valid_slice(ref: Ref) -> BitSlice:
 
 
 def stall_order(graph: Graph) -> tuple[Module, ...]:
-    """Return the modules in an order in which each comes after the modules that read its streams.
+    """Return the modules, each after the modules that read its streams.
 
     Stalls travel upstream (R7), so the readers are evaluated first. Raise ValueError if streams form a cycle.
     """

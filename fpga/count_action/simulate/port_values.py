@@ -23,10 +23,10 @@ def check_inputs(ports: Ports, rows: Rows) -> Rows:
 
 def values_of(ports: Iterable[Port], row: Sequence[int]) -> dict[str, int]:
     """Return the values of the ports in one row, by name."""
-    return {port.name: _value_of(port, row) for port in ports}
+    return {port.name: _read_value(port, row) for port in ports}
 
 
-def _value_of(port: Port, row: Sequence[int]) -> int:
+def _read_value(port: Port, row: Sequence[int]) -> int:
     """Return the value of a port in one row; bits above its width are masked."""
     value = row[port.column]
     for word in range(1, port.words):

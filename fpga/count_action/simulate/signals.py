@@ -29,10 +29,10 @@ class Wire:
     owner: str = ""
     """The module of the output, count or target; empty for external inputs."""
     whole: bool = False
-    """True if it is its complete port."""
+    """True if the signal is a complete port."""
 
     def series(self, rows: Rows) -> list[int]:
-        """Return its value in every cycle."""
+        """Return the value of the signal in every cycle."""
         values = [value >> self.low & (1 << self.width) - 1 for value in series_of(self.port, rows)]
         sign = 1 << (self.width - 1)
         return [(value ^ sign) - sign for value in values] if self.signed else values
@@ -54,12 +54,12 @@ class Wire:
 
 def input_wires(datapath: Datapath) -> tuple[Wire, ...]:
     """Return the input signals, in the order of the ports."""
-    return tuple(_inputs(datapath))
+    return tuple(_list_inputs(datapath))
 
 
 def output_wires(datapath: Datapath) -> tuple[Wire, ...]:
     """Return the output signals, in the order of the ports."""
-    return tuple(_outputs(datapath))
+    return tuple(_list_outputs(datapath))
 
 
 def find_by_name(datapath: Datapath, *, inputs: bool) -> dict[str, Wire]:
@@ -67,9 +67,11 @@ def find_by_name(datapath: Datapath, *, inputs: bool) -> dict[str, Wire]:
     ports, wires = ports_of(datapath), input_wires(datapath) if inputs else output_wires(datapath)
     wires_by_name: dict[str, Wire] = {}
     for port in ports.inputs if inputs else ports.outputs:
-        wires_by_name |= dict.fromkeys(_names(port.name), Wire(port.name, port, 0, port.width, whole=True))
+        wires_by_name |= dict.fromkeys(
+            _list_names(port.name), Wire(port.name, port, 0, port.width, whole=True)
+        )
     for wire in wires:
-        wires_by_name |= dict.fromkeys(_names(wire.name), wire)
+        wires_by_name |= dict.fromkeys(_list_names(wire.name), wire)
     return wires_by_name
 
 
@@ -79,19 +81,19 @@ def activity(wire: Wire, rows: Rows) -> NDArray[np.bool_]:
     return np.asarray(values[1:] != values[:-1], np.bool_)
 
 
-def _names(name: str) -> tuple[str, str]:
+def _list_names(name: str) -> tuple[str, str]:
     port, bracket, rest = name.partition("[")
     return name, f"{port[:-2]}{bracket}{rest}"
 
 
-def _inputs(datapath: Datapath) -> Iterator[Wire]:
+def _list_inputs(datapath: Datapath) -> Iterator[Wire]:
     ports = ports_of(datapath)
     for signal in datapath.inputs:
         if signal.kind is SignalKind.STREAM:
-            yield from _elements(ports.input(f"{signal.name}_valid_i"), 1, signed=False)
-            yield from _elements(ports.input(f"{signal.name}_data_i"), signal.width, signed=signal.signed)
+            yield from _split_port(ports.input(f"{signal.name}_valid_i"), 1, signed=False)
+            yield from _split_port(ports.input(f"{signal.name}_data_i"), signal.width, signed=signal.signed)
         else:
-            yield from _elements(ports.input(f"{signal.name}_i"), signal.width, signed=False)
+            yield from _split_port(ports.input(f"{signal.name}_i"), signal.width, signed=False)
     yield from (
         Wire(port.name, port, 0, 1, whole=True) for port in ports.inputs if port.name.endswith("_ready_i")
     )
@@ -102,15 +104,15 @@ def _inputs(datapath: Datapath) -> Iterator[Wire]:
     yield from (Wire(name, ports.input(name), 0, 1, whole=True) for name in ("commit_i", "clear_status_i"))
 
 
-def _outputs(datapath: Datapath) -> Iterator[Wire]:
+def _list_outputs(datapath: Datapath) -> Iterator[Wire]:
     ports = ports_of(datapath)
     for signal in datapath.inputs:
         if signal.kind is SignalKind.STREAM:
-            yield from _elements(ports.output(f"{signal.name}_ready_o"), 1, signed=False)
-    lows = dict.fromkeys(_COUNTED, 0)
+            yield from _split_port(ports.output(f"{signal.name}_ready_o"), 1, signed=False)
+    lows = dict.fromkeys(_COUNT_PORTS, 0)
     for module in datapath.modules:
         for count in module.counts:
-            for name in _COUNTED:
+            for name in _COUNT_PORTS:
                 width = count.width if name == "count_o" else 1
                 label = f"{name}[{module.name}.{count.name}]"
                 yield Wire(label, ports.output(name), lows[name], width, owner=module.name)
@@ -122,16 +124,16 @@ def _outputs(datapath: Datapath) -> Iterator[Wire]:
                     f"{name}_valid_o", ports.output(f"{name}_valid_o"), 0, 1, owner=module.name, whole=True
                 )
                 data, signed = ports.output(f"{name}_data_o"), action.signed
-                yield from _elements(data, action.width, signed=signed, owner=module.name)
+                yield from _split_port(data, action.width, signed=signed, owner=module.name)
             else:
                 port = ports.output(f"{name}_o")
                 yield Wire(port.name, port, 0, port.width, owner=module.name, whole=True)
 
 
-_COUNTED = ("count_o", "fire_o", "overshoot_o", "saturated_o")
+_COUNT_PORTS = ("count_o", "fire_o", "overshoot_o", "saturated_o")
 
 
-def _elements(port: Port, width: int, *, signed: bool, owner: str = "") -> Iterator[Wire]:
+def _split_port(port: Port, width: int, *, signed: bool, owner: str = "") -> Iterator[Wire]:
     """Yield the elements of a port, or the port itself if it has only one."""
     if port.width == width:
         yield Wire(port.name, port, 0, width, signed, owner, whole=True)

@@ -29,31 +29,33 @@ def _trace_cycle(graph: Graph, cycle: Cycle) -> Iterator[str]:
         rivals = graph.rivals(module, module.count(count.count))
         first = next((each.name for each in rivals if (module.name, each.name) in fires), None)
         if first is None or count.stalled:
-            yield f"{count.module}.{count.count}: {_sentence(datapath, count)}"
+            yield f"{count.module}.{count.count}: {_describe_count(datapath, count)}"
         else:
             yield f"{count.module}.{count.count}: does not count, as {first} precedes it and fires (R26)"
-        yield from (f"  in the next cycle: {effect}" for effect in _effects(module, count, cycle, fires))
+        yield from (
+            f"  in the next cycle: {effect}" for effect in _describe_effects(module, count, cycle, fires)
+        )
     if cycle.inputs.get("commit_i", 0):
         yield "COMMIT: from the next cycle on the targets of the shadow bank are in force (R8)"
     if cycle.inputs.get("clear_status_i", 0):
         yield "the status bits are cleared (R12)"
 
 
-def _sentence(datapath: Datapath, count: CountCycle) -> str:
+def _describe_count(datapath: Datapath, count: CountCycle) -> str:
     if count.stalled:
         return f"stalled, as a beat of {count.module} waits to be taken; stays at {count.base} (R7)"
     if not count.enabled:
         return f"not enabled; stays at {count.base} (R2)"
     level = datapath.module(count.module).count(count.count).kind is CountKind.LEVEL
     added = f"level {count.value}" if level else f"{count.base} + {count.increment} = {count.value}"
-    return f"{added}, target {_target(count)}{_outcome(count)}"
+    return f"{added}, target {_describe_target(count)}{_describe_outcome(count)}"
 
 
-def _target(count: CountCycle) -> str:
+def _describe_target(count: CountCycle) -> str:
     return str(count.target) if count.target else "never (0, R3)"
 
 
-def _outcome(count: CountCycle) -> str:
+def _describe_outcome(count: CountCycle) -> str:
     if count.fires:
         return ": FIRES"
     outcome = ""
@@ -67,10 +69,10 @@ def _outcome(count: CountCycle) -> str:
     return outcome
 
 
-def _effects(
+def _describe_effects(
     module: Module, count: CountCycle, cycle: Cycle, fires: Collection[tuple[str, str]]
 ) -> Iterator[str]:
-    """Yield the effects of a fire. Of several stores the first wins, and a load wins over all (R18, R25)."""
+    """Yield the effects of a fire. The first of several stores wins, and a load wins over all stores (R18, R25)."""
     if not count.fires:
         return
     stored = {

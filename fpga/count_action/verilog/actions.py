@@ -84,13 +84,13 @@ class Connections:
         )
 
     def sample_type(self, action: Action) -> tuple[int, bool]:
-        """Return the width and sign of samples in the adder: their common ones, or the action's width, unsigned."""
+        """Return the common width and sign of the samples; if they differ or are too wide, the action's and False."""
         types = {(source.width, source.signed) for source in map(self.wiring.source, action.refs)}
         width, signed = types.pop()
         return (width, signed) if not types and width <= action.width else (action.width, False)
 
     def samples(self, action: Action, width: int | None = None) -> str:
-        """Return the concatenated samples, the first lowest. `width` is per sample; default: that of the action."""
+        """Return the concatenated samples, the first in the lowest bits. The action's width is the default."""
         width = action.width if width is None else width
         sources = [self.wiring.source(ref) for ref in action.refs]
         slices = [
@@ -120,10 +120,10 @@ class Connections:
         return " && ".join(conditions) or bit(1)
 
     def take(self, module: Module, action: Action) -> str:
-        """Return the vector of bits that say which samples are counted in this cycle, the first lowest.
+        """Return a bit vector: bit i is 1 if sample i is counted in this cycle.
 
-        They are the samples of beats that move while the count is enabled and not stalled. A level count keeps no sum,
-        and its beat is read only in the cycle of its fire; then the valid bit is enough.
+        A sample is counted if its beat moves while the count is enabled and not stalled. A level count keeps no sum,
+        and its beat is read only in the cycle of its fire, so its valid bit is enough.
         """
         count = module.count(action.on)
         counts = f"!{self.wiring.stall(module.name)}"

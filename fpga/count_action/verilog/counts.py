@@ -33,16 +33,18 @@ def count_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
     if count.aim is not None:
         target = wiring.source(count.aim).value(0)
     if count.goes_down:
-        yield from _up_and_down(wiring, module, count, target)
+        yield from _write_up_and_down(wiring, module, count, target)
         return
     if count.kind is CountKind.LEVEL:
-        yield from _level(wiring, module, count, target)
+        yield from _write_level(wiring, module, count, target)
         return
     width = increment_width(wiring, count.constant, count.terms)
     yield declare(f"{prefix}_increment", width)
     yield declare(f"{prefix}_overshoot")
     yield declare(f"{prefix}_saturated")
-    yield from _increment(wiring, module, f"{prefix}_increment", count, count.constant, count.terms, width)
+    yield from _write_increment(
+        wiring, module, f"{prefix}_increment", count, count.constant, count.terms, width
+    )
     yield from instance(
         "count_action",
         f"u_{prefix}_count",
@@ -50,10 +52,10 @@ def count_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
             "Width": count.width,
             "IncrementWidth": width,
             "TargetWidth": target.width,
-            **_target_parameters(module, count),
+            **_make_target_parameters(module, count),
         },
         {
-            **_common_connections(wiring, module, count),
+            **_make_common_connections(wiring, module, count),
             "increment_i": f"{prefix}_increment",
             "target_i": str(target),
             **_connect_outputs(prefix),
@@ -61,11 +63,11 @@ def count_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
     )
 
 
-def _level(wiring: Wiring, module: Module, count: Count, target: Slice) -> Iterator[str]:
+def _write_level(wiring: Wiring, module: Module, count: Count, target: Slice) -> Iterator[str]:
     """Yield the wires of a level count, two addends of its increment, and its comparison.
 
-    The comparison is faster than a sum of the addends. The first addend has the numbers and the constant, if there are
-    any; otherwise it has two thirds of the bits, because the second is subtracted from the target meanwhile.
+    The comparison is faster than a sum of the addends. The first addend takes the numbers and the constant. Without
+    these it takes two thirds of the bits, because the second addend must also be subtracted from the target.
     """
     prefix = wiring.prefix(module.name, count.name)
     single = [
@@ -82,8 +84,8 @@ def _level(wiring: Wiring, module: Module, count: Count, target: Slice) -> Itera
     width = max(increment_width(wiring, *each) for each in parts.values())
     yield from (declare(f"{prefix}_{name}", width) for name in parts)
     for name, (constant, refs) in parts.items():
-        yield from _increment(wiring, module, f"{prefix}_{name}", count, constant, refs, width)
-    # A count before this one in the text that fires takes a beat of both (R26).
+        yield from _write_increment(wiring, module, f"{prefix}_{name}", count, constant, refs, width)
+    # If an earlier count fires, it takes the beat that both counts read (R26).
     rivals = [f"!{wiring.fire(module.name, each.name)}" for each in wiring.graph.rivals(module, count)]
     gate = [enable(wiring, count)] if count.gate or not rivals else []
     at_least = {"AtLeast": bit(1)} if module.target(count.target).at_least else {}
@@ -102,7 +104,7 @@ def _level(wiring: Wiring, module: Module, count: Count, target: Slice) -> Itera
     )
 
 
-def _up_and_down(wiring: Wiring, module: Module, count: Count, target: Slice) -> Iterator[str]:
+def _write_up_and_down(wiring: Wiring, module: Module, count: Count, target: Slice) -> Iterator[str]:
     """Yield the wires of a count between bounds, its increment and decrement, and its counter (R17)."""
     prefix = wiring.prefix(module.name, count.name)
     parts = {
@@ -114,7 +116,7 @@ def _up_and_down(wiring: Wiring, module: Module, count: Count, target: Slice) ->
     yield declare(f"{prefix}_overshoot")
     yield declare(f"{prefix}_saturated")
     for name, (constant, refs) in parts.items():
-        yield from _increment(wiring, module, f"{prefix}_{name}", count, constant, refs, width)
+        yield from _write_increment(wiring, module, f"{prefix}_{name}", count, constant, refs, width)
     bound = wiring.source(count.bound).value(0) if count.bound else None
     yield from instance(
         "count_action_up_down",
@@ -124,10 +126,10 @@ def _up_and_down(wiring: Wiring, module: Module, count: Count, target: Slice) ->
             "IncrementWidth": width,
             "TargetWidth": target.width,
             "BoundWidth": bound.width if bound else count.width,
-            **_target_parameters(module, count),
+            **_make_target_parameters(module, count),
         },
         {
-            **_common_connections(wiring, module, count),
+            **_make_common_connections(wiring, module, count),
             "up_i": f"{prefix}_increment",
             "down_i": f"{prefix}_decrement",
             "target_i": str(target),
@@ -137,13 +139,13 @@ def _up_and_down(wiring: Wiring, module: Module, count: Count, target: Slice) ->
     )
 
 
-def _target_parameters(module: Module, count: Count) -> dict[str, str]:
+def _make_target_parameters(module: Module, count: Count) -> dict[str, str]:
     target = module.target(count.target)
     flags = {"AtLeast": target.at_least, "Carry": target.carry}
     return {name: bit(1) for name, is_set in flags.items() if is_set}
 
 
-def _common_connections(wiring: Wiring, module: Module, count: Count) -> dict[str, str]:
+def _make_common_connections(wiring: Wiring, module: Module, count: Count) -> dict[str, str]:
     """Return the connections that every kind of counter has."""
     return {
         **CLOCKED,
@@ -158,7 +160,7 @@ def _connect_outputs(prefix: str) -> dict[str, str]:
     return {f"{port}_o": f"{prefix}_{port}" for port in ("fire", "count", "overshoot", "saturated")}
 
 
-def _increment(
+def _write_increment(
     wiring: Wiring, module: Module, name: str, count: Count, constant: int, refs: tuple[Ref, ...], width: int
 ) -> Iterator[str]:
     """Yield the lines for an increment or decrement: the number of ones, the numbers, and the constant."""

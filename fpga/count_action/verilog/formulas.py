@@ -34,7 +34,7 @@ def moving_lines(wiring: Wiring, module: Module) -> Iterator[str]:
 
 
 def find_summed_formulas(wiring: Wiring, module: Module) -> list[Ref]:
-    """Return the formulas of samples of streams that actions such as sums collect."""
+    """Return the formulas of stream samples that a sum or another collecting action reads."""
     refs = (ref for action in filter(collects, module.actions) for ref in action.refs if is_value(ref))
     return [ref for ref in dict.fromkeys(refs) if wiring.graph.streams(ref)]
 
@@ -50,7 +50,7 @@ class _Writer:
     def operand(self, operand: Operand) -> str:
         """Return the wire of an operand, adding the lines that compute it."""
         if isinstance(operand, int):
-            return self._wire(f"{self.width}'sd{operand}")
+            return self._add_wire(f"{self.width}'sd{operand}")
         if isinstance(operand, Ref):
             source = self.wiring.source(operand)
             return self._extend(source.sample(operand.index, operand.lane), signed=source.signed)
@@ -61,7 +61,7 @@ class _Writer:
             owner = self.wiring.datapath.module(first.module or "")
             count = owner.count(first.name)
             if not count.accumulates:
-                return self._wire("'0")
+                return self._add_wire("'0")
             wire = f"{self.wiring.prefix(owner.name, first.name)}_count"
             return self._extend(Slice(wire, count.width, 0, count.width))
         if isinstance(first, Ref) and operand.operator == "target":
@@ -78,23 +78,23 @@ class _Writer:
             fields = [
                 f"({part} <<< {shift})" if shift else part for part, shift in zip(parts, shifts, strict=True)
             ]
-            return self._wire(" | ".join(fields))
+            return self._add_wire(" | ".join(fields))
         if operator in {"max", "min"}:
             result = parts[0]
             for part in parts[1:]:
                 relation = ">" if operator == "max" else "<"
-                result = self._wire(f"({part} {relation} {result}) ? {part} : {result}")
+                result = self._add_wire(f"({part} {relation} {result}) ? {part} : {result}")
             return result
         if operator == "if":
-            return self._wire(f"({parts[0]} != '0) ? {parts[1]} : {parts[2]}")
+            return self._add_wire(f"({parts[0]} != '0) ? {parts[1]} : {parts[2]}")
         if operator == "table":
             # An index beyond the table reads 0.
             result = f"{self.width}'sd0"
             for place, part in reversed(list(enumerate(parts[1:]))):
-                result = self._wire(f"({parts[0]} == {self.width}'sd{place}) ? {part} : {result}")
+                result = self._add_wire(f"({parts[0]} == {self.width}'sd{place}) ? {part} : {result}")
             return result
         if operator in {"+", "-"}:
-            return self._wire(f"{parts[0]} {operator} {parts[1]}")
+            return self._add_wire(f"{parts[0]} {operator} {parts[1]}")
         if operator == "not":
             condition = f"{parts[0]} == '0"
         elif operator in {"and", "or"}:
@@ -103,23 +103,23 @@ class _Writer:
         else:
             condition = f"{parts[0]} {operator} {parts[1]}"
         # A condition has one bit; it is extended, since all wires of a formula have the same width.
-        return self._wire(f"$signed({{{{{self.width - 1}{{1'b0}}}}, {condition}}})")
+        return self._add_wire(f"$signed({{{{{self.width - 1}{{1'b0}}}}, {condition}}})")
 
     def _select_bits(self, operator: str, value: str, first: int, lowest: int = 0) -> str:
         """Return the wire of a shift, or of a slice from bit `first` down to bit `lowest`."""
         if operator == "<<":
-            return self._wire(f"{value} <<< {first}")
+            return self._add_wire(f"{value} <<< {first}")
         if operator == ">>":
-            return self._wire(f"{value} >>> {first}")
-        # A mask instead of a part-select leaves no bit of a wire unused, of which linters warn.
+            return self._add_wire(f"{value} >>> {first}")
+        # Linters warn of unused bits. A mask, unlike a part-select, uses all bits of the wire.
         shifted = f"({value} >>> {lowest})" if lowest else value
-        return self._wire(f"{shifted} & {self.width}'sd{(1 << first - lowest + 1) - 1}")
+        return self._add_wire(f"{shifted} & {self.width}'sd{(1 << first - lowest + 1) - 1}")
 
     def _extend(self, bits: Slice, *, signed: bool = False) -> str:
         sign = str(Slice(bits.wire, bits.total, bits.low + bits.width - 1)) if signed else bit(0)
-        return self._wire(f"$signed({extend(join([bits]), bits.width, self.width, sign)})")
+        return self._add_wire(f"$signed({extend(join([bits]), bits.width, self.width, sign)})")
 
-    def _wire(self, text: str) -> str:
+    def _add_wire(self, text: str) -> str:
         self._wires += 1
         name = f"{self.prefix}_{self._wires}"
         self.lines.append(f"logic signed [{self.width - 1}:0] {name};")

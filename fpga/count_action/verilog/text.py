@@ -19,12 +19,12 @@ _COLUMNS = 110
 def fold_line(line: str) -> list[str]:
     """Return a line of the body, indented, and folded to 110 columns."""
     spaces = " " * (2 + len(line) - len(line.lstrip()))
-    again = f"{spaces}// " if line.startswith("//") else f"{spaces}    "
+    continuation = f"{spaces}// " if line.startswith("//") else f"{spaces}    "
     return textwrap.wrap(
         line.strip(),
         _COLUMNS,
         initial_indent=spaces,
-        subsequent_indent=again,
+        subsequent_indent=continuation,
         break_long_words=False,
         break_on_hyphens=False,
     ) or [""]

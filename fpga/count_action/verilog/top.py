@@ -43,21 +43,21 @@ def emit(datapath: Datapath, texts: Mapping[str, str] | None = None) -> str:
     """
     wiring = Wiring(datapath)
     check_names(wiring, frozenset(path.stem for path in core_files()))
-    body = [line for part in _parts(wiring, texts or {}) for line in ("", *part)]
-    ports = list(_port_list(wiring))
+    body = [line for part in _write_parts(wiring, texts or {}) for line in ("", *part)]
+    ports = list(_write_ports(wiring))
     unread = _find_unread(wiring, ports, body)
     indented = (part for line in _mark_unread(body, unread) for part in fold_line(line))
-    head = [*_header(datapath), *_mark_unread(ports, unread)]
+    head = [*_write_header(datapath), *_mark_unread(ports, unread)]
     return "\n".join([*head, *indented, "", "endmodule"]) + "\n"
 
 
-def _header(datapath: Datapath) -> Iterator[str]:
+def _write_header(datapath: Datapath) -> Iterator[str]:
     yield f"// Datapath {datapath.name}, digest {datapath.digest:08x}."
     yield "// Generated: change its count-action modules instead. Rules: docs/reference/count-action.md."
     yield f"module {datapath.name} ("
 
 
-def _port_list(wiring: Wiring) -> Iterator[str]:
+def _write_ports(wiring: Wiring) -> Iterator[str]:
     ports = [("input ", port) for port in (Port("clk_i", 1, 0), Port("rst_i", 1, 0), *wiring.ports.inputs)]
     ports += [("output", port) for port in wiring.ports.outputs]
     widest = max(len(bits_of(port.width)) for _, port in ports)
@@ -66,10 +66,10 @@ def _port_list(wiring: Wiring) -> Iterator[str]:
     yield ");"
 
 
-def _parts(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Iterable[str]]:
+def _write_parts(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Iterable[str]]:
     """Yield the parts of the body, in an order that declares everything before it is used."""
-    yield _declarations(wiring)
-    yield _targets(wiring)
+    yield _write_declarations(wiring)
+    yield _write_targets(wiring)
     # Formulas come first: every later part may read their wires.
     for module in wiring.datapath.modules:
         if module.values:
@@ -77,7 +77,7 @@ def _parts(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Iterable[str]]:
         for count in find_choosing_counts(module):
             title = f"// Stream that {module.name}.{count.name} takes next, chosen by {count.order} (R19)."
             yield [title, *choice_lines(wiring, module, count)]
-    yield from _streams(wiring)
+    yield from _write_streams(wiring)
     for module in wiring.datapath.modules:
         if find_summed_formulas(wiring, module):
             yield [
@@ -85,24 +85,24 @@ def _parts(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Iterable[str]]:
                 *moving_lines(wiring, module),
             ]
     for module in wiring.datapath.modules:
-        yield [f"// ---- Module {module.name}{cite(module.at, texts)}", *_stall(wiring, module)]
+        yield [f"// ---- Module {module.name}{cite(module.at, texts)}", *_write_stall(wiring, module)]
         for count in module.counts:
             title = f"// {count.kind.value.capitalize()} count {count.name}, target {count.target}"
             yield [title + cite(count.at, texts), *count_lines(wiring, module, count)]
         for action in module.actions:
-            title = f"// On {_title(action)}" if action.on else f"// Memory {action.output} (R25)"
+            title = f"// On {_describe_action(action)}" if action.on else f"// Memory {action.output} (R25)"
             title += cite(action.at, texts)
             yield [title, *action_lines(wiring, module, action)]
-    yield _status(wiring)
+    yield _write_status(wiring)
 
 
-def _title(action: Action) -> str:
+def _describe_action(action: Action) -> str:
     """Return the count, kind and output of an action, for a comment."""
     what = ".".join(action.clears) if action.clears else action.output
     return f"{action.on}: {action.kind.value} {what or action.memory}"
 
 
-def _declarations(wiring: Wiring) -> Iterator[str]:
+def _write_declarations(wiring: Wiring) -> Iterator[str]:
     yield "// Wires between modules."
     for module in wiring.datapath.modules:
         yield declare(wiring.stall(module.name))
@@ -114,7 +114,7 @@ def _declarations(wiring: Wiring) -> Iterator[str]:
     yield from declare_buffer_wires(wiring)
 
 
-def _targets(wiring: Wiring) -> Iterator[str]:
+def _write_targets(wiring: Wiring) -> Iterator[str]:
     targets = list(wiring.datapath.targets())
     width = sum(target.width for _, target in targets)
     yield "// Targets in force, lowest bits first; commit_i replaces all of them at one clock edge (R8):"
@@ -129,14 +129,14 @@ def _targets(wiring: Wiring) -> Iterator[str]:
     )
 
 
-def _streams(wiring: Wiring) -> Iterator[Iterable[str]]:
+def _write_streams(wiring: Wiring) -> Iterator[Iterable[str]]:
     """Yield the parts for the ready bits of all streams, and for their moving beats (R7)."""
-    watched = _find_watched(wiring)
+    move_wires = _find_move_wires(wiring)
     for signal in wiring.datapath.inputs:
         if signal.kind is SignalKind.STREAM:
             refs = [Ref(signal.name, None, index) for index in range(signal.size)]
             end = "held" if signal.buffered else "o"
-            yield _stream(wiring, refs, f"{signal.name}_ready_{end}", signal.name, watched)
+            yield _write_stream(wiring, refs, f"{signal.name}_ready_{end}", signal.name, move_wires)
             if signal.buffered:
                 yield [f"// Two beats of {signal.name} may wait (R20).", *buffer_lines(wiring, signal)]
     for module in wiring.datapath.modules:
@@ -144,15 +144,17 @@ def _streams(wiring: Wiring) -> Iterator[Iterable[str]]:
             ref, name = Ref(action.output, module.name), f"{module.name}_{action.output}"
             title = f"{module.name}.{action.output}"
             if (module.name, action.output) in wiring.consumed:
-                yield _stream(wiring, [ref], f"{name}_ready", title, watched)
-            elif wiring.source(ref).moved in watched:
+                yield _write_stream(wiring, [ref], f"{name}_ready", title, move_wires)
+            elif wiring.source(ref).moved in move_wires:
                 yield [
                     f"// A beat of {title} leaves when valid and ready are 1.",
-                    *_moves(wiring, [ref], f"{name}_ready_i"),
+                    *_write_moves(wiring, [ref], f"{name}_ready_i"),
                 ]
 
 
-def _stream(wiring: Wiring, refs: list[Ref], ready: str, name: str, watched: frozenset[str]) -> Iterator[str]:
+def _write_stream(
+    wiring: Wiring, refs: list[Ref], ready: str, name: str, move_wires: frozenset[str]
+) -> Iterator[str]:
     """Yield the ready bits of the streams under one name, and their moving beats if something reads them."""
     readies = [wiring.ready(ref) for ref in refs]
     yield f"// A beat of {name} moves when valid and ready are 1 (R7)."
@@ -162,17 +164,17 @@ def _stream(wiring: Wiring, refs: list[Ref], ready: str, name: str, watched: fro
         yield f"assign {ready} = {{"
         yield from list_items(reversed(readies))
         yield "};"
-    if wiring.source(refs[0]).moved in watched:
-        yield from _moves(wiring, refs, ready)
+    if wiring.source(refs[0]).moved in move_wires:
+        yield from _write_moves(wiring, refs, ready)
 
 
-def _moves(wiring: Wiring, refs: list[Ref], ready: str) -> Iterator[str]:
+def _write_moves(wiring: Wiring, refs: list[Ref], ready: str) -> Iterator[str]:
     source = wiring.source(refs[0])
     yield declare(source.moved, len(refs))
     yield f"assign {source.moved} = {join(source.valid(ref.index) for ref in refs)} & {ready};"
 
 
-def _find_watched(wiring: Wiring) -> frozenset[str]:
+def _find_move_wires(wiring: Wiring) -> frozenset[str]:
     """Return the wires that carry moving beats and are read by a count or a sum."""
     wires = {
         term(wiring, count, ref).wire
@@ -189,13 +191,13 @@ def _find_watched(wiring: Wiring) -> frozenset[str]:
     return frozenset(wires)
 
 
-def _stall(wiring: Wiring, module: Module) -> Iterator[str]:
+def _write_stall(wiring: Wiring, module: Module) -> Iterator[str]:
     stalled = [f"{module.name}_{action.output}_stalled" for action in module.streams()]
     yield from map(declare, stalled)
     yield f"assign {wiring.stall(module.name)} = {any_of(stalled)};"
 
 
-def _status(wiring: Wiring) -> Iterator[str]:
+def _write_status(wiring: Wiring) -> Iterator[str]:
     yield "// Status of the counts for drivers, the first count lowest. A level count keeps nothing (R1)."
     counts = [(wiring.prefix(module.name, count.name), count) for module, count in wiring.datapath.counts()]
     for port in ("fire", "count", "overshoot", "saturated"):
@@ -227,13 +229,13 @@ def _mark_unread(lines: list[str], names: frozenset[str]) -> Iterator[str]:
 
 
 def _find_unread(wiring: Wiring, ports: list[str], body: list[str]) -> frozenset[str]:
-    """Return the ports and wires of which no module reads every bit: a text needs some bits, a port has them all."""
+    """Return the ports and wires with unread bits. A port has all bits of a signal, also those that no text reads."""
     lines = [line.strip() for line in body]
     ignored = ("//", "logic ", ".data_o(", ".valid_o(")  # lines that do not read a wire
     code = "\n".join(line.split(" = ")[-1] for line in lines if not line.startswith(ignored))
     declarations = [each for line in (*ports, *lines) if (each := _DECLARATION.fullmatch(line.strip()))]
     widths = {each[2]: int(each[1] or 0) + 1 for each in declarations}
-    names = [*(port.name for port in wiring.ports.inputs), "target", *_find_watched(wiring)]
+    names = [*(port.name for port in wiring.ports.inputs), "target", *_find_move_wires(wiring)]
     names += buffer_wires(wiring)
     for module in wiring.datapath.modules:
         names += [wiring.value(Ref(f"{VALUE}{place}", module.name)) for place in range(len(module.values))]
@@ -254,20 +256,20 @@ def _reads_all(code: str, name: str, width: int) -> bool:
 
 def buffer_wires(wiring: Wiring) -> Iterator[str]:
     """Yield the output wires of buffers, which modules read in place of the ports."""
-    return (wire for signal in find_buffered(wiring) for _, wire, _ in _buffered_ports(wiring, signal))
+    return (wire for signal in find_buffered(wiring) for _, wire, _ in _list_buffered_ports(wiring, signal))
 
 
 def declare_buffer_wires(wiring: Wiring) -> Iterator[str]:
     """Yield the declarations of the wires between buffers and modules."""
     for signal in find_buffered(wiring):
         yield declare(f"{signal.name}_ready_held", signal.size)
-        for port, wire, _ in _buffered_ports(wiring, signal):
+        for port, wire, _ in _list_buffered_ports(wiring, signal):
             yield declare(wire, wiring.ports.input(port).width)
 
 
 def buffer_lines(wiring: Wiring, signal: Signal) -> Iterator[str]:
     """Yield the instances of the buffers of the streams under one name."""
-    parts = list(_buffered_ports(wiring, signal))[1:]
+    parts = list(_list_buffered_ports(wiring, signal))[1:]
     for index in range(signal.size):
         inputs = [_slice_of_stream(port, signal, index, width) for port, _, width in parts]
         outputs = [_slice_of_stream(wire, signal, index, width) for _, wire, width in parts]
@@ -293,7 +295,7 @@ def find_buffered(wiring: Wiring) -> list[Signal]:
     return [each for each in wiring.datapath.inputs if each.buffered and each.kind is SignalKind.STREAM]
 
 
-def _buffered_ports(wiring: Wiring, signal: Signal) -> Iterator[tuple[str, str, int]]:
+def _list_buffered_ports(wiring: Wiring, signal: Signal) -> Iterator[tuple[str, str, int]]:
     """Yield, for each port of a stream, the port's name, its wire behind the buffer, and its bits per stream."""
     for port, width in ((f"{signal.name}_valid_i", 1), *split_buffer(wiring.datapath, signal)):
         yield port, f"{port.removesuffix('_i')}_held", width

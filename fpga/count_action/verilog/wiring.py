@@ -75,12 +75,12 @@ class Source:
     """True if modules read the output of a buffer instead of the port (R20)."""
 
     @property
-    def _end(self) -> str:
+    def _port_suffix(self) -> str:
         return "held" if self.held else "i" if self.external else "o"
 
     def valid(self, index: int) -> Slice:
         """Return the valid bit of stream `index`."""
-        return Slice(f"{self.name}_valid_{self._end}", self.size, index)
+        return Slice(f"{self.name}_valid_{self._port_suffix}", self.size, index)
 
     def moves(self, index: int) -> Slice:
         """Return the bit that is 1 if a beat of stream `index` moves in this cycle."""
@@ -97,13 +97,15 @@ class Source:
             return self.value(index)
         total = self.size * self.lanes * self.width
         low = (index * self.lanes + lane) * self.width
-        return Slice(f"{self.name}_data_{self._end}", total, low, self.width)
+        return Slice(f"{self.name}_data_{self._port_suffix}", total, low, self.width)
 
     def value(self, index: int) -> Slice:
         """Return the flag or number `index`, or the value of a formula."""
         if self.formula:
             return Slice(self.formula, self.size, 0, self.width)
-        return Slice(f"{self.name}_{self._end}", self.size * self.width, index * self.width, self.width)
+        return Slice(
+            f"{self.name}_{self._port_suffix}", self.size * self.width, index * self.width, self.width
+        )
 
 
 @dataclass(frozen=True)
@@ -173,7 +175,7 @@ class Wiring:
 
     def value_width(self, ref: Ref) -> int:
         """Return the signed width in which a formula is computed: enough for every part of it."""
-        return max(_widths(self.graph, self.graph.formula(ref)))
+        return max(_find_widths(self.graph, self.graph.formula(ref)))
 
     def move_wire(self, ref: Ref) -> str:
         """Return the wire that is 1 if all beats of a formula move."""
@@ -224,12 +226,12 @@ class Wiring:
         return " && ".join(level or stalls) or bit(1)
 
 
-def _widths(graph: Graph, operand: Operand) -> Iterator[int]:
+def _find_widths(graph: Graph, operand: Operand) -> Iterator[int]:
     low, high = graph.interval(operand)
     yield bits_for(min(low, -1), high)[0]
     if isinstance(operand, Operation) and operand.operator not in STORED | {"valid"}:
         for each in operand.operands:
-            yield from _widths(graph, each)
+            yield from _find_widths(graph, each)
 
 
 def check_names(wiring: Wiring, blocks: frozenset[str]) -> None:
@@ -238,12 +240,12 @@ def check_names(wiring: Wiring, blocks: frozenset[str]) -> None:
     if top in KEYWORDS or top in blocks:
         raise ValueError(f"{top!r} is a SystemVerilog keyword or a block of fpga/rtl. Rename the datapath.")
     ports = [port.name for port in (*wiring.ports.inputs, *wiring.ports.outputs)]
-    twice = sorted(
+    duplicates = sorted(
         {name for name in ["clk_i", "rst_i", *ports] if [*ports, "clk_i", "rst_i"].count(name) > 1}
     )
-    if twice:
+    if duplicates:
         raise ValueError(
-            f"two ports would be named {', '.join(twice)}. Rename an input, a module or an output."
+            f"two ports would be named {', '.join(duplicates)}. Rename an input, a module or an output."
         )
     for name in (top, *ports):
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):

@@ -81,9 +81,9 @@ def run(
     jobs, rounds, rows, now, unfinished = state.phase.size, begins.shape[1], 0, 0.0, state.phase.size
     state.phase[:], state.left_ms[:] = -1, program.start_ms
     room = np.empty_like(program.capacity)
-    crowd = np.empty_like(program.capacity)
+    link_weight = np.empty_like(program.capacity)
     while unfinished and now <= horizon_ms:
-        share_links(program, state, room, crowd)
+        share_links(program, state, room, link_weight)
         if rows < trace.shape[0]:
             trace[rows, 0] = now
             trace[rows, 1:] = state.rate
@@ -176,7 +176,7 @@ def begin_phase(program: Program, state: State, job: int) -> None:
 def until_slot_ms(
     program: Program, state: State, job: int, now: float, tolerance: float, max_alignments: int
 ) -> float:
-    """Return how long a job waits for its slot, 0 if it does not hold its period.
+    """Return the time in ms that a job waits for its slot, or 0 if it does not hold its period.
 
     A job that is later than `tolerance` times its slot waits for the next slot, at most `max_alignments` times.
     """
@@ -194,7 +194,7 @@ def until_slot_ms(
 
 
 @compile_function
-def share_links(program: Program, state: State, room: Floats, crowd: Floats) -> None:
+def share_links(program: Program, state: State, room: Floats, link_weight: Floats) -> None:
     """Set the rates: weighted max-min within a priority class, higher classes first, capped by the level of a burst."""
     room[:] = program.capacity
     waiting = 0
@@ -206,26 +206,26 @@ def share_links(program: Program, state: State, room: Floats, crowd: Floats) -> 
         for job in range(state.phase.size):
             if state.rate[job] < 0:
                 highest = max(highest, program.priority[job])
-        waiting -= fill(program, state, room, crowd, highest)
+        waiting -= fill(program, state, room, link_weight, highest)
 
 
 @compile_function
-def fill(program: Program, state: State, room: Floats, crowd: Floats, priority: int) -> int:
+def fill(program: Program, state: State, room: Floats, link_weight: Floats, priority: int) -> int:
     """Set the rates of the jobs of a class with the lowest limit; return their number."""
-    crowd[:] = 0.0
+    link_weight[:] = 0.0
     for job in range(state.phase.size):
         if state.rate[job] < 0 and program.priority[job] == priority:
             for place in range(program.first_link[job], program.first_link[job + 1]):
-                crowd[program.links[place]] += weight(program, state, job)
+                link_weight[program.links[place]] += weight(program, state, job)
     lowest = np.inf
     for job in range(state.phase.size):
         if state.rate[job] < 0 and program.priority[job] == priority:
-            lowest = min(lowest, limit(program, state, room, crowd, job))
+            lowest = min(lowest, limit(program, state, room, link_weight, job))
     fixed = 0
     for job in range(state.phase.size):
         if state.rate[job] >= 0 or program.priority[job] != priority:
             continue
-        if limit(program, state, room, crowd, job) <= lowest * (1 + 1e-12):
+        if limit(program, state, room, link_weight, job) <= lowest * (1 + 1e-12):
             # A mark below -2, because `limit` needs the rooms before any rate of this pass is subtracted.
             state.rate[job] = -2.0 - lowest * weight(program, state, job)
             fixed += 1
@@ -246,11 +246,11 @@ def weight(program: Program, state: State, job: int) -> float:
 
 
 @compile_function
-def limit(program: Program, state: State, room: Floats, crowd: Floats, job: int) -> float:
+def limit(program: Program, state: State, room: Floats, link_weight: Floats, job: int) -> float:
     """Return the level (rate over weight) at which the burst or a link limits a job."""
     place = program.first[job] + state.phase[job]
     level = program.level[place] / weight(program, state, job)
     for at in range(program.first_link[job], program.first_link[job + 1]):
         link = program.links[at]
-        level = min(level, room[link] / crowd[link])
+        level = min(level, room[link] / link_weight[link])
     return float(level)

@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 MLTCP_STEPS = 200
 """Steps in which the weight of MLTCP rises over the traffic of an iteration."""
 HORIZON = 100.0
-"""Time limit of a simulation over the time of all iterations one after the other: only starved jobs reach it."""
+"""Time limit of a simulation, as a multiple of the time of all iterations in sequence. Only starved jobs reach it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,9 @@ def simulate(
     setting = setting or Setting()
     size = len(jobs)
     counts = np.broadcast_to(np.asarray(iterations, np.int64), (size,))
-    most = int(counts.max(initial=0))
-    program = _program(jobs, capacities_gbps, sharing, setting, most)
-    begins = np.full((size, most + 1), np.nan)
+    max_iterations = int(counts.max(initial=0))
+    program = _make_program(jobs, capacities_gbps, sharing, setting, max_iterations)
+    begins = np.full((size, max_iterations + 1), np.nan)
     trace = np.zeros((setting.trace_rows, size + 1))
     state = State(
         phase=np.zeros(size, np.int64),
@@ -110,14 +110,14 @@ def simulate(
         left=np.zeros(size),
         sent=np.zeros(size),
         rate=np.zeros(size),
-        iteration=most - counts,
+        iteration=max_iterations - counts,
         slot=np.zeros(size, np.int64),
         aligned=np.zeros(size, np.int64),
         active=np.zeros(size, np.bool_),
     )
     holding = setting.holding or Holding(())
     longest_ms = sum(job.period_ms for job in jobs) + max(program.slot_ms, default=0.0)
-    horizon_ms = max(program.start_ms, default=0.0) + HORIZON * (most + 1) * longest_ms
+    horizon_ms = max(program.start_ms, default=0.0) + HORIZON * (max_iterations + 1) * longest_ms
     limits = (MLTCP_STEPS, holding.tolerance, holding.most_alignments, horizon_ms)
     _, rows = run(program, state, begins, trace, *limits)
     starved = [job.name for job, row in zip(jobs, begins, strict=True) if np.isnan(row[-1])]
@@ -126,7 +126,7 @@ def simulate(
     return Contention(begins, state.aligned, trace[:rows, 0], trace[:rows, 1:])
 
 
-def _program(
+def _make_program(
     jobs: Sequence[PeriodicJob],
     capacities_gbps: Sequence[float],
     sharing: Sharing,
@@ -138,17 +138,17 @@ def _program(
     slots = setting.holding.slots_ms if setting.holding else ()
     check_lengths(jobs, weights=sharing.weights, priorities=sharing.priorities)
     check_lengths(jobs, starts=setting.starts_ms, slots=slots)
-    phases = [_phases(job) for job in jobs]
+    phases = [_split_into_phases(job) for job in jobs]
     columns = np.array([phase for group in phases for phase in group], float).reshape(-1, 3).T
     links_of_jobs = [job.links if job.bursts else () for job in jobs]
     noise = np.random.default_rng(setting.seed).normal(1.0, setting.jitter, (len(jobs), iterations))
     return Program(
-        first=_offsets(phases),
+        first=_compute_offsets(phases),
         compute_ms=columns[0].copy(),
         volume=columns[1].copy(),
         level=columns[2].copy(),
         total=np.array([job.volume_mbit or 1.0 for job in jobs]),
-        first_link=_offsets(links_of_jobs),
+        first_link=_compute_offsets(links_of_jobs),
         links=np.array([link for links in links_of_jobs for link in links], np.int64),
         capacity=np.array(capacities_gbps, np.float64),
         weight=np.array(sharing.weights or (1.0,) * len(jobs), np.float64),
@@ -161,8 +161,8 @@ def _program(
     )
 
 
-def _phases(job: PeriodicJob) -> list[tuple[float, float, float]]:
-    """Return the computation, volume and level of each phase; after the last burst comes one without traffic."""
+def _split_into_phases(job: PeriodicJob) -> list[tuple[float, float, float]]:
+    """Return the computation, volume and level of each phase. A phase without traffic follows the last burst."""
     edges = [0.0, *(burst.end_ms for burst in job.bursts)]
     bursts = zip(edges, job.bursts, strict=False)
     phases = [(max(burst.start_ms - end, 0.0), burst.volume_mbit, burst.gbps) for end, burst in bursts]
@@ -170,7 +170,7 @@ def _phases(job: PeriodicJob) -> list[tuple[float, float, float]]:
     return [*phases, (rest_ms, 0.0, 0.0)] if rest_ms > 1e-9 * job.period_ms or not phases else phases
 
 
-def _offsets(groups: Sequence[Sequence[object]]) -> NDArray[np.int64]:
+def _compute_offsets(groups: Sequence[Sequence[object]]) -> NDArray[np.int64]:
     return np.concatenate([[0], np.cumsum([len(group) for group in groups])]).astype(np.int64)
 
 

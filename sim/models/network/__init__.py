@@ -3,7 +3,7 @@
 | module | contents |
 |---|---|
 | `rings` | time of concurrent ring AllReduces on given links, closed form; also exported by this package |
-| `latency` | latency of a message: its time without that of its bytes; constants with sources |
+| `latency` | latency of a message, without the time of its bytes; constants with sources |
 | `taskgraph` | an iteration as a graph of tasks; its `.npz` format |
 | `fabrics` | circulant, Fat-tree, ideal switch, expander, direct connect; routes and cost |
 | `allreduce` | AllReduce as rings, double binary trees, halving and doubling; faster `fluid` forms that merge rounds |

@@ -1,6 +1,6 @@
 """Time of a message besides its bytes: connection, flight, packets, acknowledgement.
 
-One set of constants serves every graph and every fabric. It is that of the packet-level simulator whose results are
+One set of constants serves every graph and every fabric: the constants of the packet-level simulator whose results are
 the reference (FlexNetPacket, commit 461b21f), read from its source before any comparison:
 
 | constant | value | source and meaning |
@@ -32,7 +32,7 @@ Integers = NDArray[np.int64]
 class Latency:
     """Constants of the time model; the module docstring has the sources of the defaults.
 
-    `software_s` is the time that a host needs to send a message at all; the packet simulator has none. Set `relay_s`
+    `software_s` is the software time of a host for each message; the packet simulator has none. Set `relay_s`
     and `software_s` to model measured hosts.
 
     >>> round(Latency().head_s(6, relays=0) * 1e6, 3)  # six links there and back

@@ -99,14 +99,16 @@ def allreduce_time_s(rings: Sequence[RingTraffic], network: Network) -> float:
         return 0.0
     busy = Counter(member for ring in rings for member in ring.members)
     data_s = transfer_times_s(rings, network)
-    return max(float(data_s[index]) + _steps_s(ring, busy, network) for index, ring in enumerate(rings))
+    return max(
+        float(data_s[index]) + _sum_step_times_s(ring, busy, network) for index, ring in enumerate(rings)
+    )
 
 
 def bus_bandwidth_limit_mbps(rings: Sequence[RingTraffic], network: Network) -> float:
     """Return the bus bandwidth of a large AllReduce, which is limited by the wires alone.
 
     Bus bandwidth as in nccl-tests: 2(n-1)/n times the bits of the whole tensor of a member, divided by the time. Rings
-    with the same set of members share a tensor. With several groups the result is that of the slowest. Raise
+    with the same set of members share a tensor. With several groups, return the lowest. Raise
     `ValueError` without rings.
     """
     times = transfer_times_s(rings, network)
@@ -180,7 +182,7 @@ def fair_rates(usage: NDArray[np.float64], capacity: float) -> NDArray[np.float6
     return rates
 
 
-def _steps_s(ring: RingTraffic, busy: Counter[int], network: Network) -> float:
+def _sum_step_times_s(ring: RingTraffic, busy: Counter[int], network: Network) -> float:
     """Return the time of messages besides their bytes, over all steps of a ring."""
     flight_s = max(network.path_latency_s(len(path)) for path in ring.paths)
     served = max(busy[member] for member in ring.members)

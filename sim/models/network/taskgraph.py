@@ -33,7 +33,7 @@ MAX_NODES = 1 << 20
 MAX_TIME_S = 1e9
 MAX_BYTES = 1 << 50
 """Limits of a graph: beyond them, sums of times and bytes would lose precision or overflow."""
-_NETWORK = (13, 14)
+_NETWORK_TYPES = (13, 14)
 _COLUMNS = (
     *("task_type", "task_id", "task_device", "task_runtime_ms", "task_bytes", "next_ptr", "next_ids"),
     *("device_type", "device_id", "device_property", "meta"),
@@ -71,7 +71,7 @@ class TaskGraph:
     `time_s` is the computing time, or the time before the bytes move; `size_bytes` is the size of a transfer, of all
     transfers of an exchange, or of the tensor of an AllReduce. Edges are (edges,): task `before[k]` ends before task
     `after[k]` starts. `groups` holds the member nodes of the AllReduces, `exchanges` the transfers of the exchanges;
-    `group` is the index of a task in the one or the other, else -1.
+    `group` is the index of a task in `groups` or `exchanges`, else -1.
 
     Raise `ValueError` if the graph is inconsistent, exceeds the limits, or has a cycle.
     """
@@ -111,7 +111,7 @@ class TaskGraph:
 
     @property
     def transfer_bytes(self) -> int:
-        """Total bytes of all transfers, also those of exchanges."""
+        """Total bytes of all transfers, including the transfers of exchanges."""
         return int(self.size_bytes[np.isin(self.kind, (Kind.TRANSFER, Kind.EXCHANGE))].sum())
 
 
@@ -135,7 +135,7 @@ class TaskGraphBuilder:
         self._after: list[int] = []
 
     def compute(self, device: int, time_s: float, *, after: list[int] | None = None) -> int:
-        """Add computation on a device; any device number is valid, by convention that of the node."""
+        """Add computation on a device; any device number is valid, by convention the number of the node."""
         return self._add((Kind.COMPUTE, device, time_s, 0, -1, -1, -1), after)
 
     def transfer(self, source: int, target: int, size_bytes: int, *, after: list[int] | None = None) -> int:
@@ -258,36 +258,36 @@ def read_task_graph(path: str | Path) -> TaskGraph:
             missing = [name for name in _COLUMNS if name not in file]
             if missing:
                 raise ValueError(f"it lacks {', '.join(missing)}")
-            return _graph({name: file[name] for name in _COLUMNS})
+            return _convert_columns({name: file[name] for name in _COLUMNS})
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, zipfile.BadZipFile) as error:
         raise ValueError(
             f"{path} is not a valid task graph: {error}; see the columns in sim.models.network.taskgraph"
         ) from error
 
 
-def _graph(columns: Mapping[str, Any]) -> TaskGraph:
+def _convert_columns(columns: Mapping[str, Any]) -> TaskGraph:
     meta = json.loads(str(columns["meta"]))
     nodes, switches = int(meta["nodes"]), int(meta.get("switches", 0))
     if not 0 < nodes <= MAX_NODES or not 0 <= switches <= MAX_NODES:
         raise ValueError(f"it has {nodes} nodes and {switches} switches: 1 to {MAX_NODES} nodes are possible")
-    kind = _kinds(columns["task_type"])
-    device = _places(columns["device_id"], columns["task_device"])
+    kind = _convert_kinds(columns["task_type"])
+    device = _find_places(columns["device_id"], columns["task_device"])
     moves, sums, computes = kind == Kind.TRANSFER, kind == Kind.ALLREDUCE, kind == Kind.COMPUTE
     if (device[moves | computes] < 0).any():
         raise ValueError("a task names a device that is not listed")
-    ends = _ends(columns, device, moves, nodes + switches)
+    ends = _find_ends(columns, device, moves, nodes + switches)
     used = np.unique(device[computes])
     first = columns["next_ptr"].astype(np.int64)
     groups = tuple(
         tuple(map(int, columns["next_ids"][first[i] : first[i + 1]])) for i in np.flatnonzero(sums)
     )
-    before, after = _edges(columns, first, sums)
+    before, after = _find_edges(columns, first, sums)
     return TaskGraph(
         nodes=nodes,
         kind=kind,
         device=np.where(computes, np.searchsorted(used, device), -1),
         time_s=np.where(moves, 0.0, columns["task_runtime_ms"].astype(np.float64) * 1e-3),
-        size_bytes=_sizes(columns["task_bytes"]),
+        size_bytes=_clip_sizes(columns["task_bytes"]),
         source=ends[0],
         target=ends[1],
         group=np.where(sums, np.cumsum(sums) - 1, -1),
@@ -297,13 +297,13 @@ def _graph(columns: Mapping[str, Any]) -> TaskGraph:
     )
 
 
-def _sizes(column: Any) -> Integers:
+def _clip_sizes(column: Any) -> Integers:
     """Return sizes as int64, clipped to a value that `TaskGraph` refuses, so that the cast cannot overflow."""
     sizes: Integers = np.minimum(column, np.asarray(2 * MAX_BYTES, column.dtype)).astype(np.int64)
     return sizes
 
 
-def _kinds(types: Any) -> Integers:
+def _convert_kinds(types: Any) -> Integers:
     unknown = set(np.unique(types).tolist()) - set(_KINDS)
     if unknown:
         raise ValueError(f"task types {sorted(unknown)} are unknown")
@@ -312,7 +312,7 @@ def _kinds(types: Any) -> Integers:
     return kinds
 
 
-def _places(ids: Any, wanted: Any) -> Integers:
+def _find_places(ids: Any, wanted: Any) -> Integers:
     """Return the index of each wanted id in `ids`, -1 if it is missing."""
     if not ids.size:
         return np.full(wanted.shape, -1, np.int64)
@@ -322,23 +322,23 @@ def _places(ids: Any, wanted: Any) -> Integers:
     return places
 
 
-def _ends(columns: Mapping[str, Any], device: Integers, moves: Any, vertices: int) -> Integers:
+def _find_ends(columns: Mapping[str, Any], device: Integers, moves: Any, vertices: int) -> Integers:
     """Return the source and target of each transfer, (2, tasks), -1 for other tasks.
 
     Raise `ValueError` if a transfer is on a device that is not a network.
     """
     ends = np.full((2, device.size), -1, np.int64)
-    if not np.isin(columns["device_type"][device[moves]], _NETWORK).all():
+    if not np.isin(columns["device_type"][device[moves]], _NETWORK_TYPES).all():
         raise ValueError("a transfer is on a device that is not a network (types 13 and 14)")
     pair = columns["device_property"][device[moves]].astype(np.int64)
     ends[:, moves] = np.stack([pair // vertices, pair % vertices])
     return ends
 
 
-def _edges(columns: Mapping[str, Any], first: Integers, sums: Any) -> tuple[Integers, Integers]:
+def _find_edges(columns: Mapping[str, Any], first: Integers, sums: Any) -> tuple[Integers, Integers]:
     task = np.repeat(np.arange(sums.size), np.diff(first))
     follows = ~sums[task]
-    after = _places(columns["task_id"], columns["next_ids"][follows])
+    after = _find_places(columns["task_id"], columns["next_ids"][follows])
     if (after < 0).any():
         raise ValueError("a successor is not listed as a task")
     return task[follows], after

@@ -46,7 +46,7 @@ class Converter:
 
 
 def codes(converter: Converter, voltage_v: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Return the code of each voltage: the nearest one, ties to even, clipped to the range.
+    """Return the code of each voltage: the nearest code, ties to even, clipped to the range.
 
     >>> codes(Converter(bits=4, full_scale_v=16.0, effective_bits=4.0), [-99.0, -0.4, 2.6, 99.0]).tolist()
     [-8, 0, 3, 7]
@@ -81,7 +81,7 @@ def quantisation_v2(converter: Converter) -> float:
 
 
 def converter_v2(converter: Converter) -> float:
-    """Return the variance of all noise of the converter: that of an ideal converter of ENOB bits.
+    """Return the variance of all noise of the converter, which an ideal converter of ENOB bits has, too.
 
     (full scale / 2^ENOB)^2 / 12 (IEEE Standard 1241, definition of the effective number of bits). 9 bits of
     255 LSB: 255 / (3.4641 * 512) = 0.144 LSB.

@@ -1,6 +1,7 @@
 """Conversions of decibels.
 
-A ratio in dB is ten times the decimal logarithm of a ratio of powers, or twenty times that of a ratio of voltages.
+A ratio in dB is ten times the decimal logarithm of a ratio of powers, or twenty times the decimal logarithm of a ratio
+of voltages.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Fibre:
 
     length_m: float = 1.0
     group_index: float = 1.468
-    """That of SMF-28 at 1550 nm (data sheet: 1.4682)."""
+    """Group index of SMF-28 at 1550 nm (data sheet: 1.4682)."""
     loss_db_km: float = 0.2
 
     def __post_init__(self) -> None:
@@ -95,7 +95,7 @@ class FractionalDelay:
 
     @property
     def taps(self) -> Array:
-        """Weights of the input samples (taps,), the latest sample first; a single one for a whole delay."""
+        """Weights of the input samples (taps,), the latest sample first; a single weight for a whole delay."""
         fraction = self.delay_samples - self.whole
         return kernel_taps(self.kernel, fraction) if fraction else np.ones(1)
 
@@ -123,15 +123,15 @@ def kernel_taps(kernel: Kernel, fraction: float) -> Array:
     checks.within(0.0, 1.0, fraction=fraction)
     reach = _REACH[kernel]
     offsets = np.arange(1 - reach, 1 + reach)
-    return _sinc_taps(fraction, offsets) if kernel == "sinc" else _lagrange_taps(fraction, offsets)
+    return _make_sinc_taps(fraction, offsets) if kernel == "sinc" else _make_lagrange_taps(fraction, offsets)
 
 
-def _lagrange_taps(fraction: float, offsets: npt.NDArray[np.int_]) -> Array:
+def _make_lagrange_taps(fraction: float, offsets: npt.NDArray[np.int_]) -> Array:
     """Return h_k = product of (d - j) / (k - j) over all j other than k (Laakso et al., on Lagrange interpolation)."""
     return np.array([math.prod((fraction - j) / (k - j) for j in offsets if j != k) for k in offsets])
 
 
-def _sinc_taps(fraction: float, offsets: npt.NDArray[np.int_]) -> Array:
+def _make_sinc_taps(fraction: float, offsets: npt.NDArray[np.int_]) -> Array:
     """Return sinc(k - d) with a Kaiser window centred on d, scaled to a sum of one.
 
     A. V. Oppenheim and R. W. Schafer, Discrete-Time Signal Processing, on Kaiser windows.

@@ -1,7 +1,7 @@
 """The noise budget of the whole link: the deviation due to each source, in LSB.
 
 A link multiplies values of 0..255; `level` is the share of full light at the detector, 1 for 255 times 255. Unless
-stated otherwise, deviations are those of a single converter sample, in LSB of a full scale of 255.
+stated otherwise, a deviation refers to a single converter sample, in LSB of a full scale of 255.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def transmission(modulator: Modulator, voltage_v: npt.ArrayLike) -> Array:
     >>> f"{transmission(Modulator(), 2.5):.5f}"
     '0.19968'
     """
-    phase = _phase_rad(modulator, voltage_v)
+    phase = _compute_phase_rad(modulator, voltage_v)
     r = modulator.leakage
     return modulator.top * (r + (1.0 - r) * np.square(np.sin(phase)))
 
@@ -95,7 +95,7 @@ def slope_per_v(modulator: Modulator, voltage_v: npt.ArrayLike) -> Array:
     >>> f"{1 / 255 / slope_per_v(perfect, 2.5) * 1e3:.1f} mV"
     '12.5 mV'
     """
-    phase = _phase_rad(modulator, voltage_v)
+    phase = _compute_phase_rad(modulator, voltage_v)
     scale = modulator.top * (1.0 - modulator.leakage) * math.pi / (2.0 * modulator.half_wave_v)
     return scale * np.sin(2.0 * phase)
 
@@ -128,7 +128,7 @@ def bias_v(modulator: Modulator, point: Point) -> float:
     return modulator.null_v + point.value * modulator.half_wave_v
 
 
-def _phase_rad(modulator: Modulator, voltage_v: npt.ArrayLike) -> Array:
+def _compute_phase_rad(modulator: Modulator, voltage_v: npt.ArrayLike) -> Array:
     volts = np.asarray(voltage_v, dtype=np.float64)
     phase: Array = (volts - modulator.null_v) * (math.pi / (2.0 * modulator.half_wave_v))
     return phase

@@ -86,24 +86,28 @@ Noise = Callable[[Detector, float, Any], Any]
 """A function from detector, RIN of the laser in dB/Hz and photocurrent in A (number or array) to a variance in A^2."""
 
 
-def _shot(detector: Detector, _: float, current_a: Quantity) -> Quantity:
+def _compute_shot_a2(detector: Detector, _: float, current_a: Quantity) -> Quantity:
     return shot_a2(current_a + detector.dark_current_a, detector.noise_bandwidth_hz)
 
 
-def _thermal(detector: Detector, _: float, __: Quantity) -> float:
+def _compute_thermal_a2(detector: Detector, _: float, __: Quantity) -> float:
     return thermal_a2(detector.thermal_a_rthz, detector.noise_bandwidth_hz)
 
 
-def _intensity(detector: Detector, rin_db_hz: float, current_a: Quantity) -> Quantity:
+def _compute_intensity_a2(detector: Detector, rin_db_hz: float, current_a: Quantity) -> Quantity:
     return intensity_a2(current_a, rin_db_hz, detector.noise_bandwidth_hz)
 
 
-NOISES: Mapping[str, Noise] = {"shot": _shot, "thermal": _thermal, "intensity": _intensity}
+NOISES: Mapping[str, Noise] = {
+    "shot": _compute_shot_a2,
+    "thermal": _compute_thermal_a2,
+    "intensity": _compute_intensity_a2,
+}
 """Noise sources of a receiver. The simulated kit, the budget of a link and the documentation use this table."""
 
 
 def receiver_a2(detector: Detector, rin_db_hz: float, current_a: Quantity) -> Quantity:
-    """Return the sum of all `NOISES` for a photocurrent; shot noise includes that of the dark current.
+    """Return the sum of all `NOISES` for a photocurrent. Shot noise includes the noise of the dark current.
 
     By hand at 1 mA: 1.132^2 + 1.265^2 + 6.325^2 = 42.88 uA^2, a deviation of 6.548 uA.
 

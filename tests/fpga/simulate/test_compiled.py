@@ -152,7 +152,7 @@ def test_without_numba_the_hint_is_given(small, monkeypatch):
 def test_code_is_translated_once_and_again_where_its_file_is_damaged(small, monkeypatch, tmp_path):
     from fpga.count_action.simulate.compiled import native
 
-    monkeypatch.setattr(native, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(native, "_make_cache_folder", lambda: tmp_path)
     rows = np.ones((5, ports_of(small).input_columns), np.uint64)
     first = simulate(small, rows)
     (kept,) = tmp_path.iterdir()

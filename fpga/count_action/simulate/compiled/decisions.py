@@ -68,16 +68,16 @@ class Decisions:
                 yield from formula_lines(self.names, Ref(f"{VALUE}{place}", module.name))
         for module, count in datapath.counts():
             if count.gate:
-                conditions = [self._holds(each.ref, negated=each.negated) for each in count.gate]
+                conditions = [self._write_condition(each.ref, negated=each.negated) for each in count.gate]
                 yield f"e{self.names.count(module.name, count.name)} = {all_of(conditions)}"
         # Level counts come before accumulating ones: whether a beat moves depends on the fires of its takers.
         for module in stall_order(self.names.graph):
-            yield from self._stall(module)
+            yield from self._assign_stall(module)
             for count in module.counts:
                 if count.kind is CountKind.LEVEL:
                     place, target = self._place_and_target(module, count)
-                    yield f"x{place} = {self._increment(count)}"
-                    reached, on = self._reached_expression(module, count), self.names.on(module, count)
+                    yield f"x{place} = {self._write_increment(count)}"
+                    reached, on = self._write_reached(module, count), self.names.on(module, count)
                     rivals = self.names.graph.rivals(module, count)
                     free = all_of(
                         [on, *(f"({self.names.fire(module.name, each.name)} ^ 1)" for each in rivals)]
@@ -85,34 +85,34 @@ class Decisions:
                     yield f"f{place} = {reached} & ({target} != 0) & {free}"
         for signal in datapath.inputs:
             if signal.kind is SignalKind.STREAM:
-                yield from self._input_stream(signal)
+                yield from self._assign_input_stream(signal)
         for module, count in datapath.counts():
             if count.kind is CountKind.ACCUMULATE:
                 yield from self._accumulate(module, count)
-        yield from self._outputs()
+        yield from self._assign_outputs()
 
-    def _holds(self, ref: Ref, *, negated: bool) -> str:
+    def _write_condition(self, ref: Ref, *, negated: bool) -> str:
         bits = self.names.valid(ref) if self.names.graph.is_stream(ref) else self.names.field(ref)
         return f"({mask_field(bits)} {'==' if negated else '!='} 0)"
 
     # ----------------------------------------------------------------------------------- streams (R7)
-    def _stall(self, module: Module) -> Lines:
+    def _assign_stall(self, module: Module) -> Lines:
         """Yield the statements for the ready bits of a module's streams, and for its stall."""
         waiting = []
         for action in module.streams():
             place = self.names.outputs[module.name, action.output]
-            yield f"y{place} = {self._ready(module.name, action.output)}"
+            yield f"y{place} = {self._write_ready(module.name, action.output)}"
             yield f"g{place} = v{place} & y{place}"
             waiting.append(f"v{place} & (y{place} ^ 1)")
         if waiting:
-            yield f"{self.names.goes(module)} = ({any_of(waiting)}) ^ 1"
+            yield f"{self.names.not_stalled(module)} = ({any_of(waiting)}) ^ 1"
 
-    def _ready(self, module: str, output: str) -> str:
+    def _write_ready(self, module: str, output: str) -> str:
         if (module, output) in self.names.consumed:
-            return self._takers_ready(Ref(output, module))
+            return self._write_takers_ready(Ref(output, module))
         return mask_field(self.names.input_bit(f"{module}_{output}_ready_i"))
 
-    def _takers_ready(self, ref: Ref) -> str:
+    def _write_takers_ready(self, ref: Ref) -> str:
         """Return the condition that the takers of a stream are ready: one level count fires, or no module stalls."""
         takers = self.names.graph.takers.get(stream_of(ref), ())
         level = [
@@ -120,16 +120,16 @@ class Decisions:
             for module, count in takers
             if count.kind is CountKind.LEVEL
         ]
-        return any_of(level) if level else all_of(self.names.goes(module) for module, _ in takers)
+        return any_of(level) if level else all_of(self.names.not_stalled(module) for module, _ in takers)
 
-    def _input_stream(self, signal: Signal) -> Lines:
+    def _assign_input_stream(self, signal: Signal) -> Lines:
         """Yield the statements for the ready bits of an input, and for its moving beats."""
         out = self.names.ports.output(f"{signal.name}_ready_o").column
         valid = self.names.words(self.names.ports.input(f"{signal.name}_valid_i"))
         for word, name in enumerate(valid):
             indices = range(word * WORD_BITS, min(signal.size, (word + 1) * WORD_BITS))
             ready = f"y_{name}" if signal.buffered else f"o{out + word}"
-            yield f"{ready} = {spread(self._takers_ready(Ref(signal.name, index=i)) for i in indices)}"
+            yield f"{ready} = {spread(self._write_takers_ready(Ref(signal.name, index=i)) for i in indices)}"
             yield f"g_{name} = {name} & {ready}"
             if signal.buffered:
                 yield f"o{out + word} = bw{name.removeprefix('bv')} ^ {literal((1 << len(indices)) - 1)}"
@@ -137,18 +137,18 @@ class Decisions:
     # ------------------------------------------------------------------------ counts (R1 to R4, R10)
     def _accumulate(self, module: Module, count: Count) -> Lines:
         place, target = self._place_and_target(module, count)
-        on, increment = self.names.on(module, count), self._increment(count)
+        on, increment = self.names.on(module, count), self._write_increment(count)
         yield f"p{place} = {increment}" if on == "1" else f"p{place} = ({increment}) & {negative(on)}"
         yield f"x{place} = c{place} + p{place}"
         reach, largest = module.target(count.target), (1 << count.width) - 1
         if count.goes_down:
-            yield from self._up_and_down(module, count)
+            yield from self._accumulate_bounded(module, count)
             return
         if not reach.at_least:
             yield f"f{place} = (x{place} == {target}) & (p{place} != 0)"
             yield f"b{place} = (x{place} > {target}) & ({target} != 0) & (p{place} != 0)"
         else:
-            yield f"f{place} = {self._reached_expression(module, count)} & ({target} != 0) & (p{place} != 0)"
+            yield f"f{place} = {self._write_reached(module, count)} & ({target} != 0) & (p{place} != 0)"
             yield f"b{place} = 0"
         if reach.carry:
             yield f"x{place} = x{place} - ({target} & -f{place})"
@@ -156,7 +156,7 @@ class Decisions:
         else:
             yield f"s{place} = (x{place} > {largest}) & (f{place} ^ 1)"
 
-    def _up_and_down(self, module: Module, count: Count) -> Lines:
+    def _accumulate_bounded(self, module: Module, count: Count) -> Lines:
         """Yield the statements for a count between bounds (R17); `x` becomes the new value of the count."""
         place, target = self._place_and_target(module, count)
         reach, largest = module.target(count.target), (1 << count.width) - 1
@@ -165,14 +165,14 @@ class Decisions:
         if count.bound is not None:
             bound = self.names.value(count.bound)
             yield when(f"{limit} > {bound}", [f"{limit} = {bound}"])
-        yield f"f{place} = {self._reached_expression(module, count)} & ({target} != 0) & {changes}"
+        yield f"f{place} = {self._write_reached(module, count)} & ({target} != 0) & {changes}"
         yield f"b{place} = (x{place} > {target}) & ({target} != 0) & {changes} & (f{place} ^ 1)"
         yield f"x{place} = x{place} - ({f'{target} & ' if reach.carry else f'x{place} & '}-(f{place} & 1))"
         yield f"s{place} = ((x{place} > {limit}) | (0 > x{place})) & {changes}"
         yield when(f"(x{place} > {limit}) & {changes}", [f"x{place} = {limit}"])
         yield when(f"0 > x{place}", [f"x{place} = 0"])
 
-    def _reached_expression(self, module: Module, count: Count) -> str:
+    def _write_reached(self, module: Module, count: Count) -> str:
         place, target = self._place_and_target(module, count)
         if module.target(count.target).at_least:
             return f"(({target} > x{place}) ^ 1)"
@@ -184,19 +184,19 @@ class Decisions:
             module.name, count.target
         )
 
-    def _increment(self, count: Count) -> str:
+    def _write_increment(self, count: Count) -> str:
         """Return the increment of a count: the terms added minus the terms subtracted."""
         added = [str(count.constant)] if count.constant else []
-        added += self._terms(count, count.terms)
-        subtracted = self._terms(count, count.taken)
+        added += self._write_terms(count, count.terms)
+        subtracted = self._write_terms(count, count.taken)
         text = " + ".join(added) or "0"
         return f"{text} - ({' + '.join(subtracted)})" if subtracted else text
 
-    def _terms(self, count: Count, refs: tuple[Ref, ...]) -> list[str]:
+    def _write_terms(self, count: Count, refs: tuple[Ref, ...]) -> list[str]:
         """Return the expressions of terms; different bits of one word are counted together."""
         parts: list[str] = []
         masks: dict[str, int] = {}
-        for term in (self._term(count, ref) for ref in refs):
+        for term in (self._find_term_field(count, ref) for ref in refs):
             word, shift = divmod(term.low, WORD_BITS)
             name = term.words[word]
             if term.width > 1 or term.whole or masks.get(name, 0) >> shift & 1:
@@ -205,7 +205,7 @@ class Decisions:
                 masks[name] = masks.get(name, 0) | 1 << shift
         return parts + [ones(name, mask) for name, mask in masks.items()]
 
-    def _term(self, count: Count, ref: Ref) -> Field:
+    def _find_term_field(self, count: Count, ref: Ref) -> Field:
         """Return the value of a term: level counts add waiting beats, accumulating counts add moving beats."""
         if not self.names.graph.is_stream(ref):
             return self.names.field(ref)
@@ -216,34 +216,36 @@ class Decisions:
         return whole(f"({all_of([mask_field(valid), *pick])})", 1) if pick else valid
 
     # --------------------------------------------------------------------------------------- outputs
-    def _outputs(self) -> Lines:
+    def _assign_outputs(self) -> Lines:
         for key, place in self.names.outputs.items():
             name = f"{key[0]}_{key[1]}"
             if self.names.driver(key).kind.drives is SignalKind.STREAM:
-                yield from self._port(f"{name}_valid_o", [f"v{place}"])
-                yield from self._port(f"{name}_data_o", self.names.beat(key))
+                yield from self._assign_port(f"{name}_valid_o", [f"v{place}"])
+                yield from self._assign_port(f"{name}_data_o", self.names.beat(key))
             else:
-                yield from self._port(f"{name}_o", [f"r{place}"])
+                yield from self._assign_port(f"{name}_o", [f"r{place}"])
         counts = list(self.names.datapath.counts())
         fires = [whole(self.names.fire(module.name, count.name), 1) for module, count in counts]
-        yield from self._port("fire_o", pack(fires))
-        yield from self._port("count_o", pack(self._base(module, count) for module, count in counts))
+        yield from self._assign_port("fire_o", pack(fires))
+        yield from self._assign_port(
+            "count_o", pack(self._find_register_field(module, count) for module, count in counts)
+        )
         for name, register in (("overshoot_o", "over"), ("saturated_o", "full")):
             words = range(self.names.ports.output(name).words)
-            yield from self._port(name, [f"{register}{word}" for word in words])
+            yield from self._assign_port(name, [f"{register}{word}" for word in words])
 
-    def _base(self, module: Module, count: Count) -> Field:
+    def _find_register_field(self, module: Module, count: Count) -> Field:
         if count.kind is CountKind.LEVEL:
             return zeros(count.width)
         return whole(f"c{self.names.count(module.name, count.name)}", count.width)
 
-    def _port(self, name: str, words: list[str] | tuple[str, ...]) -> Lines:
+    def _assign_port(self, name: str, words: list[str] | tuple[str, ...]) -> Lines:
         column = self.names.ports.output(name).column
         return (f"o{column + word} = {text}" for word, text in enumerate(words))
 
 
 def formula_lines(names: Names, ref: Ref) -> Iterator[str]:
-    """Yield the statements for a formula; its wire is wide enough for every value."""
+    """Yield the statements for a formula. Its wire is wide enough for every value."""
     writer = _Writer(names, names.value(ref))
     value = writer.operand(names.graph.formula(ref))
     yield from writer.lines
@@ -301,7 +303,7 @@ class _Writer:
         if operator in {"and", "or"}:
             bits = [f"({part} != 0)" for part in parts]
             return self._store(any_of(bits) if operator == "or" else " & ".join(bits))
-        return self._store(_TEXTS[operator].format(*parts))
+        return self._store(_OPERATOR_FORMATS[operator].format(*parts))
 
     def _store(self, text: str) -> str:
         self._variables += 1
@@ -317,7 +319,7 @@ def _select_bits(operator: str, value: str, first: int, lowest: int = 0) -> str:
     return f"{value} {operator} {first}"
 
 
-_TEXTS = {
+_OPERATOR_FORMATS = {
     "+": "{} + {}",
     "-": "{} - {}",
     "==": "({} == {}) & 1",

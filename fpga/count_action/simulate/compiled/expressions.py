@@ -24,7 +24,7 @@ class Field:
     low: int
     width: int
     whole: bool = False
-    """True if there is one word, and it has no bits besides these."""
+    """True if the field is one complete word."""
 
     def part(self, begin: int, width: int) -> Field:
         """Return `width` of its bits, from bit `begin` on."""
@@ -121,7 +121,7 @@ def pack(fields: Iterable[Field]) -> list[str]:
 
 
 def merge(fields: Iterable[Field]) -> list[Field]:
-    """Return the fields, with consecutive ones joined if they are neighbours in the same words."""
+    """Return the fields; consecutive fields that are neighbours in the same words are joined."""
     runs: list[Field] = []
     for field in fields:
         last = runs[-1] if runs else None

@@ -61,8 +61,8 @@ def program_of(datapath: Datapath) -> CycleProgram:
 class Updates:
     """The second half of a cycle: new values of registers. Implements `actions.kind.Statements`.
 
-    The order matters, because statements overwrite registers: readers change before what they read, so memories and
-    beats before flags, pulses and numbers. Beats may read each other, so copies end in `_before`.
+    Statements overwrite registers, so their order matters: memories and beats change before the flags, pulses and
+    numbers that they read. Beats may read each other, so copies (`..._before`) keep their old values.
     """
 
     names: Names
@@ -79,16 +79,16 @@ class Updates:
             yield from KINDS[action.kind].collect(self, module, action)
         for module, action in first:
             if action.kind.drives is SignalKind.STREAM:
-                yield from self._beat(module, action)
+                yield from self._update_beat(module, action)
         for module, action in first:
             if action.kind.drives is not SignalKind.STREAM:
                 yield from KINDS[action.kind].update(self, module, action)
                 yield from self._clear_memory(module, action)
-        yield from self._counts()
+        yield from self._update_counts()
         yield from self._commit()
         yield from buffer_lines(self.names)
 
-    def _beat(self, module: Module, action: Action) -> Lines:
+    def _update_beat(self, module: Module, action: Action) -> Lines:
         """Yield the statements of a beat, which is sent by a fire and waits until it is taken (R6, R7, R10)."""
         place, fire = self.names.outputs[module.name, action.output], self.fire(module, action)
         yield when(fire, KINDS[action.kind].update(self, module, action))
@@ -123,7 +123,7 @@ class Updates:
         return number(Field((name,), 0, width), signed=signed)
 
     def sample(self, ref: Ref, width: int | None = None, *, signed: bool | None = None) -> str:
-        """Return the number in a sample. `width` and `signed` default to those of the sample."""
+        """Return the number in a sample. `width` and `signed` default to the sample's."""
         own = self.names.graph.source(ref).signed
         field = self.names.before(ref) if width is None else self._fit_width(ref, width)
         return number(field, signed=own if signed is None else signed)
@@ -147,7 +147,7 @@ class Updates:
         return whole(mask_field(sample), width)
 
     # ------------------------------------------------------------------- counts, status, targets (R4 to R12)
-    def _counts(self) -> Lines:
+    def _update_counts(self) -> Lines:
         over: list[Field] = []
         full: list[Field] = []
         for module, count in self.names.datapath.counts():
@@ -180,10 +180,10 @@ def buffer_lines(names: Names) -> Lines:
     """Yield the statements for all buffers. They come last, after all statements that read the buffers."""
     for signal in names.datapath.inputs:
         if signal.buffered:
-            yield from _buffer(names, signal)
+            yield from _update_buffer(names, signal)
 
 
-def _buffer(names: Names, signal: Signal) -> Lines:
+def _update_buffer(names: Names, signal: Signal) -> Lines:
     valid = names.ports.input(f"{signal.name}_valid_i")
     ready = names.ports.output(f"{signal.name}_ready_o").column
     for word in range(valid.words):
@@ -198,21 +198,21 @@ def _buffer(names: Names, signal: Signal) -> Lines:
     for name, width in split_buffer(names.datapath, signal):
         port = names.ports.input(name)
         for index in range(signal.size):
-            yield from _element(port.column, valid.column, index, width)
+            yield from _update_element(port.column, valid.column, index, width)
 
 
-def _element(data: int, valid: int, index: int, width: int) -> Lines:
+def _update_element(data: int, valid: int, index: int, width: int) -> Lines:
     """Yield the statements that move the beats of one stream in its buffer."""
     word, bit = divmod(index, WORD_BITS)
     goes_up, first, second = (f"b{letter}{valid + word} >> {bit} & 1" for letter in "ufs")
-    places = list(_places(index * width, width))
+    places = list(_split_by_word(index * width, width))
     masks = {f"{data + word}": (literal(~mask), literal(mask)) for word, mask in places}
     yield when(goes_up, [f"bh{at} = bh{at} & {rest} | bn{at} & {mask}" for at, (rest, mask) in masks.items()])
     yield when(first, [f"bh{at} = bh{at} & {rest} | i{at} & {mask}" for at, (rest, mask) in masks.items()])
     yield when(second, [f"bn{at} = bn{at} & {rest} | i{at} & {mask}" for at, (rest, mask) in masks.items()])
 
 
-def _places(low: int, width: int) -> Iterator[tuple[int, int]]:
+def _split_by_word(low: int, width: int) -> Iterator[tuple[int, int]]:
     """Yield the words that a range of bits covers, each with the mask of those bits in it."""
     for word in range(low // WORD_BITS, (low + width - 1) // WORD_BITS + 1):
         begin = max(low - word * WORD_BITS, 0)

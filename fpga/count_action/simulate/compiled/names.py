@@ -60,7 +60,7 @@ class Names:
 
     # ----------------------------------------------------------------------------------------- fields
     def words(self, port: Port) -> tuple[str, ...]:
-        """Return the words of an input port; for a buffered stream, those of the output of its buffer."""
+        """Return the words of an input port, or for a buffered stream the output words of its buffer."""
         letter = self._buffer_letters.get(port.name, "i")
         return tuple(f"{letter}{port.column + word}" for word in range(port.words))
 
@@ -99,10 +99,10 @@ class Names:
         """Return the bits of a sample, flag, number or formula; beats as they were at the start of the cycle."""
         if is_value(ref):
             return whole(self.value(ref), self.graph.source(ref).width)
-        return self._signal_field(ref, "_before")
+        return self._find_signal_field(ref, "_before")
 
     def before(self, ref: Ref) -> Field:
-        """Return the bits before the clock edge of a sample, flag, number or formula, while registers are updated."""
+        """Return the bits that a sample, flag, number or formula had before the registers were updated."""
         if (ref.module, ref.name) not in self.stored:
             return self.field(ref)
         place = sample_slice(self.graph, ref)
@@ -110,13 +110,13 @@ class Names:
 
     def now(self, ref: Ref) -> Field:
         """Return the current bits of a sample, flag or number; use this only before any register is updated."""
-        return self._signal_field(ref, "")
+        return self._find_signal_field(ref, "")
 
     def value(self, ref: Ref) -> str:
         """Return the wire of a formula."""
         return f"w{self._modules[ref.module or '']}_{ref.name.removeprefix(VALUE)}"
 
-    def _signal_field(self, ref: Ref, suffix: str) -> Field:
+    def _find_signal_field(self, ref: Ref, suffix: str) -> Field:
         place = sample_slice(self.graph, ref)
         if place.port:
             return Field(self.words(self.ports.input(place.port)), place.low, place.width)
@@ -162,14 +162,14 @@ class Names:
         pick = pick_of(count, stream)
         return [] if pick is None else [self.value(pick)]
 
-    def goes(self, module: Module) -> str:
+    def not_stalled(self, module: Module) -> str:
         """Return the condition that a module is not stalled."""
         return f"n{self._modules[module.name]}" if can_stall(module) else "1"
 
     def on(self, module: Module, count: Count) -> str:
         """Return the condition that a count is enabled and its module is not stalled."""
         enabled = f"e{self._counts[module.name, count.name]}" if count.gate else "1"
-        return all_of([enabled, self.goes(module)])
+        return all_of([enabled, self.not_stalled(module)])
 
     def clears(self, module: str, count: str) -> list[str]:
         """Return the wires of the fires that clear a count (R5)."""
@@ -190,13 +190,13 @@ class Names:
 
     @cached_property
     def sampled(self) -> frozenset[PartOfModule]:
-        """Module streams of which an action reads samples."""
+        """Streams of modules whose samples an action reads."""
         refs = (ref for _, action in self.actions() for ref in action.refs)
         return frozenset((ref.module, ref.name) for ref in refs if ref.module and self.graph.is_stream(ref))
 
     @cached_property
     def stored(self) -> frozenset[tuple[str | None, str]]:
-        """Flags and numbers of modules that a `store` reads by name: it needs their values before the clock edge."""
+        """Flags and numbers of modules that a `store` reads by name. It needs their values before the clock edge."""
         refs = (ref for _, action in self.actions() if action.kind is ActionKind.STORE for ref in action.refs)
         signals = (ref for ref in refs if not is_value(ref) and not self.graph.is_stream(ref))
         return frozenset((ref.module, ref.name) for ref in signals if ref.module)
@@ -211,7 +211,7 @@ class Names:
             self.target(module.name, target.name): target.reset for module, target in self.datapath.targets()
         }
         for key, place in self.outputs.items():
-            registers |= dict.fromkeys(self._output_registers(key, place), 0)
+            registers |= dict.fromkeys(self._list_output_registers(key, place), 0)
         registers |= dict.fromkeys(self.buffer_registers(), 0)
         for word in range(self.ports.output("overshoot_o").words):
             registers |= {f"over{word}": 0, f"full{word}": 0}
@@ -225,7 +225,7 @@ class Names:
         }
         return {name: number for name, number in words.items() if number}
 
-    def _output_registers(self, key: PartOfModule, place: int) -> Iterator[str]:
+    def _list_output_registers(self, key: PartOfModule, place: int) -> Iterator[str]:
         module, action = self.graph.drivers[key][0]
         if action.kind.drives is SignalKind.STREAM:
             yield f"v{place}"

@@ -34,15 +34,15 @@ _POINTER = _WORD.as_pointer()
 _INPUT, _OUTPUT = re.compile(r"i(\d+)"), re.compile(r"o(\d+)")
 _CALL = CFUNCTYPE(None, c_void_p, c_void_p, c_void_p, c_int64)
 _NAME = "run"
-_NUMBERS = itertools.count()
+_PROGRAM_NUMBERS = itertools.count()
 _MAX_CACHED = 2000
 """Largest number of cached programs; the least recently used are removed first."""
 
 
 def compile_program(program: CycleProgram) -> Run:
     """Return the compiled loop of a program."""
-    library = binding.JITLibraryBuilder().add_object_img(_object_code(program)).add_current_process()
-    tracker = library.export_symbol(_NAME).link(_linker(), f"program{next(_NUMBERS)}")
+    library = binding.JITLibraryBuilder().add_object_img(_load_object_code(program)).add_current_process()
+    tracker = library.export_symbol(_NAME).link(_make_linker(), f"program{next(_PROGRAM_NUMBERS)}")
     call = _CALL(tracker[_NAME])
 
     def run(state: Any, rows: Any, out: Any) -> None:
@@ -53,11 +53,11 @@ def compile_program(program: CycleProgram) -> Run:
 
 
 @cache
-def _linker() -> binding.LLJIT:
-    return binding.create_lljit_compiler(_machine())
+def _make_linker() -> binding.LLJIT:
+    return binding.create_lljit_compiler(_make_machine())
 
 
-def _machine() -> binding.TargetMachine:
+def _make_machine() -> binding.TargetMachine:
     """Return a description of this processor. Each compiler needs its own, because LLVM takes ownership of it."""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
@@ -66,11 +66,11 @@ def _machine() -> binding.TargetMachine:
     return target.create_target_machine(binding.get_host_cpu_name(), features, opt=3, jit=True)
 
 
-def _object_code(program: CycleProgram) -> bytes:
+def _load_object_code(program: CycleProgram) -> bytes:
     """Return the object file of a program, from the cache or newly compiled."""
     key = hashlib.sha256(repr(program).encode()).hexdigest()
     try:
-        path = _folder() / f"{key[:32]}.o"
+        path = _make_cache_folder() / f"{key[:32]}.o"
     except OSError:
         return _translate(program)
     with suppress(OSError):
@@ -86,8 +86,8 @@ def _object_code(program: CycleProgram) -> bytes:
 
 
 @cache
-def _folder() -> Path:
-    """Return the cache folder for this version of the compiler and this processor. Raise `OSError` as needed."""
+def _make_cache_folder() -> Path:
+    """Return the cache folder for this version of the compiler and this processor. Raise `OSError` if there is none."""
     machine = (llvmlite.__version__, binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
     key = hashlib.sha256(repr(machine).encode() + digest_of(Path(__file__)))
     return make_folder(f"count-action-{key.hexdigest()[:24]}")
@@ -112,7 +112,7 @@ def _translate(program: CycleProgram) -> bytes:
     _Loop(ir.IRBuilder(function.append_basic_block()), program).emit(*function.args)
     parsed = binding.parse_assembly(str(module))
     options = binding.create_pipeline_tuning_options(speed_level=3)
-    machine = _machine()
+    machine = _make_machine()
     passes = binding.create_pass_builder(machine, options)
     passes.getModulePassManager().run(parsed, passes)
     return machine.emit_object(parsed)  # type: ignore[no-any-return, unused-ignore]
@@ -126,7 +126,7 @@ class _Loop:
         self._tree = ast.parse("\n".join(program.statements))
         names = {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)} - {"ones"}
         names -= program.arrays.keys()
-        self._cells = {
+        self._slots = {
             name: builder.alloca(_WORD, name=name) for name in sorted(names | program.registers.keys())
         }
         self._arrays: dict[str, Any] = {}
@@ -136,10 +136,10 @@ class _Loop:
         builder = self._builder
         place = len(self._program.registers)
         for name, words in self._program.arrays.items():
-            self._arrays[name] = self._at(state, place)
+            self._arrays[name] = self._find_element(state, place)
             place += words
         for place, name in enumerate(self._program.registers):
-            self._copy(self._at(state, place), self._cells[name])
+            self._copy(self._find_element(state, place), self._slots[name])
         before = builder.block
         head, body, end = (builder.append_basic_block(name) for name in ("head", "body", "end"))
         builder.branch(head)
@@ -148,76 +148,76 @@ class _Loop:
         cycle.add_incoming(_WORD(0), before)
         builder.cbranch(builder.icmp_signed("<", cycle, cycles), body, end)
         builder.position_at_end(body)
-        row_in = self._row(rows, cycle, self._program.inputs)
-        row_out = self._row(out, cycle, self._program.outputs)
-        for name, column in self._columns(_INPUT):
-            self._copy(self._at(row_in, column), self._cells[name])
-        self._block(self._tree.body)
-        for name, column in self._columns(_OUTPUT):
-            self._copy(self._cells[name], self._at(row_out, column))
+        row_in = self._find_row(rows, cycle, self._program.inputs)
+        row_out = self._find_row(out, cycle, self._program.outputs)
+        for name, column in self._find_columns(_INPUT):
+            self._copy(self._find_element(row_in, column), self._slots[name])
+        self._emit_block(self._tree.body)
+        for name, column in self._find_columns(_OUTPUT):
+            self._copy(self._slots[name], self._find_element(row_out, column))
         cycle.add_incoming(builder.add(cycle, _WORD(1)), builder.block)
         builder.branch(head)
         builder.position_at_end(end)
         for place, name in enumerate(self._program.registers):
-            self._copy(self._cells[name], self._at(state, place))
+            self._copy(self._slots[name], self._find_element(state, place))
         builder.ret_void()
 
-    def _columns(self, pattern: re.Pattern[str]) -> list[tuple[str, int]]:
-        matches = ((name, pattern.fullmatch(name)) for name in self._cells)
+    def _find_columns(self, pattern: re.Pattern[str]) -> list[tuple[str, int]]:
+        matches = ((name, pattern.fullmatch(name)) for name in self._slots)
         return [(name, int(match[1])) for name, match in matches if match]
 
-    def _at(self, base: Any, place: int) -> Any:
+    def _find_element(self, base: Any, place: int) -> Any:
         return self._builder.gep(base, [_WORD(place)])
 
-    def _row(self, base: Any, index: Any, columns: int) -> Any:
+    def _find_row(self, base: Any, index: Any, columns: int) -> Any:
         return self._builder.gep(base, [self._builder.mul(index, _WORD(columns))])
 
     def _copy(self, source: Any, destination: Any) -> None:
         self._builder.store(self._builder.load(source), destination)
 
     # ------------------------------------------------------------------------------------ statements
-    def _block(self, statements: list[ast.stmt]) -> None:
+    def _emit_block(self, statements: list[ast.stmt]) -> None:
         for statement in statements:
             if isinstance(statement, ast.If):
-                with self._when(statement.test):
-                    self._block(statement.body)
+                with self._emit_if(statement.test):
+                    self._emit_block(statement.body)
             elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
-                self._builder.store(self._value(statement.value), self._cells[statement.targets[0].id])
+                self._builder.store(self._emit_value(statement.value), self._slots[statement.targets[0].id])
             elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript):
-                self._builder.store(self._value(statement.value), self._word(statement.targets[0]))
+                self._builder.store(self._emit_value(statement.value), self._find_word(statement.targets[0]))
             else:
                 raise TypeError(f"unsupported statement: {ast.unparse(statement)}")
 
-    def _word(self, node: ast.Subscript) -> Any:
+    def _find_word(self, node: ast.Subscript) -> Any:
         """Return the address of a word of an array; the statements check that the index is inside."""
         assert isinstance(node.value, ast.Name)
-        return self._builder.gep(self._arrays[node.value.id], [self._value(node.slice)])
+        return self._builder.gep(self._arrays[node.value.id], [self._emit_value(node.slice)])
 
-    def _when(self, test: ast.expr) -> AbstractContextManager[Any]:
-        condition = self._builder.icmp_signed("!=", self._value(test), _WORD(0))
+    def _emit_if(self, test: ast.expr) -> AbstractContextManager[Any]:
+        condition = self._builder.icmp_signed("!=", self._emit_value(test), _WORD(0))
         return self._builder.if_then(condition)  # type: ignore[no-any-return, unused-ignore]
 
-    def _value(self, node: ast.expr) -> Any:
+    def _emit_value(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Constant) and isinstance(node.value, int):
             return _WORD(node.value)
         if isinstance(node, ast.Name):
-            return self._builder.load(self._cells[node.id])
+            return self._builder.load(self._slots[node.id])
         if isinstance(node, ast.Subscript):
-            return self._builder.load(self._word(node))
+            return self._builder.load(self._find_word(node))
         if isinstance(node, ast.BinOp):
             return getattr(self._builder, _OPERATIONS[type(node.op)])(
-                self._value(node.left), self._value(node.right)
+                self._emit_value(node.left), self._emit_value(node.right)
             )
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            return self._builder.neg(self._value(node.operand))
+            return self._builder.neg(self._emit_value(node.operand))
         if isinstance(node, ast.Compare):
             relation = _RELATIONS[type(node.ops[0])]
             bit = self._builder.icmp_signed(
-                relation, self._value(node.left), self._value(node.comparators[0])
+                relation, self._emit_value(node.left), self._emit_value(node.comparators[0])
             )
             return self._builder.zext(bit, _WORD)
         if isinstance(node, ast.Call):
-            return self._builder.ctpop(self._value(node.args[0]))
+            return self._builder.ctpop(self._emit_value(node.args[0]))
         raise TypeError(f"unsupported expression: {ast.unparse(node)}")
 
 

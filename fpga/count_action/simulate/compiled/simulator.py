@@ -32,7 +32,7 @@ class Simulator:
         self._run = compile_program(program)
         self._reset = np.array(list(program.registers.values()), np.int64)
         self._outputs = {key: place for place, key in enumerate(Graph(datapath).drivers)}
-        self._places = {name: place for place, name in enumerate(program.registers)}
+        self._register_places = {name: place for place, name in enumerate(program.registers)}
         self._arrays, place = {}, len(self._reset)
         for name, number in program.arrays.items():
             self._arrays[name] = place
@@ -43,7 +43,7 @@ class Simulator:
     def run(self, rows: Rows, out: Rows | None = None) -> Rows:
         """Return the outputs of every cycle, sampled before its clock edge.
 
-        If `out` is given, they are written to it, because allocating memory takes longer than the simulation. Raise
+        If `out` is given, write them to it, because allocating memory takes longer than the simulation. Raise
         ValueError for rows of another width, and for an `out` of another shape or type.
         """
         inputs = check_inputs(self.ports, rows)
@@ -74,7 +74,7 @@ class Simulator:
         self._state[: len(self._reset)] = self._reset
         if shadow is not None:
             for place, value in enumerate(targets_of(self.datapath, shadow).values()):
-                self._state[self._places[f"t{place}"]] = value
+                self._state[self._register_places[f"t{place}"]] = value
 
 
 def compile_datapath(datapath: Datapath) -> Simulator:

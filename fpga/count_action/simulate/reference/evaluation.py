@@ -62,7 +62,7 @@ class Wiring:
 
     @cached_property
     def rivals(self) -> dict[PartOfModule, tuple[Count, ...]]:
-        """The counts that come before each count where both take a stream (R26)."""
+        """For each count, the level counts before it that take one of its streams (R26)."""
         return {(m.name, count.name): self.graph.rivals(m, count) for m, count in self.datapath.counts()}
 
     @cached_property
@@ -98,17 +98,17 @@ class Evaluation:
 
     # Signals and streams (R7)
 
-    def _bits(self, place: BitSlice) -> int:
+    def _read_bits(self, place: BitSlice) -> int:
         word = self._buffered_inputs.get(place.port, 0) if place.port else self.state.outputs[place.register]
         return word >> place.low & (1 << place.width) - 1
 
-    def _valid(self, ref: Ref) -> bool:
+    def _is_valid(self, ref: Ref) -> bool:
         if ref.module is not None:
             return self.state.valid[ref.module, ref.name]
-        return bool(self._bits(valid_slice(ref)))
+        return bool(self._read_bits(valid_slice(ref)))
 
-    def _ready(self, stream: Stream) -> bool:
-        """Return whether the takers of a stream are ready: one level count fires, no other module is stalled."""
+    def _is_ready(self, stream: Stream) -> bool:
+        """Return whether the takers of a stream are ready: a level count fires, or, without one, no taker stalls."""
         module, name, _ = stream
         if module is not None and (module, name) not in self.wiring.inside:
             return bool(self.inputs.get(f"{module}_{name}_ready_i", 0))
@@ -122,11 +122,11 @@ class Evaluation:
 
     def moves(self, ref: Ref) -> bool:
         """Return whether a beat of a stream is taken in this cycle (R7)."""
-        return self._valid(ref) and self._ready(stream_of(ref))
+        return self._is_valid(ref) and self._is_ready(stream_of(ref))
 
     def is_backpressured(self, beat: PartOfModule) -> bool:
         """Return whether a module has a beat that is not taken in this cycle (R7)."""
-        return self.state.valid[beat] and not self._ready((*beat, 0))
+        return self.state.valid[beat] and not self._is_ready((*beat, 0))
 
     def fires(self, module: str, count: str) -> bool:
         """Return whether a count fires in this cycle (R1)."""
@@ -143,7 +143,7 @@ class Evaluation:
         key = (module.name, count.name)
         is_first = not any(self.fires(module.name, each.name) for each in self.wiring.rivals[key])
         enabled, stalled = is_first and self._is_enabled(count), self._stalled[module.name]
-        increment = self._increment(count) if enabled and not stalled else 0
+        increment = self._compute_increment(count) if enabled and not stalled else 0
         base = self.state.counts[key]
         formula_value = None if count.aim is None else self.sample(count.aim)
         target = self.state.targets[module.name, count.target] if formula_value is None else formula_value
@@ -173,7 +173,7 @@ class Evaluation:
         )
 
     def _limit(self, count: Count) -> int:
-        """Return the largest value of a count: that of its register, or its bound if smaller (R10, R17)."""
+        """Return the largest value of a count: the largest of its register, or its bound if smaller (R10, R17)."""
         largest = (1 << count.width) - 1
         return largest if count.bound is None else min(largest, self.sample(count.bound))
 
@@ -181,19 +181,19 @@ class Evaluation:
         return all(self._holds(condition.ref) != condition.negated for condition in count.gate)
 
     def _holds(self, ref: Ref) -> bool:
-        return self._valid(ref) if self.wiring.is_stream(ref) else self.sample(ref) != 0
+        return self._is_valid(ref) if self.wiring.is_stream(ref) else self.sample(ref) != 0
 
-    def _increment(self, count: Count) -> int:
-        added = sum(self._term(count, ref) for ref in count.terms)
-        return count.constant + added - sum(self._term(count, ref) for ref in count.taken)
+    def _compute_increment(self, count: Count) -> int:
+        added = sum(self._read_term(count, ref) for ref in count.terms)
+        return count.constant + added - sum(self._read_term(count, ref) for ref in count.taken)
 
-    def _term(self, count: Count, ref: Ref) -> int:
+    def _read_term(self, count: Count, ref: Ref) -> int:
         """Return the value of a term: level counts add waiting beats, accumulating counts add moving beats."""
         if not self.wiring.is_stream(ref):
-            return self._bits(self.wiring.slice_of(ref))
+            return self._read_bits(self.wiring.slice_of(ref))
         if count.kind is not CountKind.LEVEL:
             return self.moves(ref)
-        return self._valid(ref) and self._takes(count, stream_of(ref))
+        return self._is_valid(ref) and self._takes(count, stream_of(ref))
 
     def _takes(self, count: Count, stream: Stream) -> bool:
         """Return whether a count takes this stream when it fires; an arbitrating count takes one stream (R19)."""
@@ -210,7 +210,7 @@ class Evaluation:
             return self.sample(operand)
         first = operand.operands[0]
         if isinstance(first, Ref) and operand.operator == "valid":
-            return int(self._valid(first))
+            return int(self._is_valid(first))
         if isinstance(first, Ref) and operand.operator in STORED:
             registers = self.state.counts if operand.operator == "count" else self.state.targets
             return registers[first.module or "", first.name]
@@ -233,9 +233,9 @@ class Evaluation:
         counts = tuple(
             self.counts[module.name, count.name] for module, count in self.wiring.datapath.counts()
         )
-        return Cycle(self.inputs, dict(self._outputs()), counts)
+        return Cycle(self.inputs, dict(self._list_outputs()), counts)
 
-    def _outputs(self) -> Iterator[tuple[str, int]]:
+    def _list_outputs(self) -> Iterator[tuple[str, int]]:
         for signal in self.wiring.datapath.inputs:
             if signal.kind is SignalKind.STREAM:
                 ready = [self._accepts(signal, index) for index in range(signal.size)]
@@ -259,14 +259,14 @@ class Evaluation:
         """Return the ready bit at the port; for a buffered stream, whether its buffer has room (R20)."""
         if signal.buffered:
             return has_room(self.state.buffers[signal.name, index])
-        return self._ready((None, signal.name, index))
+        return self._is_ready((None, signal.name, index))
 
     def sample(self, ref: Ref) -> int:
         """Return the value of a sample, a flag, a number or a formula in this cycle."""
         if is_value(ref):
             return self._evaluate(self.wiring.graph.formula(ref))
         place = self.wiring.slice_of(ref)
-        return number_of(self._bits(place), place.width, signed=place.signed)
+        return number_of(self._read_bits(place), place.width, signed=place.signed)
 
 
 def pack(fields: Iterable[tuple[int, int]]) -> int:

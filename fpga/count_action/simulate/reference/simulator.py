@@ -23,7 +23,7 @@ from fpga.count_action.simulate.reference.state import Cycle, State, next_buffer
 
 
 class Reference:
-    """A datapath and its registers. `run` continues from the current state; `reset` restores the initial one."""
+    """A datapath and its registers. `run` continues from the current state; `reset` restores the initial state."""
 
     def __init__(self, datapath: Datapath) -> None:
         """Start with a datapath in reset.
@@ -84,7 +84,7 @@ class Reference:
 
 
 def next_state(evaluation: Evaluation) -> State:
-    """Return the registers after the clock edge; each depends on the cycle before it alone."""
+    """Return the registers after the clock edge. Each depends only on the cycle before the edge."""
     return ClockEdge(evaluation).state()
 
 
@@ -109,7 +109,8 @@ class ClockEdge:
                     outputs[key] = outputs[key] if value is None else value
         return State(
             counts={
-                (module.name, count.name): self._count(module, count) for module, count in datapath.counts()
+                (module.name, count.name): self._next_count(module, count)
+                for module, count in datapath.counts()
             },
             overshoot={
                 key: count.overshoots or (before.overshoot[key] and keep_status)
@@ -119,14 +120,14 @@ class ClockEdge:
                 key: count.saturates or (before.saturated[key] and keep_status)
                 for key, count in now.counts.items()
             },
-            targets=self._targets(),
+            targets=self._next_targets(),
             valid={beat: self._sends(beat) or now.is_backpressured(beat) for beat in before.valid},
             outputs=outputs,
             memories=memories,
             buffers=next_buffers(datapath, before.buffers, now.inputs, now.moves),
         )
 
-    def _count(self, module: Module, count: Count) -> int:
+    def _next_count(self, module: Module, count: Count) -> int:
         """Return the next value of a count: 0 if it is a level count or is cleared (R5, R10)."""
         key = (module.name, count.name)
         return self._now.counts[key].rest if count.accumulates and not self._is_cleared(key) else 0
@@ -134,8 +135,8 @@ class ClockEdge:
     def _is_cleared(self, key: PartOfModule) -> bool:
         return any(self._now.fires(*by) for by in self._now.wiring.clears.get(key, ()))
 
-    def _targets(self) -> dict[PartOfModule, int]:
-        """Return the next targets in force: those of the shadow bank if there is a commit (R8)."""
+    def _next_targets(self) -> dict[PartOfModule, int]:
+        """Return the targets in force after the edge: the shadow bank if there is a commit (R8)."""
         if not self._now.inputs.get("commit_i", 0):
             return dict(self._now.state.targets)
         return targets_of(self._now.wiring.datapath, self._now.inputs.get("target_shadow_i", 0))

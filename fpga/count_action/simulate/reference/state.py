@@ -19,6 +19,7 @@ Buffer: TypeAlias = tuple[tuple[Beat, ...], Beat]
 """The waiting beats, oldest first, and the beat at the output (the previous one if none waits)."""
 
 DEPTH = 2
+"""Largest number of beats in a buffer."""
 
 
 def find_buffered_streams(datapath: Datapath) -> Iterator[tuple[Signal, int]]:
@@ -67,10 +68,10 @@ def next_buffers(
     following = {}
     for signal, index in find_buffered_streams(datapath):
         waiting, beat = buffers[signal.name, index]
-        comes = inputs.get(f"{signal.name}_valid_i", 0) >> index & 1 and has_room((waiting, beat))
+        arrives = inputs.get(f"{signal.name}_valid_i", 0) >> index & 1 and has_room((waiting, beat))
         if leaves(Ref(signal.name, index=index)):
             waiting = waiting[1:]
-        if comes:
+        if arrives:
             parts = split_buffer(datapath, signal)
             waiting += (
                 tuple(inputs.get(port, 0) >> index * width & (1 << width) - 1 for port, width in parts),

@@ -39,7 +39,7 @@ class Stimulus:
     expectations: tuple[Expectation, ...] = ()
 
 
-def _idle_inputs(datapath: Datapath) -> dict[str, int]:
+def _make_idle_inputs(datapath: Datapath) -> dict[str, int]:
     """Return the default values of inputs by port: ready is 1, targets have their reset values, others are 0."""
     shadow = low = 0
     for _, target in datapath.targets():
@@ -51,7 +51,7 @@ def _idle_inputs(datapath: Datapath) -> dict[str, int]:
 
 def idle_rows(datapath: Datapath, cycles: int) -> Rows:
     """Return rows of default inputs, in which no beat arrives."""
-    row = row_of(ports_of(datapath).inputs, _idle_inputs(datapath))
+    row = row_of(ports_of(datapath).inputs, _make_idle_inputs(datapath))
     return np.tile(np.array(row, np.uint64), (cycles, 1))
 
 
@@ -63,7 +63,7 @@ class Collector:
         self._inputs = find_by_name(datapath, inputs=True)
         self._outputs = find_by_name(datapath, inputs=False)
         self._ports = ports_of(datapath).inputs
-        self._idle = _idle_inputs(datapath)
+        self._idle = _make_idle_inputs(datapath)
         self._words = array("Q")
         self._cycles = 0
         self._expectations: list[Expectation] = []
@@ -74,7 +74,7 @@ class Collector:
         return CountActionError([*self._errors, Diagnostic(self.file, line, column, message, hint)])
 
     def note(self, line: int, column: int, message: str, hint: str = "") -> None:
-        """Record an error, after which reading continues. Raise `CountActionError` at the 20th."""
+        """Record an error. Raise `CountActionError` at the 20th; before that, reading continues."""
         self._errors.append(Diagnostic(self.file, line, column, message, hint))
         if len(self._errors) >= 20:
             raise CountActionError(self._errors)

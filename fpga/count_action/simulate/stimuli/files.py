@@ -1,7 +1,7 @@
 """Stimuli from files (CSV, NPZ or a Python generator), and the comparison of a run with their expectations.
 
 CSV has a line of names and a line for every cycle. NPZ has an array for every name. A Python file defines
-`stimulus(ports)`, which yields a dictionary for every cycle. Names are those of `signals`; the prefix `expect:` names
+`stimulus(ports)`, which yields a dictionary for every cycle. See `signals` for names. The prefix `expect:` names
 an output that must have the value in that cycle. Defaults: ready is 1, the shadow bank holds the targets of the text,
 everything else is 0. An empty cell is the default, and expects nothing. A column `cycle` of a CSV numbers the lines
 from 0, for readers; any other number is an error.
@@ -39,9 +39,9 @@ def load_stimulus(datapath: Datapath, path: Path, cycles: int | None = None) -> 
     Raise `CountActionError` with the location of every error, or if there are more than `MAX_CYCLES` cycles.
     """
     readers: dict[str, Callable[[Collector, Path, int | None], None]] = {
-        ".csv": _csv,
-        ".npz": _npz,
-        ".py": _python,
+        ".csv": _read_csv,
+        ".npz": _read_npz,
+        ".py": _read_python,
     }
     collector = Collector(datapath, str(path))
     if path.suffix.lower() not in readers:
@@ -57,7 +57,7 @@ def load_stimulus(datapath: Datapath, path: Path, cycles: int | None = None) -> 
 # -------------------------------------------------------------------------------------------------- CSV
 
 
-def _csv(collector: Collector, path: Path, cycles: int | None) -> None:
+def _read_csv(collector: Collector, path: Path, cycles: int | None) -> None:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -74,7 +74,7 @@ def _csv(collector: Collector, path: Path, cycles: int | None) -> None:
     if not lines:
         raise collector.error(1, 1, "is empty", "Write an example with --init.")
     (first, header), *rest = lines
-    columns = _header(collector, first, header)
+    columns = _read_header(collector, first, header)
     collector.raise_errors()
     for number, (line, cells) in enumerate(rest[:cycles]):
         if len(cells) > len(header):
@@ -82,7 +82,7 @@ def _csv(collector: Collector, path: Path, cycles: int | None) -> None:
                 line, len(header) + 1, f"{len(cells)} cells under {len(header)} names", "Remove some."
             )
             continue
-        # Every line is one cycle. Numbers that skip cycles, or start elsewhere, would mean another run.
+        # Every line is one cycle. Numbers with gaps, or that do not start at 0, would describe another run.
         for place, (name, label) in enumerate(zip(header, cells, strict=False)):
             if name.strip().lower() == CYCLE and label.strip() not in {"", str(number)}:
                 message = (
@@ -90,10 +90,10 @@ def _csv(collector: Collector, path: Path, cycles: int | None) -> None:
                 )
                 hint = "Write a line for every cycle, numbered from 0, or leave the column out."
                 raise collector.error(line, place + 1, message, hint)
-        collector.cycle(_cells(collector, columns, line, cells), line)
+        collector.cycle(_read_cells(collector, columns, line, cells), line)
 
 
-def _header(collector: Collector, line: int, names: list[str]) -> list[NamedWire]:
+def _read_header(collector: Collector, line: int, names: list[str]) -> list[NamedWire]:
     columns: list[NamedWire] = []
     earlier: set[str] = set()
     for place, name in enumerate(each.strip() for each in names):
@@ -107,7 +107,7 @@ def _header(collector: Collector, line: int, names: list[str]) -> list[NamedWire
     return columns
 
 
-def _cells(
+def _read_cells(
     collector: Collector, columns: list[NamedWire], line: int, cells: list[str]
 ) -> Iterator[tuple[Wire, bool, int, int]]:
     for place, (column, cell) in enumerate(zip(columns, cells, strict=False)):
@@ -125,7 +125,7 @@ def _cells(
 # -------------------------------------------------------------------------------------------------- NPZ
 
 
-def _npz(collector: Collector, path: Path, cycles: int | None) -> None:
+def _read_npz(collector: Collector, path: Path, cycles: int | None) -> None:
     try:
         with np.load(path, allow_pickle=False) as stored:
             arrays = {name: np.asarray(stored[name]) for name in stored.files}
@@ -152,7 +152,7 @@ def _npz(collector: Collector, path: Path, cycles: int | None) -> None:
 # ----------------------------------------------------------------------------------------------- Python
 
 
-def _python(collector: Collector, path: Path, cycles: int | None) -> None:
+def _read_python(collector: Collector, path: Path, cycles: int | None) -> None:
     """Run the user's file. Its generator may be endless, so it is read one cycle at a time."""
     path.read_bytes()  # raises OSError here, so that an unreadable file is not reported as a failing program
     try:
@@ -163,7 +163,7 @@ def _python(collector: Collector, path: Path, cycles: int | None) -> None:
             )
         cycles_of_file = make(ports_of(collector.datapath))
         for number, cells in enumerate(islice(cycles_of_file, cycles)):
-            line = _line_of(path, cycles_of_file)
+            line = _find_current_line(path, cycles_of_file)
             collector.cycle(_read_cycle(collector, number, cells, line), line)
             collector.raise_errors()
     except CountActionError:
@@ -176,7 +176,7 @@ def _python(collector: Collector, path: Path, cycles: int | None) -> None:
         SystemExit,
     ) as error:  # `sys.exit(0)` in the file must not end this command successfully
         message = f"{type(error).__name__} in the stimulus: {error}"
-        raise collector.error(_line_in(path, error), 1, message, "Fix the generator.") from error
+        raise collector.error(_find_error_line(path, error), 1, message, "Fix the generator.") from error
 
 
 def _read_cycle(
@@ -199,13 +199,13 @@ def _read_cycle(
             yield (*wire, whole, 1)
 
 
-def _line_of(path: Path, generator: object) -> int:
+def _find_current_line(path: Path, generator: object) -> int:
     """Return the current line of a generator; 1 if it is in another file, or not a generator."""
     frame = getattr(generator, "gi_frame", None)
     return frame.f_lineno if frame is not None and frame.f_code.co_filename == str(path) else 1
 
 
-def _line_in(path: Path, error: BaseException) -> int:
+def _find_error_line(path: Path, error: BaseException) -> int:
     lines = [
         frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)
     ]
@@ -217,7 +217,7 @@ def example_stimulus(datapath: Datapath, cycles: int = 16) -> str:
     loads = tuple(f"{each.name}_i" for each in datapath.inputs if each.loads_memory)
     omitted = ("target_shadow", "clear_status", *loads)
     wires = [wire for wire in input_wires(datapath) if not wire.name.startswith(omitted)]
-    rows = [_example_row(wires, cycle) for cycle in range(cycles)]
+    rows = [_make_example_row(wires, cycle) for cycle in range(cycles)]
     collector = Collector(datapath, "<example>")
     for row in rows:
         collector.cycle(((wire, False, value, 1) for wire, value in zip(wires, row, strict=True)), 1)
@@ -225,28 +225,28 @@ def example_stimulus(datapath: Datapath, cycles: int = 16) -> str:
     fires = [f"{EXPECT}fire[{each.module}.{each.count}]" for each in run[0].counts]
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["cycle", *(_short(wire.name) for wire in wires), *fires])
+    table.writerow(["cycle", *(_shorten(wire.name) for wire in wires), *fires])
     for cycle, (row, simulated) in enumerate(zip(rows, run, strict=True)):
         table.writerow([cycle, *row, *(int(count.fires) for count in simulated.counts)])
     return text.getvalue()
 
 
-def _short(name: str) -> str:
+def _shorten(name: str) -> str:
     port, bracket, rest = name.partition("[")
     return f"{port[:-2]}{bracket}{rest}"
 
 
-def _example_row(wires: list[Wire], cycle: int) -> list[int]:
+def _make_example_row(wires: list[Wire], cycle: int) -> list[int]:
     """Return a row of example inputs: every other element pauses now and then, and so does ready."""
     row = []
     for place, wire in enumerate(wires):
-        late = wire.low % 2 and cycle % 8 == 0
+        is_paused = wire.low % 2 and cycle % 8 == 0
         if "_data_i" in wire.name:
             row.append((10 * cycle + place) % (1 << wire.width - 1) if wire.width > 1 else cycle & 1)
         elif wire.name.endswith("_ready_i"):
             row.append(int(cycle % 6 != 5))
         else:
-            row.append(int(wire.name != "commit_i" and not late))
+            row.append(int(wire.name != "commit_i" and not is_paused))
     return row
 
 

@@ -14,7 +14,7 @@ from lightbed.wording import install_extra
 MAX_WIRES = 32
 MAX_CYCLES = 64
 _INPUT, _COUNT, _FIRE, _OUTPUT = "#5b6b7b", "#3a6ea5", "#d1495b", "#2e8b6f"
-_HEIGHT = 0.62
+_TRACE_HEIGHT = 0.62
 
 Trace = tuple[Wire, list[int], str]
 """A wire, its values, and its colour."""
@@ -45,27 +45,27 @@ def draw(datapath: Datapath, inputs: Rows, outputs: Rows, path: Path, *, first: 
 def choose_traces(datapath: Datapath, inputs: Rows, outputs: Rows) -> list[Trace]:
     """Return the active wires, inputs first, then modules; at most the 32 most active."""
     wires = [(wire, inputs, _INPUT) for wire in input_wires(datapath)]
-    wires += [(wire, outputs, _colour(wire)) for wire in output_wires(datapath)]
-    activities = [(place, _activity(wire, rows)) for place, (wire, rows, _) in enumerate(wires)]
-    ranked = sorted(activities, key=lambda each: (-_weight(wires[each[0]][0]) if each[1] else 0, -each[1]))
+    wires += [(wire, outputs, _choose_colour(wire)) for wire in output_wires(datapath)]
+    activities = [(place, _measure_activity(wire, rows)) for place, (wire, rows, _) in enumerate(wires)]
+    ranked = sorted(activities, key=lambda each: (-_rank(wires[each[0]][0]) if each[1] else 0, -each[1]))
     places = sorted(place for place, changes in ranked[:MAX_WIRES] if changes) or [
         place for place, _ in ranked[:4]
     ]
     return [(wire, wire.series(rows), colour) for wire, rows, colour in (wires[place] for place in places)]
 
 
-def _activity(wire: Wire, rows: Rows) -> float:
+def _measure_activity(wire: Wire, rows: Rows) -> float:
     """Return the number of changes of a wire; 0.5 for a constant 1, which is still informative."""
     steady = wire.width == 1 and any(wire.series(rows[:1]))
     return float(activity(wire, rows).sum()) or 0.5 * steady
 
 
-def _weight(wire: Wire) -> int:
+def _rank(wire: Wire) -> int:
     """Return the priority of a wire: 3 for fires and counts, 1 for data, 2 for others."""
     return 3 if wire.name.startswith(("fire_o", "count_o")) else 1 if "_data_" in wire.name else 2
 
 
-def _colour(wire: Wire) -> str:
+def _choose_colour(wire: Wire) -> str:
     if wire.name.startswith(("fire_o", "overshoot_o", "saturated_o")):
         return _FIRE
     return _COUNT if wire.name.startswith("count_o") else _OUTPUT
@@ -81,7 +81,7 @@ def _draw_trace(axes: Any, base: float, trace: Trace) -> None:
 
 def _draw_bit(axes: Any, base: float, values: list[int], colour: str) -> None:
     edges = range(len(values) + 1)
-    levels = [base + _HEIGHT * value for value in [*values, values[-1]]]
+    levels = [base + _TRACE_HEIGHT * value for value in [*values, values[-1]]]
     axes.step(edges, levels, where="post", color=colour, linewidth=1.4)
     axes.fill_between(edges, base, levels, step="post", color=colour, alpha=0.18, linewidth=0)
 
@@ -98,13 +98,15 @@ def _draw_bus(axes: Any, base: float, values: list[int], colour: str) -> None:
             _draw_lozenge(axes, base, (begin, end), colour)
             text = str(values[begin])
             if len(text) <= 3.2 * (end - begin):
-                axes.text((begin + end) / 2, base + _HEIGHT / 2, text, ha="center", va="center", fontsize=7)
+                axes.text(
+                    (begin + end) / 2, base + _TRACE_HEIGHT / 2, text, ha="center", va="center", fontsize=7
+                )
         begin = end
 
 
 def _draw_lozenge(axes: Any, base: float, ends: tuple[int, int], colour: str) -> None:
     begin, end = ends
-    slope, middle, top = 0.12, base + _HEIGHT / 2, base + _HEIGHT
+    slope, middle, top = 0.12, base + _TRACE_HEIGHT / 2, base + _TRACE_HEIGHT
     across = [begin, begin + slope, end - slope, end, end - slope, begin + slope]
     up = [middle, top, top, middle, base, base]
     axes.fill(across, up, facecolor=colour + "22", edgecolor=colour, linewidth=1)
@@ -117,7 +119,9 @@ def _draw_axes(axes: Any, datapath: Datapath, traces: list[Trace], first: int, c
             for cycle in (place for place, value in enumerate(values) if value):
                 axes.axvspan(cycle, cycle + 1, color=_FIRE, alpha=0.05, linewidth=0)
         axes.axhline(-row - 0.19, color="#e8e8e8", linewidth=0.6, zorder=0)
-    axes.set_yticks([-row + _HEIGHT / 2 for row in range(len(traces))], [wire.name for wire, *_ in traces])
+    axes.set_yticks(
+        [-row + _TRACE_HEIGHT / 2 for row in range(len(traces))], [wire.name for wire, *_ in traces]
+    )
     for label, (*_, colour) in zip(axes.get_yticklabels(), traces, strict=True):
         label.set(color=colour, fontsize=8, fontfamily="monospace")
     step = 1 if cycles <= 32 else 4

@@ -13,7 +13,7 @@ from fpga.count_action.ports import Rows
 from fpga.count_action.simulate.signals import Wire, activity, input_wires, output_wires
 
 _PERIOD_NS = 10
-_FIRST, _LAST = 33, 126
+_FIRST_CODE, _LAST_CODE = 33, 126
 """Codes of the first and last printable character for identifiers."""
 
 
@@ -22,20 +22,20 @@ def vcd_text(datapath: Datapath, inputs: Rows, outputs: Rows) -> str:
     wires = [(wire, inputs) for wire in input_wires(datapath)]
     wires += [(wire, outputs) for wire in output_wires(datapath)]
     codes = [_code(place + 1) for place in range(len(wires))]
-    header = _header(datapath, [wire for wire, _ in wires], codes)
+    header = _write_header(datapath, [wire for wire, _ in wires], codes)
     changes: dict[int, list[str]] = {}
     for cycle in range(len(inputs)):
         changes[2 * cycle] = [f"1{_code(0)}"]
         changes[2 * cycle + 1] = [f"0{_code(0)}"]
     for (wire, rows), code in zip(wires, codes, strict=True):
-        for cycle, value in _changes(wire, rows):
-            changes[2 * cycle].append(_change(wire, value, code))
+        for cycle, value in _find_changes(wire, rows):
+            changes[2 * cycle].append(_format_change(wire, value, code))
     half = _PERIOD_NS // 2
     body = (f"#{half * time}\n" + "\n".join(lines) for time, lines in changes.items())
     return "\n".join([*header, *body, f"#{_PERIOD_NS * len(inputs)}"]) + "\n"
 
 
-def _header(datapath: Datapath, wires: list[Wire], codes: list[str]) -> Iterator[str]:
+def _write_header(datapath: Datapath, wires: list[Wire], codes: list[str]) -> Iterator[str]:
     yield "$timescale 1 ns $end"
     yield f"$scope module {datapath.name} $end"
     yield f"$var wire 1 {_code(0)} clk $end"
@@ -45,14 +45,14 @@ def _header(datapath: Datapath, wires: list[Wire], codes: list[str]) -> Iterator
             yield f"$scope module {owner} $end"
         for wire, code in zip(wires, codes, strict=True):
             if wire.owner == owner:
-                yield f"$var wire {wire.width} {code} {_plain_name(wire)}{_bits(wire)} $end"
+                yield f"$var wire {wire.width} {code} {_make_plain_name(wire)}{_format_range(wire)} $end"
         if owner:
             yield "$upscope $end"
     yield "$upscope $end"
     yield "$enddefinitions $end"
 
 
-def _plain_name(wire: Wire) -> str:
+def _make_plain_name(wire: Wire) -> str:
     """Return the name of a wire in its scope, with letters, digits and underscores only."""
     port, _, label = wire.name.partition("[")
     label = label.rstrip("]")
@@ -62,7 +62,7 @@ def _plain_name(wire: Wire) -> str:
     return re.sub(r"\W", "_", f"{name}_{label}" if label else name)
 
 
-def _bits(wire: Wire) -> str:
+def _format_range(wire: Wire) -> str:
     return f" [{wire.width - 1}:0]" if wire.width > 1 else ""
 
 
@@ -72,21 +72,21 @@ def _code(place: int) -> str:
     >>> _code(0), _code(94)
     ('!', '!"')
     """
-    base, code = _LAST - _FIRST + 1, ""
+    base, code = _LAST_CODE - _FIRST_CODE + 1, ""
     while True:
         place, digit = divmod(place, base)
-        code += chr(_FIRST + digit)
+        code += chr(_FIRST_CODE + digit)
         if not place:
             return code
 
 
-def _changes(wire: Wire, rows: Rows) -> Iterator[tuple[int, int]]:
+def _find_changes(wire: Wire, rows: Rows) -> Iterator[tuple[int, int]]:
     values = wire.series(rows)
     if values:
         yield 0, values[0]
     yield from ((cycle + 1, values[cycle + 1]) for cycle in activity(wire, rows).nonzero()[0].tolist())
 
 
-def _change(wire: Wire, value: int, code: str) -> str:
+def _format_change(wire: Wire, value: int, code: str) -> str:
     bits = value & (1 << wire.width) - 1
     return f"{bits}{code}" if wire.width == 1 else f"b{bits:b} {code}"

@@ -38,7 +38,7 @@ Algorithm = Callable[[Sequence[int], int], tuple[Chain, ...]]
 
 
 def parts(size_bytes: int, count: int) -> list[int]:
-    """Split `size_bytes` into `count` parts that differ by at most one byte, the larger ones first.
+    """Split `size_bytes` into `count` parts that differ by at most one byte, the larger parts first.
 
     >>> parts(10, 4)
     [3, 3, 2, 2]
@@ -97,7 +97,7 @@ def halving_doubling(members: Sequence[int], size_bytes: int) -> tuple[Chain, ..
     partners = np.array(members[: g - core], dtype=np.int64)
     full_sizes = np.full(g - core, size_bytes)
     halves = [
-        _halving_round(np.array(members[:core]), core >> step, size_bytes)
+        _make_halving_round(np.array(members[:core]), core >> step, size_bytes)
         for step in range(1, core.bit_length())
     ]
     rounds = [*halves, *reversed(halves)]
@@ -106,7 +106,7 @@ def halving_doubling(members: Sequence[int], size_bytes: int) -> tuple[Chain, ..
     return (tuple(rounds),)
 
 
-def _halving_round(order: Integers, distance: int, size_bytes: int) -> Phase:
+def _make_halving_round(order: Integers, distance: int, size_bytes: int) -> Phase:
     """Return the phase in which ranks that differ in the bit `distance` send each other distance/g of the tensor."""
     rank = np.arange(order.size)
     return Phase(order, order[rank ^ distance], np.full(order.size, -(-size_bytes * distance // order.size)))
@@ -133,7 +133,7 @@ def double_binary_tree(
     order = [members[index * multiplier % g] for index in range(g)]
     shifted = order[1:] + order[:1]
     trees = zip((order, shifted), parts(size_bytes, 2), strict=True)
-    return tuple(_pipeline(_levels(labels), share, chunk_bytes) for labels, share in trees if share)
+    return tuple(_make_pipeline(_list_levels(labels), share, chunk_bytes) for labels, share in trees if share)
 
 
 def tree_parents(g: int) -> list[int]:
@@ -145,10 +145,10 @@ def tree_parents(g: int) -> list[int]:
     >>> tree_parents(8)
     [0, 2, 4, 2, 0, 6, 4, 6]
     """
-    return [_parent(position, g) for position in range(g)]
+    return [_find_parent(position, g) for position in range(g)]
 
 
-def _parent(position: int, g: int) -> int:
+def _find_parent(position: int, g: int) -> int:
     if position == 0:
         return 0
     bit = position & -position
@@ -156,7 +156,7 @@ def _parent(position: int, g: int) -> int:
     return up if up < g else position ^ bit
 
 
-def _levels(labels: Sequence[int]) -> list[list[tuple[int, int]]]:
+def _list_levels(labels: Sequence[int]) -> list[list[tuple[int, int]]]:
     """Return (child, parent) pairs by distance from the root, the deepest level first."""
     parents = tree_parents(len(labels))
 
@@ -170,7 +170,7 @@ def _levels(labels: Sequence[int]) -> list[list[tuple[int, int]]]:
     ]
 
 
-def _pipeline(up: list[list[tuple[int, int]]], share: int, chunk_bytes: int) -> Chain:
+def _make_pipeline(up: list[list[tuple[int, int]]], share: int, chunk_bytes: int) -> Chain:
     """Return the chain that moves the chunks up, then down the levels: level l is busy in rounds l..l + chunks - 1."""
     down = [[(parent, child) for child, parent in level] for level in reversed(up)]
     levels = up + down
@@ -180,11 +180,11 @@ def _pipeline(up: list[list[tuple[int, int]]], share: int, chunk_bytes: int) -> 
     sizes = -(-share // chunks)
     phases = []
     for begin, end in pairwise(bounds):
-        sources, targets = _busy_pairs(levels, chunks, begin).T
+        sources, targets = _find_busy_pairs(levels, chunks, begin).T
         phases.append(Phase(sources, targets, np.full(sources.size, sizes), rounds=end - begin))
     return tuple(phases)
 
 
-def _busy_pairs(levels: list[list[tuple[int, int]]], chunks: int, at: int) -> Integers:
+def _find_busy_pairs(levels: list[list[tuple[int, int]]], chunks: int, at: int) -> Integers:
     pairs = [pair for level, edges in enumerate(levels) if level <= at < level + chunks for pair in edges]
     return np.array(pairs, dtype=np.int64)

@@ -44,9 +44,9 @@ def over_domains(domain: int, across: Algorithm = ring) -> Algorithm:
         row_of[domains] = np.arange(count)
         # The rings of a group have equally many rounds, so together they are one phase.
         on_rails = Phase(
-            np.concatenate([rows[row_of[one.sources]].T.ravel() for one in rings]),
-            np.concatenate([rows[row_of[one.targets]].T.ravel() for one in rings]),
-            np.concatenate([np.tile(one.sizes, inside) for one in rings]),
+            np.concatenate([rows[row_of[ring_phase.sources]].T.ravel() for ring_phase in rings]),
+            np.concatenate([rows[row_of[ring_phase.targets]].T.ravel() for ring_phase in rings]),
+            np.concatenate([np.tile(ring_phase.sizes, inside) for ring_phase in rings]),
             rounds=2 * (count - 1),
         )
         if inside == 1:

@@ -49,7 +49,7 @@ def rings_on(strides_of: Callable[[Group], Sequence[int]], *, exact: bool = Fals
 
 
 def circulant_rings(nodes: int, strides: Iterable[int], *, exact: bool = False) -> Algorithm:
-    """Return a collective of rings for any group on a circulant with these one-way strides; equal ones are parallel.
+    """Return a collective of rings for any group on a circulant with these one-way strides; equal strides are parallel.
 
     An evenly spaced group uses the strides of the fabric that form a ring of the group. If there are none, it uses
     the strides of its own that need the fewest hops, at most as many as the fabric has strides; messages are then
@@ -78,21 +78,23 @@ def position_strides(nodes: int, steps: Sequence[int], group: Group) -> tuple[in
     (1, 3)
     """
     size = len(group)
-    apart = nodes // size
-    if group != tuple(range(group[0], nodes, apart))[:size] or nodes % size:
+    spacing = nodes // size
+    if group != tuple(range(group[0], nodes, spacing))[:size] or nodes % size:
         return (1,)
     usable = [stride for stride in range(1, size) if gcd(stride, size) == 1]
-    own = tuple(step // apart for step in steps if step % apart == 0 and step // apart in usable)
-    if own or size == 1:
-        return own or (1,)
-    hops = _hops(nodes, steps)
-    fewest = min(hops[stride * apart] for stride in usable)
-    nearest = [stride for stride in usable if hops[stride * apart] == fewest]
+    fabric_strides = tuple(
+        step // spacing for step in steps if step % spacing == 0 and step // spacing in usable
+    )
+    if fabric_strides or size == 1:
+        return fabric_strides or (1,)
+    hops = _count_hops(nodes, steps)
+    fewest = min(hops[stride * spacing] for stride in usable)
+    nearest = [stride for stride in usable if hops[stride * spacing] == fewest]
     nearest.sort(key=lambda stride: (min(stride, size - stride), stride))
     return tuple(nearest[: len(steps)])
 
 
-def _hops(nodes: int, steps: Sequence[int]) -> list[int]:
+def _count_hops(nodes: int, steps: Sequence[int]) -> list[int]:
     """Return the number of hops to each distance, (nodes,); `nodes` marks an unreachable distance."""
     hops = [nodes] * nodes
     hops[0] = 0

@@ -50,12 +50,12 @@ class Transport(NamedTuple):
     seed: int
 
 
-def _columns(**kinds: str) -> list[tuple[str, str]]:
+def _list_columns(**kinds: str) -> list[tuple[str, str]]:
     return list(kinds.items())
 
 
 LINK = np.dtype(
-    _columns(
+    _list_columns(
         packet_s="f8", marks="?", waiting="i8", initial="i8", serving="i8", sending="i8", head="i8", tail="i8"
     )
 )
@@ -65,20 +65,20 @@ the link is idle), and `sending` the train; `head` and `tail`: first and last tr
 queue is empty)."""
 
 TRAIN = np.dtype(
-    _columns(message="i8", opened="i8", hop="i8", end="i8", count="i8", begin="i8")
-    + _columns(marked="f8", tail_s="f8", sent_s="f8", following="i8")
+    _list_columns(message="i8", opened="i8", hop="i8", end="i8", count="i8", begin="i8")
+    + _list_columns(marked="f8", tail_s="f8", sent_s="f8", following="i8")
 )
 """`message`, and `opened`: which of its connections; `hop` and `end`: next link and end of the path, in `Paths.links`;
 `count` packets from number `begin` on (-1: the request to connect); `marked`: how many have a mark; `tail_s`: when the
 last packet arrives at the next link; `sent_s`: when the sender sent the train; `following`: the next train of the same
 queue, or of the list of unused trains."""
 
-EVENT = np.dtype(_columns(at_s="f8", order="i8", item="i8"))
+EVENT = np.dtype(_list_columns(at_s="f8", order="i8", item="i8"))
 """An event at `at_s`: `item` is a train that arrives at its next link, or -1 - link for a link that becomes free."""
 
 CONNECTION = np.dtype(
-    _columns(path="i8", times_opened="i8", packets="i8", sent="i8", acked="i8", is_open="?", place="i8")
-    + _columns(
+    _list_columns(path="i8", times_opened="i8", packets="i8", sent="i8", acked="i8", is_open="?", place="i8")
+    + _list_columns(
         window="f8",
         slow_start_until="f8",
         arrivals="f8",
@@ -86,12 +86,14 @@ CONNECTION = np.dtype(
         update_at_arrivals="f8",
         marked_part="f8",
     )
-    + _columns(round_trip_s="f8", deviation_s="f8", timeout_s="f8", first_timeout_s="f8", deadline_s="f8")
+    + _list_columns(
+        round_trip_s="f8", deviation_s="f8", timeout_s="f8", first_timeout_s="f8", deadline_s="f8"
+    )
 )
 """`path`; `packets` of the message, how many are `sent` and `acked`; `place` in `Queues.active`; `window`; `arrivals`
 since the last update of the marked part, and `marked_arrivals` among them; the next update is due at
 `update_at_arrivals`; `marked_part`: the smoothed share of marked packets; estimates of round trip and its deviation;
-the retransmission timeout, that of the request (`first_timeout_s`), and the `deadline_s` of the running one."""
+the retransmission timeout, the timeout of the request (`first_timeout_s`), and the running `deadline_s`."""
 
 
 class Queues(NamedTuple):

@@ -76,12 +76,12 @@ def run(
         # All timers of this time come first, so that the rates are computed once for all of them.
         if number[TIMERS] and timer_s[0] <= clock[0] + TICK_S:
             kind, item = take_timer(state)
-            _fire(program, routes, state, near, capacity, kind, item)
+            _handle_timer(program, routes, state, near, capacity, kind, item)
             continue
         if number[DONE] == program.task_s.size:
             return FINISHED
         if number[DIRTY] and state.due_s[0] <= clock[0] + TICK_S:
-            _share(state, near, capacity)
+            _recompute_rates(state, near, capacity)
             state.due_s[0] = np.inf
             if tracing:
                 note_rates(routes, state)
@@ -108,7 +108,7 @@ def run(
 
 
 @compile_function
-def _share(state: State, near: Neighbours, capacity: Floats) -> None:
+def _recompute_rates(state: State, near: Neighbours, capacity: Floats) -> None:
     """Recompute the rates: proportionally fair if `near` has prices, else max-min fair."""
     if near.price.size:
         share_in_proportion(state, near, capacity)
@@ -139,9 +139,9 @@ def _enqueue(state: State, device: int, task: int) -> None:
     """Insert a task into the queue of its device, ordered by the time it became ready, then by number."""
     before, following = -1, state.device_first[device]
     last = state.device_last[device]
-    if _goes_first(state, last, task):
+    if _precedes(state, last, task):
         before, following = last, -1
-    while following >= 0 and _goes_first(state, following, task):
+    while following >= 0 and _precedes(state, following, task):
         before, following = following, state.queued_next[following]
     state.queued_next[task] = following
     if following < 0:
@@ -153,7 +153,7 @@ def _enqueue(state: State, device: int, task: int) -> None:
 
 
 @compile_function
-def _goes_first(state: State, waiting: int, task: int) -> bool:
+def _precedes(state: State, waiting: int, task: int) -> bool:
     return state.ready_s[waiting] < state.ready_s[task] - TICK_S or waiting < task
 
 
@@ -169,18 +169,18 @@ def occupy_devices(program: Program, state: State) -> None:
         task = state.device_first[device]
         state.device_first[device] = state.queued_next[task]
         state.queued_next[task] = -1
-        _compute(program, state, task)
+        _start_computing(program, state, task)
 
 
 @compile_function
-def _compute(program: Program, state: State, task: int) -> None:
+def _start_computing(program: Program, state: State, task: int) -> None:
     state.device_task[program.task_device[task]] = task
     state.begin_s[task] = state.clock[0]
     set_timer(state, state.clock[0] + program.task_s[task], COMPUTED, task)
 
 
 @compile_function
-def _fire(
+def _handle_timer(
     program: Program,
     routes: Routes,
     state: State,
@@ -196,7 +196,7 @@ def _fire(
     elif kind == BEGIN:
         begin(program, state, item)
     elif kind == DATA:
-        _send(program, routes, state, near, capacity, item)
+        _start_flows(program, routes, state, near, capacity, item)
     else:
         note_arrival(program, state, item)
 
@@ -246,7 +246,7 @@ def _begin_round(program: Program, state: State, chain: int) -> None:
 
 
 @compile_function
-def _send(
+def _start_flows(
     program: Program, routes: Routes, state: State, near: Neighbours, capacity: Floats, group: int
 ) -> None:
     """Start a flow for each message of a group; a message without links or bytes needs none."""
@@ -266,15 +266,15 @@ def _send(
         rate[message] = 0.0
     added = number[FLOWS] - before
     join(state, near, before)
-    _allow_wait(state, near, capacity, before)
+    _limit_wait(state, near, capacity, before)
     state.flows_left[group] = added
     if added == 0:
         set_timer(state, now + program.tail_s[group], ARRIVED, group)
 
 
 @compile_function
-def _allow_wait(state: State, near: Neighbours, capacity: Floats, begin: int) -> None:
-    """Allow the flows at `begin` and behind to wait for their rates, for the share `rounding[1]` of their durations.
+def _limit_wait(state: State, near: Neighbours, capacity: Floats, begin: int) -> None:
+    """Let the flows from index `begin` on wait for their rates, for the share `rounding[1]` of their durations.
 
     Max-min fair rates give a flow at least an equal part of each of its links, which bounds its duration.
     """
@@ -323,7 +323,7 @@ def _end_flows(program: Program, routes: Routes, state: State, near: Neighbours)
 
 @compile_function
 def note_arrival(program: Program, state: State, group: int) -> None:
-    """Record the arrival of a group, and end the round, phase, chain and task of which it was the last."""
+    """Record the arrival of a group, and end the round, phase, chain and task if it was their last."""
     chain = program.group_chain[group]
     state.groups_left[chain] -= 1
     if state.groups_left[chain]:
@@ -351,7 +351,7 @@ def trace_is_full(state: State) -> bool:
 
 @compile_function
 def note_flows(program: Program, state: State, before: int) -> None:
-    """Append the flows that have just ended to the trace; `flows` holds them behind the moving ones, up to `before`."""
+    """Append the flows that have just ended to the trace. In `flows` they follow the moving flows, up to `before`."""
     if state.flow_rows.shape[0] == 0:
         return
     for place in range(state.number[FLOWS], before):

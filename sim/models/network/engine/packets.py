@@ -116,7 +116,7 @@ def send_train(
 
 @compile_function
 def recycle_train(queues: Queues, train: int) -> None:
-    """Return a train to the list of unused ones."""
+    """Return a train to the list of unused trains."""
     queues.trains[train]["following"] = queues.number[UNUSED]
     queues.number[UNUSED] = train
     queues.number[FREE] += 1
@@ -130,7 +130,7 @@ def enqueue_train(queues: Queues, paths: Paths, transport: Transport, train: int
     link["waiting"] += queues.trains[train]["count"]
     queues.trains[train]["following"] = -1
     if link["serving"] < 0:
-        _serve(queues, transport, number, train, now_s)
+        _send_over_link(queues, transport, number, train, now_s)
     elif link["head"] < 0:
         link["head"] = link["tail"] = train
     else:
@@ -152,11 +152,11 @@ def free_link(queues: Queues, transport: Transport, number: int, now_s: float) -
     following = link["head"]
     if following >= 0:
         link["head"] = queues.trains[following]["following"]
-        _serve(queues, transport, number, following, now_s)
+        _send_over_link(queues, transport, number, following, now_s)
 
 
 @compile_function
-def _serve(queues: Queues, transport: Transport, number: int, place: int, now_s: float) -> None:
+def _send_over_link(queues: Queues, transport: Transport, number: int, place: int, now_s: float) -> None:
     """Send a train over a link.
 
     A train arrives at the next link with its first packet, but at the target with its last. A link ends a train of
@@ -180,14 +180,14 @@ def _serve(queues: Queues, transport: Transport, number: int, place: int, now_s:
 
 @compile_function
 def _count_marked(first: float, last: float, count: int, limit: float) -> float:
-    """Return how many of `count` packets leave behind a queue that is longer than `limit`.
+    """Return how many of `count` packets find a queue longer than `limit` when they leave it.
 
     The length of the queue is interpolated between `first`, at the first packet, and `last`, at the last packet.
     """
-    more, less = max(first, last), min(first, last)
-    if less > limit:
+    longest, shortest = max(first, last), min(first, last)
+    if shortest > limit:
         return count * 1.0
-    return count * (more - limit) / (more - less + 1.0) if more > limit else 0.0
+    return count * (longest - limit) / (longest - shortest + 1.0) if longest > limit else 0.0
 
 
 @compile_function
@@ -252,7 +252,7 @@ def receive(queues: Queues, paths: Paths, transport: Transport, train: int, now_
             connection["sent"] = acked
             connection["deadline_s"] = np.inf
         _grow_window(queues, message, count)
-    _send(queues, paths, transport, message, now_s)
+    _send_window(queues, paths, transport, message, now_s)
     return False
 
 
@@ -296,17 +296,17 @@ def _grow_window(queues: Queues, message: int, count: int) -> None:
     connection = queues.connections[message]
     window = connection["window"]
     room = connection["acked"] + window - connection["sent"]
-    grow = min(count * 1.0, room)
-    if grow < 0:
+    growth = min(count * 1.0, room)
+    if growth < 0:
         return
     if window < connection["slow_start_until"]:
-        connection["window"] = min(window + grow, connection["slow_start_until"])
+        connection["window"] = min(window + growth, connection["slow_start_until"])
     else:
-        connection["window"] = window + grow / window
+        connection["window"] = window + growth / window
 
 
 @compile_function
-def _send(queues: Queues, paths: Paths, transport: Transport, message: int, now_s: float) -> None:
+def _send_window(queues: Queues, paths: Paths, transport: Transport, message: int, now_s: float) -> None:
     """Send as many packets as the window allows, in trains."""
     connection = queues.connections[message]
     sent, packets = connection["sent"], connection["packets"]
@@ -343,14 +343,14 @@ def time_out(queues: Queues, paths: Paths, transport: Transport, now_s: float) -
 
 @compile_function
 def run_packets(program: Program, state: State, paths: Paths, queues: Queues, transport: Transport) -> int:
-    """Run until all tasks have ended, nothing can move or too few trains are free; return which of these it was."""
+    """Run until all tasks have ended, nothing can move or too few trains are free; return the reason."""
     number, clock, timer_s, ready = state.number, state.clock, state.timer_s, state.ready
     while True:
         while number[READY_OUT] < number[READY_IN]:
             number[READY_OUT] += 1
             start(program, state, ready[number[READY_OUT] - 1])
         if number[TIMERS] and timer_s[0] <= clock[0] + TICK_S:
-            _fire(program, state, paths, queues, transport)
+            _handle_timer(program, state, paths, queues, transport)
             continue
         if number[DONE] == program.task_s.size:
             return FINISHED
@@ -359,7 +359,7 @@ def run_packets(program: Program, state: State, paths: Paths, queues: Queues, tr
             until_s = clock[0]
         message = _move_trains(paths, queues, transport, state.link_bytes, clock, until_s)
         if message >= 0:
-            _close(program, state, queues, message)
+            _close_connection(program, state, queues, message)
         elif queues.number[FREE] < queues.number[ACTIVE] + transport.spare:
             return FULL
         elif number[IDLE]:
@@ -371,7 +371,7 @@ def run_packets(program: Program, state: State, paths: Paths, queues: Queues, tr
 
 
 @compile_function
-def _fire(program: Program, state: State, paths: Paths, queues: Queues, transport: Transport) -> None:
+def _handle_timer(program: Program, state: State, paths: Paths, queues: Queues, transport: Transport) -> None:
     """Handle the first timer."""
     kind, item = take_timer(state)
     if kind == COMPUTED:
@@ -380,7 +380,7 @@ def _fire(program: Program, state: State, paths: Paths, queues: Queues, transpor
     elif kind == BEGIN:
         begin(program, state, item)
     else:
-        _open(program, state, paths, queues, transport, item)
+        _open_connections(program, state, paths, queues, transport, item)
 
 
 @compile_function
@@ -396,7 +396,7 @@ def _move_trains(
         event_s = events[0]["at_s"] if number[EVENTS] else np.inf
         when_s = min(event_s, until_s)
         if number[ACTIVE] and number[SCANS] * transport.scan_s < when_s:
-            _scan(paths, queues, transport, clock)
+            _check_timeouts(paths, queues, transport, clock)
             continue
         if event_s > until_s or event_s == np.inf:
             return -1
@@ -419,7 +419,7 @@ def _move_trains(
 
 
 @compile_function
-def _scan(paths: Paths, queues: Queues, transport: Transport, clock: Floats) -> None:
+def _check_timeouts(paths: Paths, queues: Queues, transport: Transport, clock: Floats) -> None:
     """Check all connections for timeouts at the next multiple of the period `scan_s`.
 
     Scans that were due while no connection was open are skipped.
@@ -434,7 +434,7 @@ def _scan(paths: Paths, queues: Queues, transport: Transport, clock: Floats) -> 
 
 
 @compile_function
-def _open(
+def _open_connections(
     program: Program, state: State, paths: Paths, queues: Queues, transport: Transport, group: int
 ) -> None:
     """Open the connections of a group's messages; a hash chooses one of the paths of each pair."""
@@ -445,7 +445,7 @@ def _open(
         packets = program.message_bytes[message] // transport.packet_bytes
         if packets == 0 or count == 0:
             continue
-        path = first + _mix(message, chain_round, transport.seed) % count
+        path = first + _hash(message, chain_round, transport.seed) % count
         connect(queues, paths, transport, message, packets, path, state.clock[0])
         opened += 1
     state.flows_left[group] = opened
@@ -454,7 +454,7 @@ def _open(
 
 
 @compile_function
-def _close(program: Program, state: State, queues: Queues, message: int) -> None:
+def _close_connection(program: Program, state: State, queues: Queues, message: int) -> None:
     close(queues, message)
     group = program.message_group[message]
     state.flows_left[group] -= 1
@@ -463,7 +463,7 @@ def _close(program: Program, state: State, queues: Queues, message: int) -> None
 
 
 @compile_function
-def _mix(first: int, second: int, third: int) -> int:
+def _hash(first: int, second: int, third: int) -> int:
     """Return a pseudorandom number below 2^31 from three integers (SplitMix64's finaliser)."""
     mixed = np.uint64(0)
     for value in (first, second, third):

@@ -91,8 +91,8 @@ class State(NamedTuple):
     clock: Floats
     """(1,) seconds"""
     rounding: Floats
-    """(2,) shares of the duration of a flow: by the first it may end late, by the second the rates may follow its begin
-    and end late; 0 for exact times"""
+    """(2,) tolerances as shares of the duration of a flow: how late it may end, and how late rates may follow its begin
+    and end; 0 for exact times"""
     due_s: Floats
     """(1,) when the rates must be computed at the latest, if links are dirty"""
     number: Integers
@@ -181,7 +181,7 @@ class Neighbours(NamedTuple):
     level: Floats
     """(links,) rate of the flows that the link limits, the highest on the link; infinity if it limits none"""
     carried: Floats
-    """(links,) sum of the rates; without those of free flows while these are recomputed"""
+    """(links,) sum of the rates, without free flows while their rates are recomputed"""
     limit: Integers
     """(paths,) link that limits the flows of a path, -1 for none yet"""
     limited: Indices
@@ -221,7 +221,10 @@ def fresh_state(
     program: Program, links: int, *, trace_rows: int = 0, rounding: float = 0.0, lag: float = 0.0
 ) -> State:
     """Return the state at time 0: tasks without predecessors are ready; each trace has room for `trace_rows` rows."""
-    (number, ready), (tasks, devices, chains, groups, messages) = _ready_tasks(program), _sizes(program)
+    (number, ready), (tasks, devices, chains, groups, messages) = (
+        _find_ready_tasks(program),
+        _count_items(program),
+    )
     return State(
         clock=np.zeros(1),
         rounding=np.array([rounding, lag], dtype=np.float64),
@@ -263,14 +266,14 @@ def fresh_state(
     )
 
 
-def _sizes(program: Program) -> tuple[int, int, int, int, int]:
+def _count_items(program: Program) -> tuple[int, int, int, int, int]:
     """Return the numbers of tasks, devices, chains, groups and messages."""
     devices = 1 + int(program.task_device.max(initial=-1))
     network_sizes = program.chain_task.size, program.group_chain.size, program.message_bytes.size
     return program.task_s.size, devices, *network_sizes
 
 
-def _ready_tasks(program: Program) -> tuple[Integers, Integers]:
+def _find_ready_tasks(program: Program) -> tuple[Integers, Integers]:
     """Return the counters, and an array (tasks,) that begins with the tasks without predecessors."""
     first_tasks = np.flatnonzero(program.task_after == 0)
     number, ready = integers(14), integers(program.task_s.size)
@@ -282,13 +285,13 @@ def _ready_tasks(program: Program) -> tuple[Integers, Integers]:
 def fresh_neighbours(
     routes: Routes, never_full: NDArray[np.bool_], *, in_proportion: bool = False
 ) -> Neighbours:
-    """Return neighbours without any flow; `never_full` (links,) names links to leave out of the sharing.
+    """Return neighbours without any flow; `never_full` (links,) marks links to leave out of the sharing.
 
-    Set `in_proportion` for proportionally fair rates; these need a path of its own for each message. Raises
+    Set `in_proportion` for proportionally fair rates; each message then has its own path. Raises
     `ValueError` for more than `MAX_COUNT` paths, links or entries.
     """
     if in_proportion:
-        routes = _separate(routes)
+        routes = _separate_paths(routes)
     can_fill = ~never_full[routes.links]
     first, route_links = np.concatenate([[0], np.cumsum(can_fill)])[routes.first], routes.links[can_fill]
     messages, paths = routes.path.size, first.size - 1
@@ -351,8 +354,8 @@ def make_routes(first: Integers, links: Integers) -> Routes:
     return Routes(first, links, np.arange(first.size - 1))
 
 
-def _separate(routes: Routes) -> Routes:
-    """Return the same routes with a path of its own for each message."""
+def _separate_paths(routes: Routes) -> Routes:
+    """Return the same routes with a separate path for each message."""
     hops = routes.hops
     first = np.concatenate([[0], np.cumsum(hops)])
     entry = np.arange(first[-1]) + np.repeat(routes.first[routes.path] - first[:-1], hops)

@@ -3,10 +3,10 @@
 A sender with W bytes in flight has the rate W / round trip, and in a busy network the round trip is the sum of the
 waits in the queues. So the rate of flow i is x_i = 1 / (sum of q_l over its links), where q_l is the wait at link l in
 units of 1 / W, and a link with q_l > 0 is full. These rates maximise sum log x_i (Kelly, Maulloo and Tan, 1998; for
-windows: Mo and Walrand, 2000). The max-min fair rates of `shares` are those of links with one queue per flow.
+windows: Mo and Walrand, 2000). The max-min fair rates of `shares` belong to links with one queue per flow.
 
 The waits are computed by coordinate ascent on the dual: each link in turn gets the wait at which it is just full while
-the waits of the others stay. Each computation starts from the waits of the one before.
+the waits of the others stay. Each computation starts from the previous waits.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sim.models.network.engine.timers import end_s
 
 ACCURATE = 1e-9
 """The ascent ends when no wait changes by more than this part of the longest wait on its paths."""
-_TURNS, _STEPS = 1000, 60
+_MAX_TURNS, _MAX_STEPS = 1000, 60
 _GRID = 2.0**-24
 """Rates are multiples of this part of the power of two above them, so that equal flows end together."""
 
@@ -42,7 +42,7 @@ def share_in_proportion(state: State, near: Neighbours, capacity: Floats) -> Non
         state.dirty_mark[state.dirty[place]] = 0
     number[DIRTY] = near.size[JOINED] = 0
     moving = state.flows[: number[FLOWS]]
-    count = _flows_on_links(near, moving)
+    count = _count_flows_on_links(near, moving)
     wait, price = near.share, near.price
     for link in range(capacity.size):
         if count[link] == 0:
@@ -53,7 +53,7 @@ def share_in_proportion(state: State, near: Neighbours, capacity: Floats) -> Non
             price[link] = np.inf
     for message in moving:
         wait[message] = price[near.links[near.first[message] : near.first[message + 1]]].sum()
-    for _ in range(_TURNS):
+    for _ in range(_MAX_TURNS):
         changed = 0.0
         for link in range(capacity.size):
             if count[link] and capacity[link] > 0:
@@ -64,7 +64,7 @@ def share_in_proportion(state: State, near: Neighbours, capacity: Floats) -> Non
 
 
 @compile_function
-def _flows_on_links(near: Neighbours, moving: Integers) -> Integers:
+def _count_flows_on_links(near: Neighbours, moving: Integers) -> Integers:
     """Return the number of flows on each link, and list these flows in `near.limited` from `start` on."""
     count = near.free_count
     count[:] = 0
@@ -83,19 +83,19 @@ def _fill_link(near: Neighbours, link: int, count: int, capacity: float) -> floa
     The load falls with the wait and is convex, so Newton steps from below the root never pass it.
     """
     wait, begin, old_wait = near.share, near.start[link], near.price[link]
-    least, load = np.inf, 0.0
+    smallest_wait, load = np.inf, 0.0
     for place in range(begin, begin + count):
         message = near.limited[place]
         wait[message] -= old_wait
         if wait[message] < 1e-14 * old_wait:
             wait[message] = 0.0  # a rounding error: this is the only link where the flow waits
-        least = min(least, wait[message])
+        smallest_wait = min(smallest_wait, wait[message])
         load += 1.0 / wait[message] if wait[message] > 0 else np.inf
     own_wait = 0.0
     if load > capacity:
         # This start is below the root: there the flow with the least other wait alone would fill the link.
-        own_wait = max(1.0 / capacity - least, 0.0)
-        for _ in range(_STEPS):
+        own_wait = max(1.0 / capacity - smallest_wait, 0.0)
+        for _ in range(_MAX_STEPS):
             load = slope = 0.0
             for place in range(begin, begin + count):
                 rate = 1.0 / (wait[near.limited[place]] + own_wait)
@@ -123,7 +123,7 @@ def _set_rates(state: State, near: Neighbours, moving: Integers) -> None:
         message = moving[place]
         new = np.inf
         if near.first[message] < near.first[message + 1]:
-            new = _on_grid(1.0 / near.share[message])
+            new = _round_rate(1.0 / near.share[message])
         if new != rate[message]:
             left[message] = max(left[message] - rate[message] * (now - since_s[message]), 0.0)
             since_s[message] = now
@@ -133,7 +133,7 @@ def _set_rates(state: State, near: Neighbours, moving: Integers) -> None:
 
 
 @compile_function
-def _on_grid(rate: float) -> float:
+def _round_rate(rate: float) -> float:
     """Round a rate to a multiple of `_GRID` times the power of two above it."""
     if rate <= 0:
         return 0.0

@@ -1,9 +1,9 @@
 """Max-min fair rates of the moving flows, recomputed only for the flows that a change can affect.
 
 Rates are max-min fair if and only if each flow crosses a full link on which no flow has a higher rate: its bottleneck
-(Bertsekas and Gallager, Data Networks, 6.5.2). Flows on the same path have the same bottleneck and rate, so rates are
-those of paths, and a path counts as many times as it has flows. A flow that begins or ends changes its links, hence the
-paths that these limit, hence all links of those paths, and so on. These paths are free; all others keep their rates
+(Bertsekas and Gallager, Data Networks, 6.5.2). Flows on the same path have the same bottleneck and rate, so rates
+belong to paths, and a path counts as many times as it has flows. A flow that begins or ends changes its links, hence
+the paths that these limit, hence all links of those paths, and so on. These paths are free; all others keep their rates
 while `fill` computes new rates for the free ones. If a path that kept its rate then has more than the free ones on a
 full link, it becomes free too, and `fill` runs again. Untouched paths stay fair. A flow whose rate does not change is
 not updated, so that equal flows end at equal times.
@@ -51,24 +51,24 @@ def fill(near: Neighbours, capacity: Floats) -> None:
     A heap orders these links by the level at which each becomes full. An entry may be out of date, because flows
     that stop elsewhere raise the level; levels only rise, so it is enough to correct an entry when it comes first.
     """
-    _empty(near, capacity)
+    _prepare(near, capacity)
     first, links, room, rising, free_on = near.first, near.links, near.room, near.rising, near.free_on
     start, free_count, limited, limited_count = near.start, near.free_count, near.limited, near.limited_count
     heap, levels, share, limit, full_at = near.heap, near.heap_level, near.share, near.limit, near.full_at
     size, level, flow_count = near.size[TOUCHED], -1.0, near.flow_count
     for place in range(size // 2 - 1, -1, -1):
-        _sink(heap, levels, place, size)
+        _sift_down(heap, levels, place, size)
     while size:
         link = heap[0]
         if rising[link] and room[link] > level * TOGETHER * rising[link]:
             if room[link] > levels[0] * TOGETHER * rising[link]:
                 levels[0] = room[link] / rising[link]
-                _sink(heap, levels, 0, size)
+                _sift_down(heap, levels, 0, size)
                 continue
             level = room[link] / rising[link]
         if rising[link]:
             full_at[link] = level
-            limited_count[link] = _stop(
+            limited_count[link] = _stop_paths(
                 link,
                 level,
                 start[link],
@@ -85,11 +85,11 @@ def fill(near: Neighbours, capacity: Floats) -> None:
             )
         size -= 1
         heap[0], levels[0] = heap[size], levels[size]
-        _sink(heap, levels, 0, size)
+        _sift_down(heap, levels, 0, size)
 
 
 @compile_function
-def _empty(near: Neighbours, capacity: Floats) -> None:
+def _prepare(near: Neighbours, capacity: Floats) -> None:
     """Set the room of the touched links without the free flows, and fill the heap."""
     touched, room, rising, heap, levels = near.touched, near.room, near.rising, near.heap, near.heap_level
     count, free_count, carried, free_flows = near.on_count, near.free_count, near.carried, near.free_flows
@@ -106,7 +106,7 @@ def _empty(near: Neighbours, capacity: Floats) -> None:
 
 
 @compile_function
-def _sink(links: Integers, levels: Floats, place: int, size: int) -> None:
+def _sift_down(links: Integers, levels: Floats, place: int, size: int) -> None:
     """Move an entry of the heap down to its position; the least level comes first."""
     link, level = links[place], levels[place]
     while 2 * place + 1 < size:
@@ -121,7 +121,7 @@ def _sink(links: Integers, levels: Floats, place: int, size: int) -> None:
 
 
 @compile_function
-def _stop(
+def _stop_paths(
     link: int,
     level: float,
     begin: int,
@@ -136,7 +136,7 @@ def _stop(
     rising: Integers,
     room: Floats,
 ) -> int:
-    """Stop the free paths of a full link that still rise at `level`, list them as limited, and return their number."""
+    """At `level`, stop the free paths of a full link that still rise; list them as limited, and return their number."""
     number = begin
     for place in range(begin, begin + count):
         path = free_on[place]
@@ -155,7 +155,7 @@ def _stop(
 
 @compile_function
 def join(state: State, near: Neighbours, begin: int) -> None:
-    """Add the flows at `begin` and behind, which are new."""
+    """Add the new flows, from index `begin` on."""
     flows, first, links, size = state.flows, near.first, near.links, near.size
     start, count, on_link, on_entry, place_of = (
         near.start,
@@ -188,7 +188,7 @@ def join(state: State, near: Neighbours, begin: int) -> None:
                 at = start[link] + count[link]
                 on_link[at], on_entry[at], place_of[entry] = path, entry, at
                 count[link] += 1
-            _touch(number, dirty, mark, link)
+            _mark_dirty(number, dirty, mark, link)
         if is_first:
             near.limit[path] = -1
         if first[path] < first[path + 1] and near.joined_mark[path] == 0:
@@ -199,7 +199,7 @@ def join(state: State, near: Neighbours, begin: int) -> None:
 
 @compile_function
 def leave(state: State, near: Neighbours, end: int) -> None:
-    """Remove the flows that have ended: those in `flows` behind the moving ones, up to `end`."""
+    """Remove the flows that have ended. In `flows` they follow the moving flows, up to `end`."""
     flows, first, links, rate = state.flows, near.first, near.links, state.flow_rate
     start, count, on_link, on_entry, place_of = (
         near.start,
@@ -241,11 +241,11 @@ def leave(state: State, near: Neighbours, end: int) -> None:
                 on_link[at], on_entry[at] = on_link[last], on_entry[last]
                 place_of[on_entry[at]] = at
             carried[link] -= lost
-            _touch(number, dirty, mark, link)
+            _mark_dirty(number, dirty, mark, link)
 
 
 @compile_function
-def _touch(number: Integers, dirty: Integers, mark: Integers, link: int) -> None:
+def _mark_dirty(number: Integers, dirty: Integers, mark: Integers, link: int) -> None:
     """Record that the flows of a link have changed."""
     if mark[link] == 0:
         mark[link] = 1
@@ -261,12 +261,12 @@ def share(state: State, near: Neighbours, capacity: Floats) -> None:
     stamp, size = state.number[STAMP], near.size
     _begin_with_changes(state, near, stamp)
     while True:
-        _reach(near, stamp)
+        _free_affected_paths(near, stamp)
         fill(near, capacity)
-        _free_those_with_more(near, stamp)
+        _free_faster_paths(near, stamp)
         if size[FREE] == size[FREE_VISITED]:
             break
-    _keep_levels(near, capacity)
+    _store_levels(near, capacity)
     _set_rates(state, near)
 
 
@@ -289,7 +289,7 @@ def _begin_with_changes(state: State, near: Neighbours, stamp: int) -> None:
 
 
 @compile_function
-def _reach(near: Neighbours, stamp: int) -> None:
+def _free_affected_paths(near: Neighbours, stamp: int) -> None:
     """Free the paths that a touched link limits, and touch the links of free paths, until nothing is added."""
     first, links, start, level = near.first, near.links, near.start, near.level
     limited, limited_count, limit, free, touched = (
@@ -340,8 +340,8 @@ def _reach(near: Neighbours, stamp: int) -> None:
 
 
 @compile_function
-def _free_those_with_more(near: Neighbours, stamp: int) -> None:
-    """Free the paths that kept their rate but have more than the free ones on a link that is now full."""
+def _free_faster_paths(near: Neighbours, stamp: int) -> None:
+    """Free the paths that kept a higher rate than the free paths on a link that is now full."""
     start, count, on_link, free_mark, free = (
         near.start,
         near.on_count,
@@ -367,7 +367,7 @@ def _free_those_with_more(near: Neighbours, stamp: int) -> None:
 
 
 @compile_function
-def _keep_levels(near: Neighbours, capacity: Floats) -> None:
+def _store_levels(near: Neighbours, capacity: Floats) -> None:
     """Store the levels and loads of the touched links for the next change."""
     level, carried, full_at, room = near.level, near.carried, near.full_at, near.room
     for link in near.touched[: near.size[TOUCHED]]:

@@ -1,4 +1,4 @@
-"""Max-min fair rates in numpy, for machines without numba: as `shares`, but all flows at every change."""
+"""Max-min fair rates in numpy, for machines without numba: as `shares`, but recomputing all flows at every change."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from sim.models.network.engine.shares import TOGETHER
 
 
 def join(state: State, near: Neighbours, begin: int) -> None:
-    """Count the flows at `begin` and behind on their links, and record that these changed."""
-    _count(state, near, state.flows[begin : state.number[FLOWS]], 1)
+    """Count the flows from index `begin` on at their links, and mark these links as changed."""
+    _change_counts(state, near, state.flows[begin : state.number[FLOWS]], 1)
 
 
 def leave(state: State, near: Neighbours, end: int) -> None:
-    """Take the flows that have ended off their links: those behind the moving ones, up to `end`."""
-    _count(state, near, state.flows[state.number[FLOWS] : end], -1)
+    """Remove the flows that have ended from their links. They follow the moving flows, up to `end`."""
+    _change_counts(state, near, state.flows[state.number[FLOWS] : end], -1)
 
 
-def _count(state: State, near: Neighbours, messages: Integers, change: int) -> None:
+def _change_counts(state: State, near: Neighbours, messages: Integers, change: int) -> None:
     for message in messages:
         path = near.path[message]
         links = near.links[near.first[path] : near.first[path + 1]]
@@ -39,7 +39,7 @@ def _count(state: State, near: Neighbours, messages: Integers, change: int) -> N
 
 
 def share(state: State, near: Neighbours, capacity: Floats) -> None:
-    """Set the fair rates of all moving flows, and the ends of those whose rate changes."""
+    """Set the fair rates of all moving flows, and the ends of flows whose rate changes."""
     state.number[SHARES] += 1
     state.number[DIRTY] = 0
     state.dirty_mark[:] = 0
@@ -79,9 +79,9 @@ def fair_rates(paths: Integers, first: Integers, links: Indices, capacity: Float
     room = capacity.copy()
     while flow_of.size:
         count = np.bincount(link_of, minlength=capacity.size)
-        each = np.divide(room, count, out=np.full(room.shape, np.inf), where=count > 0)
-        level = each.min()
-        rates[flow_of[each[link_of] <= level * TOGETHER]] = level
+        equal_share = np.divide(room, count, out=np.full(room.shape, np.inf), where=count > 0)
+        level = equal_share.min()
+        rates[flow_of[equal_share[link_of] <= level * TOGETHER]] = level
         stopped = rates[flow_of] >= 0
         room -= level * np.bincount(link_of[stopped], minlength=capacity.size)
         np.maximum(room, 0.0, out=room)

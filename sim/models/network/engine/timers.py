@@ -27,7 +27,7 @@ def _swap(state: State, first: int, second: int) -> None:
 
 
 @compile_function
-def _before(state: State, first: int, second: int) -> bool:
+def _precedes(state: State, first: int, second: int) -> bool:
     if state.timer_s[first] != state.timer_s[second]:
         return bool(state.timer_s[first] < state.timer_s[second])
     return bool(state.timer_order[first] < state.timer_order[second])
@@ -43,7 +43,7 @@ def set_timer(state: State, when_s: float, kind: int, item: int) -> None:
     state.timer_item[place] = item
     state.number[TIMERS] += 1
     state.number[ORDER] += 1
-    while place and _before(state, place, (place - 1) // 2):
+    while place and _precedes(state, place, (place - 1) // 2):
         _swap(state, place, (place - 1) // 2)
         place = (place - 1) // 2
 
@@ -60,9 +60,9 @@ def take_timer(state: State) -> tuple[int, int]:
         child = 2 * place + 1
         if child >= size:
             return kind, item
-        if child + 1 < size and _before(state, child + 1, child):
+        if child + 1 < size and _precedes(state, child + 1, child):
             child += 1
-        if not _before(state, child, place):
+        if not _precedes(state, child, place):
             return kind, item
         _swap(state, place, child)
         place = child
@@ -95,7 +95,7 @@ def round_end_s(begin_s: float, end_s: float, rounding: float) -> float:
 def next_end_s(until_s: Floats) -> float:
     """Return the time when the first flow ends; infinity if none moves.
 
-    Four independent minima keep the processor from waiting for the comparison before.
+    Four independent minima keep the processor from waiting for the previous comparison.
     """
     one = two = three = four = np.inf
     rest = until_s.size % 4

@@ -36,7 +36,7 @@ def assign_circuits(
         else:
             pair, use = heap_pair[0], heap_use[0]
             size -= 1
-            _sink(heap_use, heap_pair, size)
+            _sift_down(heap_use, heap_pair, size)
         source, target = pair // nodes, pair % nodes
         if out[source] > 0 and into[target] > 0:
             circuits[source, target] += 1
@@ -65,7 +65,7 @@ def _push(heap_use: Floats, heap_pair: Integers, place: int, use: float, pair: i
 
 
 @compile_function
-def _sink(heap_use: Floats, heap_pair: Integers, size: int) -> None:
+def _sift_down(heap_use: Floats, heap_pair: Integers, size: int) -> None:
     """Move the last use to the top of a heap that has lost it, and down to its place."""
     use, pair, place = heap_use[size], heap_pair[size], 0
     while 2 * place + 1 < size:

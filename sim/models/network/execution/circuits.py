@@ -1,14 +1,14 @@
 """A circuit switch whose circuits follow the demand of a job, when a controller says so.
 
-A controller chooses circuits from the bytes that tasks have to move, and switches those that differ; these are dark for
-`delay_s`, and the others stay lit. Flows over a dark circuit wait. By default one circuit at a time goes to the pair
+A controller chooses circuits for the bytes that tasks have to move. Circuits that change are dark for `delay_s`, and
+the others stay lit. Flows over a dark circuit wait. By default one circuit at a time goes to the pair
 with the greatest marginal use: demand times 1, 1/2, 1/4... for the first, second and third circuit of a pair, so that c
 circuits are worth 2 - 2^(1-c) times its demand. Nodes have `degree` transmitters and receivers; circuits are one-way.
 
 Pairs without a circuit wait for one, unless there is another way for them:
 
 - With host forwarding, pairs without a circuit use the shortest path. One circuit of each node belongs to a fixed ring,
-  so that a path joins every pair; another allocator has to see to that itself.
+  so that a path joins every pair. A custom `allocate` must do this itself.
 - With `packet_gbps`, each node has a link to a packet switch that never blocks. Pairs without a circuit use it.
 
 Moving flows are rerouted whenever circuits change. A message has the latency of a single hop in all cases.
@@ -40,7 +40,7 @@ Integers = NDArray[np.int64]
 Allocator = Callable[[Floats, Integers], Integers]
 """A function from the bytes to move (nodes, nodes), source by target, and the circuits that are lit to circuits."""
 
-_PATIENCE = 10_000
+_MAX_IDLE_PERIODS = 10_000
 """Periods without progress after which an iteration counts as stalled."""
 
 
@@ -57,7 +57,7 @@ class Controller:
 
     A layer is the communication that waits for the same number of other communications. With a `look_ahead` of N,
     `per-layer` also counts the N layers that follow, and moves circuits for these as soon as no communication runs.
-    With a `hysteresis` above 0 circuits move only if that saves more than so many times `delay_s`.
+    With a `hysteresis` above 0, circuits move only if that saves more than `hysteresis` times `delay_s`.
 
     Raises `ValueError` for values out of range, and for options of other controllers.
     """
@@ -85,7 +85,7 @@ class CircuitSwitch:
     """A switch with `degree` circuits of `rate_gbps` from and to each node; circuits that move are dark for `delay_s`.
 
     `allocate` replaces the choice by marginal use, `cost` the price of the switch. With a `domain` above 1 each of the
-    `nodes` is a host of so many GPUs, which are the nodes of the fabric; each has `domain_gbps` to and from its host.
+    `nodes` is a host of `domain` GPUs: these are the nodes of the fabric, each with `domain_gbps` to and from its host.
     """
 
     nodes: int
@@ -148,14 +148,14 @@ class CircuitSwitch:
             capacity_bps=capacity_bps,
             lane_bps=rate_bps,
             never_full=np.zeros(sources.size, dtype=bool),
-            router=CyclicRouter(self._route_first, 1),
+            router=CyclicRouter(self._route_before_choice, 1),
             hosts_forward=True,
             cost=self.cost or circuit_switch_cost(self.nodes, self.degree, self.rate_gbps),
         )
         return fabric if self.domain == 1 else share_hosts(fabric, self.domain, self.domain_gbps)
 
-    def _route_first(self, sources: Integers, targets: Integers, _choices: Integers) -> Integers:
-        """Return the links before circuits are chosen: those of the packet switch, or the dark circuit of the pair."""
+    def _route_before_choice(self, sources: Integers, targets: Integers, _choices: Integers) -> Integers:
+        """Return the links before circuits are chosen: links of the packet switch, or the dark circuit of the pair."""
         pairs = self.nodes**2
         if self.packet_gbps:
             return np.stack([pairs + sources, pairs + self.nodes + targets], axis=1)
@@ -171,11 +171,11 @@ class CircuitSwitch:
     def serve_s(self, wanted_bytes: Floats, circuits: Integers) -> float:
         """Return the seconds in which circuits move these bytes.
 
-        Pairs without a circuit and another way count `delay_s` more, as they wait until circuits move for them.
+        Pairs without a circuit or another way add `delay_s`, because they wait until circuits move for them.
         """
         lit, rate = circuits > 0, self.rate_gbps * 1e9 / 8
         if self.forwarding:
-            return self._forward_s(wanted_bytes, circuits)
+            return self._serve_by_forwarding_s(wanted_bytes, circuits)
         on_circuits = np.divide(wanted_bytes, circuits * rate, out=np.zeros(wanted_bytes.shape), where=lit)
         rest = np.where(lit, 0.0, wanted_bytes)
         np.fill_diagonal(rest, 0.0)
@@ -185,7 +185,7 @@ class CircuitSwitch:
             return max(on_circuits_s, busiest / (self.packet_gbps * 1e9 / 8))
         return on_circuits_s + busiest / (self.degree * rate) + self.delay_s * (busiest > 0)
 
-    def _forward_s(self, wanted_bytes: Floats, circuits: Integers) -> float:
+    def _serve_by_forwarding_s(self, wanted_bytes: Floats, circuits: Integers) -> float:
         """Return the seconds of the fullest circuit on shortest paths."""
         pairs = np.argwhere(circuits > 0)
         sources, targets = np.nonzero(wanted_bytes)
@@ -237,7 +237,7 @@ def simulate_circuits(
 
 @dataclass(slots=True)
 class _Plant:
-    """A run on circuits: those that are `lit`, when circuits moved, and the processor time of choosing them."""
+    """A run on circuits: the `lit` circuits, the times when circuits moved, and the processor time of choosing them."""
 
     run: Run
     lowered: Lowered
@@ -273,7 +273,7 @@ class _Plant:
             return False
         self.moved_s.append(self.now_s)
         # Circuits of both configurations stay lit while the others are switched.
-        self._light(np.minimum(self.lit, circuits))
+        self._set_capacity(np.minimum(self.lit, circuits))
         lit_s = self.now_s + self.switch.delay_s
         while self.now_s < lit_s:
             if self.run.run_until(lit_s):
@@ -284,11 +284,11 @@ class _Plant:
     def light(self, circuits: Integers) -> None:
         """Light circuits at once."""
         self.lit = circuits
-        self._light(circuits)
+        self._set_capacity(circuits)
         if self.switch.forwarding or self.switch.packet_gbps:
-            self.run.reroute(_route(self.lowered, circuits, self.switch))
+            self.run.reroute(_route_messages(self.lowered, circuits, self.switch))
 
-    def _light(self, circuits: Integers) -> None:
+    def _set_capacity(self, circuits: Integers) -> None:
         self.run.capacity[: circuits.size] = circuits.reshape(-1) * (self.switch.rate_gbps * 1e9 / 8)
 
 
@@ -309,7 +309,7 @@ def _move_at_begin(plant: _Plant) -> None:
 def _move_every_period(plant: _Plant) -> None:
     now_s, idle, progress = 0.0, 0, -1
     before = np.zeros_like(plant.lit, dtype=np.float64)
-    while idle < _PATIENCE:
+    while idle < _MAX_IDLE_PERIODS:
         demand = plant.demand()
         # Where nothing moved in a period, hysteresis would keep waiting pairs from a circuit for ever.
         is_stuck = bool(demand.any() and (demand == before).all())
@@ -321,7 +321,7 @@ def _move_every_period(plant: _Plant) -> None:
             return
         idle = idle + 1 if progress == (progress := plant.run.progress()) else 0
     raise Stalled(
-        f"nothing moved in {_PATIENCE} periods, up to {now_s:.3f} s: increase the degree or the period"
+        f"nothing moved in {_MAX_IDLE_PERIODS} periods, up to {now_s:.3f} s: increase the degree or the period"
     )
 
 
@@ -331,14 +331,14 @@ def _move_by_layers(plant: _Plant, graph: TaskGraph) -> None:
     look_ahead = plant.switch.controller.look_ahead
     ends = ENDS if look_ahead else 0
     last = decided = -1
-    # What has ended and moved when all flows waited for a circuit; the same a second time means that none ever comes.
+    # Progress when all flows last waited for a circuit. If it is the same the next time, no circuit ever comes.
     progress: tuple[float, ...] = ()
     is_stuck = may_move = False
     while True:
         begun = communicates & ~np.isnan(state.begin_s)
         last = int(layers[begun].max(initial=last))
         is_idle = not (begun & np.isnan(state.end_s)).any()
-        # Before the first communication, and between two layers, circuits can move for what comes.
+        # Before the first communication, and between two layers, circuits can move for the next layer.
         first = last + 1 if look_ahead and is_idle else last
         if first > decided or is_stuck:
             decided = max(decided, first)
@@ -366,7 +366,7 @@ def _move_by_layers(plant: _Plant, graph: TaskGraph) -> None:
 
 
 def communication_layers(graph: TaskGraph) -> Integers:
-    """Return for each communication how many others it waits for, one after another, (tasks,); -1 for other tasks."""
+    """Return the length of the longest chain of communications before each, (tasks,); -1 for other tasks."""
     communicates = np.isin(graph.kind, (Kind.TRANSFER, Kind.ALLREDUCE, Kind.EXCHANGE))
     own = communicates.astype(np.int64)
     depth = np.zeros(graph.tasks, np.int64)
@@ -399,7 +399,7 @@ def plan_circuits(
     circuits the plan is optimal.
     """
     if candidates is None:
-        candidates = list(_propose(switch, demands, lit))
+        candidates = list(_propose_circuits(switch, demands, lit))
     serve_s = np.array([[switch.serve_s(demand, circuits) for circuits in candidates] for demand in demands])
     flat = np.array(candidates).reshape(len(candidates), -1)
     is_other = (flat[:, None] != flat).any(axis=2)
@@ -415,7 +415,7 @@ def plan_circuits(
     return [candidates[place] for place in reversed(places)]
 
 
-def _propose(switch: CircuitSwitch, demands: Sequence[Floats], lit: Integers) -> Iterator[Integers]:
+def _propose_circuits(switch: CircuitSwitch, demands: Sequence[Floats], lit: Integers) -> Iterator[Integers]:
     for first in range(len(demands)):
         for last in range(first, len(demands)):
             yield switch.choose(np.sum(demands[first : last + 1], axis=0), lit)
@@ -433,17 +433,17 @@ def _improve(switch: CircuitSwitch, wanted_bytes: Floats, circuits: Integers) ->
         improves = False
         for source, target in np.argwhere(wanted_bytes > 0):
             for change in (-1, 1) if source != target else ():
-                changed = _change(best, source, target, change, switch.degree)
+                changed = _change_circuit(best, source, target, change, switch.degree)
                 if (changed < 0).any() or changed.sum(axis=1).max() > switch.degree:
                     continue
-                took_s = switch.serve_s(wanted_bytes, changed)
-                if took_s < least_s * (1 - 1e-9):
-                    best, least_s, improves = changed, took_s, True
+                changed_s = switch.serve_s(wanted_bytes, changed)
+                if changed_s < least_s * (1 - 1e-9):
+                    best, least_s, improves = changed, changed_s, True
     return best
 
 
-def _change(circuits: Integers, source: int, target: int, change: int, degree: int) -> Integers:
-    """Return circuits with one more or less for a pair; it takes the ports of other pairs where none is free."""
+def _change_circuit(circuits: Integers, source: int, target: int, change: int, degree: int) -> Integers:
+    """Return circuits with one more or less for a pair. If no port is free, it takes the port of another pair."""
     changed = circuits.copy()
     changed[source, target] += change
     for ports, own in ((changed[source], target), (changed[:, target], source)):
@@ -457,9 +457,9 @@ def _change(circuits: Integers, source: int, target: int, change: int, degree: i
 def remaining_demand(
     run: Run, lowered: Lowered, nodes: int, domain: int = 1, tasks: NDArray[np.bool_] | None = None
 ) -> Floats:
-    """Return the bytes that `tasks` (tasks,) still have to move, by default those that run: (nodes, nodes).
+    """Return the bytes that `tasks` (tasks,) still have to move, by default running tasks: (nodes, nodes).
 
-    Rows are sources, columns targets. Of messages between GPUs, `domain` in each node, the pairs are nodes.
+    Rows are sources, columns targets. With `domain` GPUs in each node, messages of GPUs count for their nodes.
     """
     program, state, messages = lowered.program, run.state, lowered.messages
     counts = (~np.isnan(state.begin_s) if tasks is None else tasks) & np.isnan(state.end_s)
@@ -505,7 +505,7 @@ def choose_circuits(wanted_bytes: Floats, switch: CircuitSwitch, lit: Integers) 
     return circuits
 
 
-def _route(lowered: Lowered, circuits: Integers, switch: CircuitSwitch) -> Routes:
+def _route_messages(lowered: Lowered, circuits: Integers, switch: CircuitSwitch) -> Routes:
     """Return routes over the current circuits, with the link numbers of the fabric.
 
     Pairs without a circuit use the packet switch if there is one, else the shortest path.

@@ -97,23 +97,23 @@ def max_min_rates(paths: Sequence[Sequence[int]], capacity: Floats) -> Floats:
     """
     from sim.models.network.engine import loop
 
-    return _rates(paths, capacity, loop.share, in_proportion=False)
+    return _compute_rates(paths, capacity, loop.share, in_proportion=False)
 
 
 def proportional_rates(paths: Sequence[Sequence[int]], capacity: Floats) -> Floats:
     """Return the proportionally fair rates of flows over links, which maximise the sum of their logarithms.
 
-    Arguments, shape and errors are those of `max_min_rates`.
+    Arguments, shape and errors are as in `max_min_rates`.
 
     >>> proportional_rates([(0,), (0, 1), (1,)], np.array([3.0, 3.0])).round(5).tolist()
     [2.0, 1.0, 2.0]
     """
     from sim.models.network.engine.proportional import share_in_proportion
 
-    return _rates(paths, capacity, share_in_proportion, in_proportion=True)
+    return _compute_rates(paths, capacity, share_in_proportion, in_proportion=True)
 
 
-def _rates(
+def _compute_rates(
     paths: Sequence[Sequence[int]],
     capacity: Floats,
     share: Callable[[State, Neighbours, Floats], None],
@@ -128,7 +128,7 @@ def _rates(
             raise ValueError(f"the path {tuple(path)} must name different links of 0..{capacity.size - 1}")
     first = np.concatenate([[0], np.cumsum([len(path) for path in paths])]).astype(np.int64)
     routes = make_routes(first, np.array([link for path in paths for link in path], dtype=np.int64))
-    state = fresh_state(_program_without_tasks(len(paths)), capacity.size)
+    state = fresh_state(_make_program_without_tasks(len(paths)), capacity.size)
     near = fresh_neighbours(routes, np.zeros(capacity.size, dtype=bool), in_proportion=in_proportion)
     on_links = np.flatnonzero(np.diff(first))
     state.number[FLOWS] = on_links.size
@@ -140,7 +140,7 @@ def _rates(
     return rates
 
 
-def _program_without_tasks(messages: int) -> Program:
+def _make_program_without_tasks(messages: int) -> Program:
     """Return a program with messages of one byte, but no tasks."""
     no_integers, no_floats = np.zeros(0, np.int64), np.zeros(0)
     offsets = np.zeros(1, np.int64)

@@ -19,13 +19,13 @@ from sim.models.network.taskgraph import Exchange, Kind, TaskGraph
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_GOLDEN = 0.6180339887498949
+_GOLDEN_RATIO = 0.6180339887498949
 """The fractional parts of its multiples are spread evenly over 0 to 1, so single packets take turns over the paths."""
 
 
 LINKS_OF_AN_EXCHANGE = 32
-"""Links of an exchange that the program shares among flows: those that all exchanges keep busy longest. Of a mixture of
-experts on 256 servers, 32 of them give the time that all links give to within 0.2 %."""
+"""Number of links of an exchange that the program shares among flows: the links that all exchanges keep busy longest.
+For a mixture of experts on 256 servers, 32 links give the time of all links to within 0.2 %."""
 _TRANSFERS_AT_ONCE = 1 << 17
 """Transfers of an exchange whose paths are in memory together."""
 
@@ -55,8 +55,8 @@ class Messages(NamedTuple):
 class Exchanged:
     """Bytes of all exchanges that move as loads of links.
 
-    `payload`; in whole `packets`, and of these the part that leaves a host (`between_hosts`). `unshared` (links,) are
-    those on links that cannot delay an exchange, for which the program has no messages.
+    `payload`, the same in whole `packets`, and the part of `packets` that leaves a host (`between_hosts`). `unshared`
+    (links,) are bytes on links that cannot delay an exchange. The program has no messages for them.
     """
 
     payload: int = 0
@@ -97,39 +97,39 @@ def lower(
         raise ValueError(
             f"the graph has {graph.nodes} nodes, {fabric.name} only {fabric.nodes}: take a larger fabric"
         )
-    chains = _chains(graph, latency, allreduce, by_pair=by_pair)
-    messages = _split(_messages(graph, chains), fabric, latency, parts)
+    chains = _make_chains(graph, latency, allreduce, by_pair=by_pair)
+    messages = _split_messages(_make_messages(graph, chains), fabric, latency, parts)
     routes = route_messages(messages, fabric)
-    head_s, tail_s = _latencies(routes, fabric, latency)
-    tail_s = _with_merged_rounds(messages, head_s, tail_s)
+    head_s, tail_s = _compute_latencies(routes, fabric, latency)
+    tail_s = _add_merged_rounds(messages, head_s, tail_s)
     exchanged = Exchanged()
     if graph.exchanges and not by_pair:
         times = np.bincount(graph.group[graph.kind == Kind.EXCHANGE], minlength=len(graph.exchanges))
         loads = [load_links(exchange, fabric, latency, parts) for exchange in graph.exchanges]
-        shared = _share_links(loads, times.tolist(), fabric)
-        exchanged = _total(loads, times.tolist(), shared, fabric.links)
-        loads = [_select(load, delays) for load, delays in zip(loads, shared, strict=True)]
+        shared = _find_shared_links(loads, times.tolist(), fabric)
+        exchanged = _sum_loads(loads, times.tolist(), shared, fabric.links)
+        loads = [_select_shared(load, delays) for load, delays in zip(loads, shared, strict=True)]
         messages, routes, head_s, tail_s = _add_loads(
             graph, chains, fabric, loads, (messages, routes, head_s, tail_s)
         )
-    order, group_of, group_phase, head, tail = _groups(messages, head_s, tail_s)
+    order, group_of, group_phase, head, tail = _group_messages(messages, head_s, tail_s)
     messages = Messages(*(column[order] for column in messages))
     phases = chains.phase_chain.size
     program = Program(
         task_device=graph.device,
         task_s=graph.time_s,
         task_after=np.bincount(graph.after, minlength=graph.tasks),
-        next_first=_offsets(graph.before, graph.tasks),
+        next_first=_compute_offsets(graph.before, graph.tasks),
         next_task=graph.after[np.argsort(graph.before, kind="stable")],
-        chain_first=_offsets(chains.task, graph.tasks),
+        chain_first=_compute_offsets(chains.task, graph.tasks),
         chain_task=chains.task,
-        phase_first=_offsets(chains.phase_chain, chains.task.size),
+        phase_first=_compute_offsets(chains.phase_chain, chains.task.size),
         phase_rounds=chains.rounds,
-        group_first=_offsets(group_phase, phases),
+        group_first=_compute_offsets(group_phase, phases),
         group_chain=chains.phase_chain[group_phase],
         head_s=head,
         tail_s=tail,
-        message_first=_offsets(group_of, group_phase.size),
+        message_first=_compute_offsets(group_of, group_phase.size),
         message_group=group_of,
         message_bytes=latency.wire_bytes(messages.size_bytes // messages.merged) * messages.merged,
     )
@@ -152,19 +152,19 @@ def load_links(exchange: Exchange, fabric: Fabric, latency: Latency, parts: int)
     """Return the bytes that an exchange puts on each link, on the paths that its transfers would take."""
     loads, head_s, tail_s = np.zeros(fabric.links), 0.0, 0.0
     payload = packets = between_hosts = 0
-    moves = _moves(exchange)
+    moves = _find_moves(exchange)
     for begin in range(0, moves.size, _TRANSFERS_AT_ONCE):
         rows = moves[begin : begin + _TRANSFERS_AT_ONCE]
         zero, one = np.zeros(rows.size, np.int64), np.ones(rows.size, np.int64)
         source, target, size_bytes = _select_rows(exchange, rows)
         whole = Messages(zero, zero, source, target, size_bytes, one, one, choice=rows)
-        messages = _split(whole, fabric, latency, parts)
+        messages = _split_messages(whole, fabric, latency, parts)
         routes = route_messages(messages, fabric)
         sent = latency.wire_bytes(messages.size_bytes)
         by_path = np.bincount(routes.path, sent, minlength=routes.first.size - 1)
         # Sums of whole numbers below 2**53 are exact.
         loads += np.bincount(routes.links, np.repeat(by_path, np.diff(routes.first)), minlength=fabric.links)
-        heads, tails = _latencies(routes, fabric, latency)
+        heads, tails = _compute_latencies(routes, fabric, latency)
         head_s, tail_s = max(head_s, float(heads.max())), max(tail_s, float(tails.max()))
         payload, packets = payload + int(size_bytes.sum()), packets + int(sent.sum())
         leaves = messages.source // fabric.domain != messages.target // fabric.domain
@@ -173,8 +173,10 @@ def load_links(exchange: Exchange, fabric: Fabric, latency: Latency, parts: int)
     return Load(links, loads[links].astype(np.int64), head_s, tail_s, payload, packets, between_hosts)
 
 
-def _share_links(loads: Sequence[Load], times: Sequence[int], fabric: Fabric) -> list[NDArray[np.bool_]]:
-    """Return for each exchange which of its links can delay it: those that all exchanges together keep busy longest."""
+def _find_shared_links(
+    loads: Sequence[Load], times: Sequence[int], fabric: Fabric
+) -> list[NDArray[np.bool_]]:
+    """Return, for each exchange, which of its links can delay it: the links that all exchanges keep busy longest."""
     total = np.zeros(fabric.links)
     for load, count in zip(loads, times, strict=True):
         total[load.links] += load.link_bytes * float(count)
@@ -189,10 +191,10 @@ def _share_links(loads: Sequence[Load], times: Sequence[int], fabric: Fabric) ->
     return shared
 
 
-def _total(
+def _sum_loads(
     loads: Sequence[Load], times: Sequence[int], shared: Sequence[NDArray[np.bool_]], links: int
 ) -> Exchanged:
-    """Return the bytes of exchanges that run so many `times`."""
+    """Return the total bytes of exchanges that each run the number of `times`."""
     unshared = np.zeros(links, np.int64)
     for load, count, delays in zip(loads, times, shared, strict=True):
         unshared[load.links[~delays]] += load.link_bytes[~delays] * count
@@ -205,7 +207,7 @@ def _total(
     )
 
 
-def _select(load: Load, delays: NDArray[np.bool_]) -> Load:
+def _select_shared(load: Load, delays: NDArray[np.bool_]) -> Load:
     """Return the load of the links that can delay an exchange; if none can, 0 bytes of one link."""
     if not delays.any():
         return load._replace(links=load.links[:1], link_bytes=np.zeros_like(load.links[:1]))
@@ -245,7 +247,7 @@ def _join(columns: list[Integers]) -> Integers:
     return np.concatenate([np.zeros(0, np.int64), *columns])
 
 
-def _offsets(sorted_owner: Integers, owners: int) -> Integers:
+def _compute_offsets(sorted_owner: Integers, owners: int) -> Integers:
     """Return the index of the first item of each owner when items are sorted by owner, (owners + 1,)."""
     counts = np.bincount(sorted_owner, minlength=owners) if sorted_owner.size else np.zeros(owners, np.int64)
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
@@ -270,13 +272,13 @@ class Chains(NamedTuple):
     """(messages,) bytes in one round"""
 
 
-def _chains(graph: TaskGraph, latency: Latency, allreduce: Algorithm, *, by_pair: bool) -> Chains:
+def _make_chains(graph: TaskGraph, latency: Latency, allreduce: Algorithm, *, by_pair: bool) -> Chains:
     """Return the chains of all tasks.
 
     A transfer without bytes or within a node, an exchange of such transfers, and an AllReduce of one member have no
     chain. Any other exchange has a chain for each transfer if `by_pair`, else one chain of one phase without messages.
     """
-    plan_allreduce = _remember(latency, allreduce)
+    plan_allreduce = _make_planner(latency, allreduce)
     moves = np.flatnonzero(
         (graph.kind == Kind.TRANSFER) & (graph.source != graph.target) & (graph.size_bytes > 0)
     )
@@ -289,19 +291,19 @@ def _chains(graph: TaskGraph, latency: Latency, allreduce: Algorithm, *, by_pair
         (task, graph.exchanges[graph.group[task]])
         for task in np.flatnonzero(graph.kind == Kind.EXCHANGE).tolist()
     ]
-    exchanges = [(task, exchange) for task, exchange in exchanges if _moves(exchange).size]
+    exchanges = [(task, exchange) for task, exchange in exchanges if _find_moves(exchange).size]
     if not by_pair:
         collectives += [(task, (_NO_MESSAGES,)) for task, _ in exchanges]
         exchanges = []
     transfers = Exchange(graph.source[moves], graph.target[moves], graph.size_bytes[moves])
-    parts = [transfers, *(_select_rows(exchange, _moves(exchange)) for _, exchange in exchanges)]
-    tasks = [moves, *(np.full(_moves(exchange).size, task) for task, exchange in exchanges)]
+    parts = [transfers, *(_select_rows(exchange, _find_moves(exchange)) for _, exchange in exchanges)]
+    tasks = [moves, *(np.full(_find_moves(exchange).size, task) for task, exchange in exchanges)]
     # Transfers come first, each a chain of one phase with one message; then all is sorted by task.
     phases = [phase for _, chain in collectives for phase in chain]
-    task = np.concatenate([*tasks, _array([task for task, _ in collectives])])
+    task = np.concatenate([*tasks, _to_array([task for task, _ in collectives])])
     single = np.ones(task.size - len(collectives), np.int64)
-    chain_phases = np.concatenate([single, _array([len(chain) for _, chain in collectives])])
-    counts = np.concatenate([single, _array([phase.sources.size for phase in phases])])
+    chain_phases = np.concatenate([single, _to_array([len(chain) for _, chain in collectives])])
+    counts = np.concatenate([single, _to_array([phase.sources.size for phase in phases])])
     merged = [phase.rounds if phase.merged else 1 for phase in phases]
     rounds = [1 if phase.merged else phase.rounds for phase in phases]
     chain_order = np.argsort(task, kind="stable")
@@ -315,8 +317,8 @@ def _chains(graph: TaskGraph, latency: Latency, allreduce: Algorithm, *, by_pair
     return Chains(
         task=task[chain_order],
         phase_chain=np.repeat(np.arange(task.size), chain_phases[chain_order]),
-        rounds=np.concatenate([single, _array(rounds)])[phase_order],
-        merged=np.concatenate([single, _array(merged)])[phase_order],
+        rounds=np.concatenate([single, _to_array(rounds)])[phase_order],
+        merged=np.concatenate([single, _to_array(merged)])[phase_order],
         phase=np.repeat(np.arange(counts.size), counts[phase_order]),
         source=join([part.source for part in parts], [phase.sources for phase in phases]),
         target=join([part.target for part in parts], [phase.targets for phase in phases]),
@@ -328,16 +330,18 @@ def _select_rows(exchange: Exchange, rows: Integers) -> Exchange:
     return Exchange(*(column[rows] for column in exchange))
 
 
-def _moves(exchange: Exchange) -> Integers:
+def _find_moves(exchange: Exchange) -> Integers:
     """Return the places of the transfers that use links."""
     return np.flatnonzero((exchange.source != exchange.target) & (exchange.size_bytes > 0))
 
 
-def _array(values: list[int]) -> Integers:
+def _to_array(values: list[int]) -> Integers:
     return np.array(values, dtype=np.int64)
 
 
-def _remember(latency: Latency, allreduce: Algorithm) -> Callable[[tuple[int, ...], int], Sequence[Chain]]:
+def _make_planner(
+    latency: Latency, allreduce: Algorithm
+) -> Callable[[tuple[int, ...], int], Sequence[Chain]]:
     """Return a cached planner of AllReduces; small ones are a single exchange."""
 
     @cache
@@ -348,7 +352,7 @@ def _remember(latency: Latency, allreduce: Algorithm) -> Callable[[tuple[int, ..
     return plan
 
 
-def _messages(graph: TaskGraph, chains: Chains) -> Messages:
+def _make_messages(graph: TaskGraph, chains: Chains) -> Messages:
     task, merged = chains.task[chains.phase_chain[chains.phase]], chains.merged[chains.phase]
     # The transfers of an exchange take turns over the paths; all messages of another task choose alike.
     place = np.arange(task.size) - np.searchsorted(task, task)
@@ -367,14 +371,14 @@ def _messages(graph: TaskGraph, chains: Chains) -> Messages:
 
 def bytes_by_pair(graph: TaskGraph, latency: Latency, allreduce: Algorithm) -> Floats:
     """Return the bytes that one iteration sends from node to node, (nodes, nodes); AllReduces by their algorithm."""
-    messages = _messages(graph, _chains(graph, latency, allreduce, by_pair=True))
+    messages = _make_messages(graph, _make_chains(graph, latency, allreduce, by_pair=True))
     sent = np.zeros((graph.nodes, graph.nodes))
     np.add.at(sent, (messages.source, messages.target), (messages.size_bytes * messages.rounds).astype(float))
     np.fill_diagonal(sent, 0.0)
     return sent
 
 
-def _split(messages: Messages, fabric: Fabric, latency: Latency, parts: int) -> Messages:
+def _split_messages(messages: Messages, fabric: Fabric, latency: Latency, parts: int) -> Messages:
     """Split messages into equal parts or, if the fabric has weights, into one part per set of routes.
 
     All parts but the last end at a whole packet. A message with fewer packets than parts uses some of the paths;
@@ -388,7 +392,7 @@ def _split(messages: Messages, fabric: Fabric, latency: Latency, parts: int) -> 
         return messages
     unit, size = latency.packet_bytes, messages.size_bytes // messages.merged
     packets = -(-size // unit)
-    turn = messages.task * _GOLDEN % 1.0
+    turn = messages.task * _GOLDEN_RATIO % 1.0
     ends = np.minimum(np.floor(share * packets + turn).astype(np.int64), packets)
     ends[-1] = packets
     bounds = np.minimum(np.vstack([np.zeros_like(ends[:1]), ends]) * unit, size)
@@ -410,7 +414,7 @@ def route_messages(messages: Messages, fabric: Fabric) -> Routes:
     return Routes(*fabric.routes(pair // fabric.nodes, pair % fabric.nodes, choices), path)
 
 
-def _latencies(routes: Routes, fabric: Fabric, latency: Latency) -> tuple[Floats, Floats]:
+def _compute_latencies(routes: Routes, fabric: Fabric, latency: Latency) -> tuple[Floats, Floats]:
     """Return the latencies before and after the data of each message, (messages,) each.
 
     The time of a packet on the slowest link of its path is part of the data time, so it does not count here.
@@ -428,8 +432,8 @@ def _latencies(routes: Routes, fabric: Fabric, latency: Latency) -> tuple[Floats
     return latency.head_s(hops, relays)[routes.path], latency.tail_s(hops, relays, crossing)[routes.path]
 
 
-def _with_merged_rounds(messages: Messages, head_s: Floats, tail_s: Floats) -> Floats:
-    """Return the tails of fluid messages with the latencies of all merged rounds, each that of its slowest message."""
+def _add_merged_rounds(messages: Messages, head_s: Floats, tail_s: Floats) -> Floats:
+    """Return the tails. A fluid message includes all merged rounds, each with the latency of its slowest message."""
     if not messages.merged.size or messages.merged.max() == 1:
         return tail_s
     slowest_s = np.zeros(int(messages.phase.max()) + 1)
@@ -438,7 +442,7 @@ def _with_merged_rounds(messages: Messages, head_s: Floats, tail_s: Floats) -> F
     return np.where(messages.merged > 1, rounds_s, tail_s)
 
 
-def _groups(
+def _group_messages(
     messages: Messages, head_s: Floats, tail_s: Floats
 ) -> tuple[Integers, Integers, Integers, Floats, Floats]:
     """Group the messages of a phase with equal latencies.

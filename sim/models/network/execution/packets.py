@@ -74,15 +74,15 @@ def simulate_packets(
     latency = latency or Latency()
     without_flights = replace(latency, handshakes=0, acknowledged=False, link_s=0.0)
     lowered = lower(graph, fabric, without_flights, allreduce, by_pair=True)
-    program, paths = lowered.program, _paths(lowered, fabric)
+    program, paths = lowered.program, _find_paths(lowered, fabric)
     messages = lowered.messages
     packets = int((lowered.program.message_bytes * messages.rounds).sum()) // latency.packet_bytes
     train = train or max(1, min(LONGEST_TRAIN, packets // PACKETS_ONE_BY_ONE))
     is_dead = fabric.capacity_bps[paths.links] == 0
     if is_dead.any():
         raise Stalled(f"link {paths.links[np.argmax(is_dead)]} is on a path and has no capacity")
-    queues = _queues(graph, fabric, lowered, latency)
-    transport = _transport(lowered, fabric, latency, train, seed)
+    queues = _make_queues(graph, fabric, lowered, latency)
+    transport = _make_transport(lowered, fabric, latency, train, seed)
     state = fresh_state(program, fabric.links)
     with np.errstate(
         over="ignore"
@@ -98,7 +98,7 @@ def simulate_packets(
     )
 
 
-def _transport(lowered: Lowered, fabric: Fabric, latency: Latency, train: int, seed: int) -> Transport:
+def _make_transport(lowered: Lowered, fabric: Fabric, latency: Latency, train: int, seed: int) -> Transport:
     group = int(np.diff(lowered.program.message_first).max(initial=0))
     return Transport(
         packet_bytes=latency.packet_bytes,
@@ -115,7 +115,7 @@ def _transport(lowered: Lowered, fabric: Fabric, latency: Latency, train: int, s
     )
 
 
-def _paths(lowered: Lowered, fabric: Fabric) -> Paths:
+def _find_paths(lowered: Lowered, fabric: Fabric) -> Paths:
     """Return the distinct paths of each pair of nodes with traffic."""
     messages = lowered.messages
     pairs, pair = np.unique(messages.source * fabric.nodes + messages.target, return_inverse=True)
@@ -128,17 +128,17 @@ def _paths(lowered: Lowered, fabric: Fabric) -> Paths:
     all_rows = np.concatenate(distinct) if distinct else np.zeros((0, 1), np.int64)
     return Paths(
         pair=pair.astype(np.int64).reshape(-1),
-        pair_first=_offsets([len(rows) for rows in distinct]),
-        first=_offsets((all_rows >= 0).sum(axis=1).tolist()),
+        pair_first=_compute_offsets([len(rows) for rows in distinct]),
+        first=_compute_offsets((all_rows >= 0).sum(axis=1).tolist()),
         links=all_rows[all_rows >= 0].astype(np.int64),
     )
 
 
-def _offsets(counts: list[int]) -> Integers:
+def _compute_offsets(counts: list[int]) -> Integers:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
-def _queues(graph: TaskGraph, fabric: Fabric, lowered: Lowered, latency: Latency) -> Queues:
+def _make_queues(graph: TaskGraph, fabric: Fabric, lowered: Lowered, latency: Latency) -> Queues:
     is_ring = graph.kind[lowered.messages.task] == Kind.ALLREDUCE
     with np.errstate(divide="ignore"):
         packet_s = latency.packet_bytes * 8 / fabric.capacity_bps

@@ -50,7 +50,7 @@ class Change(NamedTuple):
 class Trace:
     """Events of an iteration in the order of time; `traces` converts them to tables.
 
-    The columns of `flows` (rows, 4) are message, round, begin and end of the data; those of `rates` (rows, 3) are time,
+    `flows` (rows, 4) has the columns message, round, begin and end of the data; `rates` (rows, 3) has time,
     link, and bytes/s from this time on.
     """
 
@@ -105,22 +105,25 @@ class Execution:
     @property
     def bytes_in(self) -> int:
         """Bytes that links brought to hosts."""
-        return _sum(self.link_bytes[self.fabric.targets < self.fabric.nodes]) + self._passed_on
+        return (
+            _sum_exactly(self.link_bytes[self.fabric.targets < self.fabric.nodes])
+            + self._forwarded_by_shared_hosts
+        )
 
     @property
     def bytes_forwarded(self) -> int:
         """Bytes that left a host where they did not begin."""
-        left_nodes = _sum(self.link_bytes[self.fabric.sources < self.fabric.nodes])
-        return left_nodes - self.wire_bytes + self._passed_on
+        left_nodes = _sum_exactly(self.link_bytes[self.fabric.sources < self.fabric.nodes])
+        return left_nodes - self.wire_bytes + self._forwarded_by_shared_hosts
 
     @property
-    def _passed_on(self) -> int:
+    def _forwarded_by_shared_hosts(self) -> int:
         """Bytes on links between hosts that several nodes share, beyond the first link of each message."""
         if self.fabric.domain == 1:
             return 0
         sent = self._sum_sent(self.lowered.program.message_bytes, self.fabric.domain)
         sent += self.lowered.exchanged.between_hosts
-        return _sum(self.link_bytes[self.fabric.leaves_shared_host]) - sent
+        return _sum_exactly(self.link_bytes[self.fabric.leaves_shared_host]) - sent
 
     @property
     def bandwidth_tax(self) -> float:
@@ -128,7 +131,7 @@ class Execution:
         return self.bytes_in / self.wire_bytes if self.wire_bytes else 1.0
 
 
-def _sum(link_bytes: Integers) -> int:
+def _sum_exactly(link_bytes: Integers) -> int:
     """Return the sum over links, which may exceed 64 bits: a transfer counts once on each of its links."""
     high, low = np.divmod(link_bytes, 1 << 31)
     return (int(high.sum()) << 31) + int(low.sum())
@@ -154,7 +157,7 @@ def simulate(
     often. With a `lag` the rates may follow the begin and the end of a flow late by this share of its duration, so
     that they are computed once for flows that begin or end shortly after each other. 0 is exact. Messages are split
     into `parts`, which take different paths if the router of the fabric offers several. Rates are max-min fair or,
-    `in_proportion`, those of equal windows over FIFO queues (see `engine.proportional`).
+    with `in_proportion`, the rates of equal windows over FIFO queues (see `engine.proportional`).
 
     Raise `Stalled` if a flow waits for a dead link for ever, `ValueError` for a graph with more nodes than the fabric,
     a change of an unknown link, or a rounding outside [0, 1).
@@ -212,7 +215,7 @@ class Run:
         self.state: State = fresh_state(
             lowered.program, capacity.size, trace_rows=rows, rounding=rounding, lag=lag
         )
-        self._near = fresh_neighbours(lowered.routes, never_full, in_proportion=in_proportion)
+        self._neighbours = fresh_neighbours(lowered.routes, never_full, in_proportion=in_proportion)
         self._in_proportion = in_proportion
         self._never_full = never_full
         self._tracing = trace
@@ -223,14 +226,14 @@ class Run:
     def run_until(self, time_s: float) -> bool:
         """Continue to `time_s`; return whether all tasks have ended. With infinity, False means a stall.
 
-        Also return when a task of `state.watch` begins or ends; `woke` says so.
+        Return early, with `woke` set, when a task of `state.watch` begins or ends.
         """
         from sim.models.network.engine import loop
 
         program, state = self.lowered.program, self.state
-        self._touch_changes()
+        self._mark_changed_links()
         while (
-            reason := loop.run(program, self.routes, state, self._near, self.capacity, time_s)
+            reason := loop.run(program, self.routes, state, self._neighbours, self.capacity, time_s)
         ) == loop.FULL:
             self._empty_trace()
         if reason == loop.STALLED and time_s < np.inf:
@@ -248,11 +251,11 @@ class Run:
         for message, size_bytes in zip(moving, moved, strict=True):
             state.link_bytes[self.links_of(message)] += size_bytes
         self.routes = routes
-        # A flow that ends adds all its bytes to its links then, so take off what the old links carried.
+        # A flow adds all its bytes to its links when it ends, so subtract the bytes that the old links carried.
         for message, size_bytes in zip(moving, moved, strict=True):
             state.link_bytes[self.links_of(message)] -= size_bytes
-        self._near = fresh_neighbours(routes, self._never_full, in_proportion=self._in_proportion)
-        loop.join(state, self._near, 0)
+        self._neighbours = fresh_neighbours(routes, self._never_full, in_proportion=self._in_proportion)
+        loop.join(state, self._neighbours, 0)
         state.due_s[0] = state.clock[0]
 
     def moving(self) -> tuple[Integers, Floats]:
@@ -299,7 +302,7 @@ class Run:
             trace,
         )
 
-    def _touch_changes(self) -> None:
+    def _mark_changed_links(self) -> None:
         """Mark the links to whose `capacity` the caller has written."""
         state = self.state
         changed = np.flatnonzero((self.capacity != self._shared_capacity) & (state.dirty_mark == 0))

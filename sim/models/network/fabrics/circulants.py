@@ -12,14 +12,14 @@ from sim.models.network.fabrics.model import CyclicRouter, Fabric, Router, check
 
 Integers = NDArray[np.int64]
 
-_TIES = 16
+_MAX_TIES = 16
 """Maximum number of equally short ways to a distance to compare; more would hardly improve the balance."""
-_SWEEPS = 20
+_MAX_SWEEPS = 20
 ROUTE_SETS = 4
 """Number of sets of routes; the choice of a flow, modulo this number, selects its set."""
-_STARTS = 8
-_SMALL = 64
-"""Larger circulants need one start only: they have so many ties that its loads are even within a few per mille."""
+_RANDOM_STARTS = 8
+_SMALL_NODES = 64
+"""Larger circulants need only one start: with their many ties, loads are even within a few per mille."""
 
 
 def circulant(nodes: int, strides: Sequence[int], rate_gbps: float) -> Fabric:
@@ -37,7 +37,7 @@ def circulant(nodes: int, strides: Sequence[int], rate_gbps: float) -> Fabric:
         )
     coins = sorted(set(reduced))
     copies = np.array([reduced.count(coin) for coin in coins], dtype=np.float64)
-    moves = _moves(balance_strides(nodes, coins, copies))
+    moves = _list_strides(balance_strides(nodes, coins, copies))
     host = np.tile(np.arange(nodes), len(coins))
     hop = np.repeat(np.array(coins, dtype=np.int64), nodes)
     return Fabric(
@@ -48,7 +48,7 @@ def circulant(nodes: int, strides: Sequence[int], rate_gbps: float) -> Fabric:
         capacity_bps=np.repeat(copies, nodes) * rate_gbps * 1e9,
         lane_bps=np.full(host.size, rate_gbps * 1e9),
         never_full=np.zeros(host.size, dtype=bool),
-        router=CyclicRouter(_router(nodes, np.array([*coins, 0]), moves), ROUTE_SETS),
+        router=CyclicRouter(_make_router(nodes, np.array([*coins, 0]), moves), ROUTE_SETS),
         hosts_forward=True,
         cost=patch_panel_cost(nodes, len(reduced), rate_gbps),
     )
@@ -65,15 +65,15 @@ def balance_strides(nodes: int, coins: Sequence[int], copies: NDArray[np.float64
     >>> balance_strides(12, (1, 5, 7, 11), np.ones(4)).sum(axis=(0, 1)).tolist()
     [20, 20, 20, 20]
     """
-    ways = _shortest_ways(nodes, coins) * ROUTE_SETS
+    ways = _find_shortest_ways(nodes, coins) * ROUTE_SETS
     random = np.random.default_rng(0)
-    best, least = np.zeros((len(ways), len(coins)), np.int64), np.inf
-    for _ in range(_STARTS if nodes <= _SMALL else 1):
+    best, lowest_unevenness = np.zeros((len(ways), len(coins)), np.int64), np.inf
+    for _ in range(_RANDOM_STARTS if nodes <= _SMALL_NODES else 1):
         uses = np.stack([options[int(random.integers(len(options)))] for options in ways])
         _even_out(uses, ways, random.permutation(len(ways)).tolist(), copies)
         unevenness = float((uses.sum(axis=0) ** 2 / copies).sum())
-        if unevenness < least:
-            best, least = uses, unevenness
+        if unevenness < lowest_unevenness:
+            best, lowest_unevenness = uses, unevenness
     return best.reshape(ROUTE_SETS, nodes, len(coins))
 
 
@@ -82,7 +82,7 @@ def _even_out(
 ) -> None:
     """Change the chosen ways in place, one distance after another, until the loads do not become more even."""
     load = uses.sum(axis=0)
-    for _ in range(_SWEEPS):
+    for _ in range(_MAX_SWEEPS):
         before = uses.copy()
         for distance in order:
             others = load - uses[distance]
@@ -93,8 +93,8 @@ def _even_out(
             return
 
 
-def _shortest_ways(nodes: int, coins: Sequence[int]) -> list[Integers]:
-    """Return up to `_TIES` shortest multisets of strides for each distance, an array (ways, strides) each.
+def _find_shortest_ways(nodes: int, coins: Sequence[int]) -> list[Integers]:
+    """Return up to `_MAX_TIES` shortest multisets of strides for each distance, an array (ways, strides) each.
 
     Raise `ValueError` if the strides do not reach every distance.
     """
@@ -108,7 +108,7 @@ def _shortest_ways(nodes: int, coins: Sequence[int]) -> list[Integers]:
                 if following in ways:
                     continue
                 new_ways = reached.setdefault(following, set())
-                for way in sorted(ways[place])[: _TIES - len(new_ways)]:
+                for way in sorted(ways[place])[: _MAX_TIES - len(new_ways)]:
                     new_ways.add((*way[:index], way[index] + 1, *way[index + 1 :]))
         ways |= reached
         layer = sorted(reached)
@@ -119,7 +119,7 @@ def _shortest_ways(nodes: int, coins: Sequence[int]) -> list[Integers]:
     return [np.array(sorted(ways[distance]), dtype=np.int64) for distance in range(nodes)]
 
 
-def _moves(uses: Integers) -> Integers:
+def _list_strides(uses: Integers) -> Integers:
     """Return the indices of the strides of each route, (layers, nodes, diameter), padded with the number of strides."""
     layers, nodes, strides = uses.shape
     padded = np.full((layers, nodes, int(uses.sum(axis=2).max(initial=0))), strides, np.int64)
@@ -129,7 +129,7 @@ def _moves(uses: Integers) -> Integers:
     return padded
 
 
-def _router(nodes: int, steps: Integers, moves: Integers) -> Router:
+def _make_router(nodes: int, steps: Integers, moves: Integers) -> Router:
     def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
         stride_index = moves[choices % ROUTE_SETS, (targets - sources) % nodes]
         hops = steps[stride_index]

@@ -34,7 +34,7 @@ class Reading:
     @property
     def least_gbps(self) -> float:
         """The lowest rate with prices in the table."""
-        return float(_table(self.table)["rate_gbps"][0])
+        return float(_load_table(self.table)["rate_gbps"][0])
 
 
 DEFAULT_READING = Reading()
@@ -55,14 +55,14 @@ class Cost:
 
 
 @cache
-def _table(name: str) -> dict[str, Any]:
+def _load_table(name: str) -> dict[str, Any]:
     table: dict[str, Any] = json.loads(PRICES.with_name(name).read_text(encoding="utf-8"))
     return table
 
 
 def prices() -> dict[str, Any]:
     """Return the default price table as stored in its file."""
-    return _table(PRICES.name)
+    return _load_table(PRICES.name)
 
 
 def price(part: str, rate_gbps: float, table: str = PRICES.name) -> float:
@@ -71,7 +71,7 @@ def price(part: str, rate_gbps: float, table: str = PRICES.name) -> float:
     >>> price("nic", 100), price("nic", 400), price("switch_port", 70), price("nic", 300, MIXNET)
     (678.0, 1630.0, 165.5, 1289.0)
     """
-    rates, values = _table(table)["rate_gbps"], _table(table)[part]
+    rates, values = _load_table(table)["rate_gbps"], _load_table(table)[part]
     growth = max(rate_gbps / rates[-1], 1.0)
     return float(np.interp(rate_gbps, rates, values)) * float(growth)
 
@@ -82,11 +82,11 @@ def fibre_price(table: str = PRICES.name) -> float:
     >>> fibre_price(MIXNET)
     150.0
     """
-    return float(_table(table)["fibre_per_m"] * _table(table)["fibre_m"])
+    return float(_load_table(table)["fibre_per_m"] * _load_table(table)["fibre_m"])
 
 
-def _cost(rate_gbps: float, counts: dict[str, float], reading: Reading) -> Cost:
-    table = _table(reading.table)
+def _make_cost(rate_gbps: float, counts: dict[str, float], reading: Reading) -> Cost:
+    table = _load_table(reading.table)
     fibre = fibre_price(reading.table)
     rows = [
         (part, number, fibre if part == "fibre" else price(part, rate_gbps, reading.table))
@@ -100,8 +100,8 @@ def patch_panel_cost(nodes: int, degree: int, rate_gbps: float, reading: Reading
 
     Each interface needs two panel ports and a 1x2 switch.
     """
-    counts = _optics(nodes, degree, reading)
-    return _cost(
+    counts = _count_optics(nodes, degree, reading)
+    return _make_cost(
         rate_gbps,
         counts | {"optical_1x2": nodes * degree, "panel_port": 2 * nodes * degree},
         reading,
@@ -112,10 +112,12 @@ def circuit_switch_cost(
     nodes: int, degree: int, rate_gbps: float, reading: Reading = DEFAULT_READING
 ) -> Cost:
     """Return the cost of direct connect through optical circuit switches: one port per interface, no second plane."""
-    return _cost(rate_gbps, _optics(nodes, degree, reading) | {"ocs_port": nodes * degree}, reading)
+    return _make_cost(
+        rate_gbps, _count_optics(nodes, degree, reading) | {"ocs_port": nodes * degree}, reading
+    )
 
 
-def _optics(nodes: int, degree: int, reading: Reading) -> dict[str, float]:
+def _count_optics(nodes: int, degree: int, reading: Reading) -> dict[str, float]:
     """Return the numbers of NICs, transceivers and fibres of direct connect."""
     interfaces = nodes * degree
     cards = nodes if reading.nic_once else interfaces
@@ -135,7 +137,7 @@ def fat_tree_cost(
     oversubscription. The cable of a host has no price in the table.
     """
     above = nodes / oversubscription
-    return _cost(
+    return _make_cost(
         rate_gbps,
         {"nic": nodes, "switch_port": nodes + 4 * above, "transceiver": 4 * above, "fibre": 2 * above},
         reading,
@@ -143,7 +145,7 @@ def fat_tree_cost(
 
 
 def ideal_switch_cost(nodes: int, rate_gbps: float, reading: Reading = DEFAULT_READING) -> Cost:
-    """Return the cost of an ideal switch, which is that of a full-bisection Fat-tree of the same rate."""
+    """Return the cost of an ideal switch. It equals the cost of a full-bisection Fat-tree of the same rate."""
     return fat_tree_cost(nodes, rate_gbps, reading=reading)
 
 

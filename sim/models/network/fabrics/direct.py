@@ -43,7 +43,7 @@ def direct_connect(
     for edge in edges:
         copies[number[edge]] += 1
     fixed_paths = {
-        pair: [_links_of(path, pair, number) for path in paths_of_pair]
+        pair: [_find_links(path, pair, number) for path in paths_of_pair]
         for pair, paths_of_pair in (paths or {}).items()
     }
     degree = int(np.bincount([source for source, _ in edges], minlength=nodes).max(initial=0)) if edges else 0
@@ -62,7 +62,7 @@ def direct_connect(
     )
 
 
-def _links_of(path: Path, pair: tuple[int, int], number: Mapping[tuple[int, int], int]) -> list[int]:
+def _find_links(path: Path, pair: tuple[int, int], number: Mapping[tuple[int, int], int]) -> list[int]:
     if (path[0], path[-1]) != pair:
         raise ValueError(f"the path {path} does not lead from {pair[0]} to {pair[1]}")
     missing = [edge for edge in pairwise(path) if edge not in number]
@@ -73,7 +73,7 @@ def _links_of(path: Path, pair: tuple[int, int], number: Mapping[tuple[int, int]
 
 def next_links(nodes: int, pairs: Integers, seed: int) -> Integers:
     """Return the link on which each node sends towards each target, (nodes, nodes), -1 without a path."""
-    distance = _distances(nodes, pairs)
+    distance = _count_hops(nodes, pairs)
     following = np.full((nodes, nodes), -1, np.int64)
     best = np.full((nodes, nodes), np.iinfo(np.int64).max)
     targets = np.arange(nodes)
@@ -86,7 +86,7 @@ def next_links(nodes: int, pairs: Integers, seed: int) -> Integers:
     return following
 
 
-def _distances(nodes: int, pairs: Integers) -> NDArray[np.float64]:
+def _count_hops(nodes: int, pairs: Integers) -> NDArray[np.float64]:
     """Return the hops between all pairs, (nodes, nodes), infinity without a path."""
     order = np.argsort(pairs[:, 0], kind="stable")
     sources, targets = pairs[order].T
@@ -147,10 +147,10 @@ SHORTEST_PATHS = 16
 def shortest_paths(nodes: int, sources: Integers, targets: Integers, seed: int = 0) -> tuple[int, Router]:
     """Return the `alternatives` of a direct-connect fabric: the number of choices, and their router.
 
-    At each host the choice selects one of the links that lead nearer to the target: its digits are the selections, in
-    the mixed radix of the numbers of such links. Links are numbered in the order of `sources` and `targets`.
+    At each host the choice selects one of the links that lead nearer to the target. The selections are the digits of
+    the choice, in a mixed radix of the numbers of such links. Links are numbered in the order of `sources`.
     """
-    distance = _distances(nodes, np.stack([sources, targets], axis=1))
+    distance = _count_hops(nodes, np.stack([sources, targets], axis=1))
     order = np.argsort(sources, kind="stable")
     first = np.searchsorted(sources[order], np.arange(nodes + 1))
     links_out = [order[first[node] : first[node + 1]] for node in range(nodes)]
@@ -185,7 +185,7 @@ def make_routed(
     onward: NDArray[np.int64],
     weights: Floats,
 ) -> Fabric:
-    """Return the fabric of hosts joined by directed `edges`, which are its links, in this order; parallel ones differ.
+    """Return the fabric of hosts joined by directed `edges`, the links in this order; parallel edges are separate.
 
     In set c node v sends towards t on link `onward[c, t, v]`, -1 for none. The share `weights[c, s, t]` of the bytes
     from s to t uses set c, and every message is split accordingly. A choice with weight 0 falls back to the first set,
@@ -203,14 +203,14 @@ def make_routed(
         capacity_bps=np.full(len(table), rate_gbps * 1e9),
         lane_bps=np.full(len(table), rate_gbps * 1e9),
         never_full=np.zeros(len(table), dtype=bool),
-        router=CyclicRouter(_router(nodes, targets, onward, weights), len(weights)),
+        router=CyclicRouter(_make_router(nodes, targets, onward, weights), len(weights)),
         hosts_forward=True,
         cost=patch_panel_cost(nodes, degree, rate_gbps),
         weights=weights,
     )
 
 
-def _router(nodes: int, head: Integers, onward: Integers, weights: Floats) -> Router:
+def _make_router(nodes: int, head: Integers, onward: Integers, weights: Floats) -> Router:
     def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
         route_set = choices % len(weights)
         route_set = np.where(weights[route_set, sources, targets] > 0, route_set, 0)

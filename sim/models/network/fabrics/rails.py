@@ -25,16 +25,16 @@ def rail_only(gpus: int, domain: int, rail_gbps: float, domain_gbps: float) -> F
     Each GPU has a link of `domain_gbps` to its domain and one of `rail_gbps` to its rail, each way. Raises `ValueError`
     unless the domains divide the GPUs.
     """
-    return _fabric("rail-only", gpus, domain, rail_gbps, domain_gbps, has_spine=False)
+    return _make_fabric("rail-only", gpus, domain, rail_gbps, domain_gbps, has_spine=False)
 
 
 def rail_optimized(gpus: int, domain: int, rail_gbps: float, domain_gbps: float) -> Fabric:
     """Return a fabric whose rails are joined by a spine with full bisection. Raises as `rail_only` does."""
-    return _fabric("rail-optimized", gpus, domain, rail_gbps, domain_gbps, has_spine=True)
+    return _make_fabric("rail-optimized", gpus, domain, rail_gbps, domain_gbps, has_spine=True)
 
 
 def join_domains(fabric: Fabric, domain: int, domain_gbps: float) -> Fabric:
-    """Return a fabric of switches with its hosts, which are GPUs, joined in domains of consecutive numbers too.
+    """Return a switched fabric whose hosts, which are GPUs, are also joined in domains of consecutive numbers.
 
     Messages inside a domain leave the rest of the fabric alone. Raises `ValueError` unless the domains divide the GPUs.
     """
@@ -49,9 +49,12 @@ def join_domains(fabric: Fabric, domain: int, domain_gbps: float) -> Fabric:
     def inside(router: Router) -> Router:
         def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
             paths = router(sources, targets, choices)
-            near = sources // domain == targets // domain
-            paths[near] = -1
-            paths[near, 0], paths[near, 1] = links + sources[near], links + gpus + targets[near]
+            is_inside = sources // domain == targets // domain
+            paths[is_inside] = -1
+            paths[is_inside, 0], paths[is_inside, 1] = (
+                links + sources[is_inside],
+                links + gpus + targets[is_inside],
+            )
             return paths
 
         return CyclicRouter.like(router, route)
@@ -71,10 +74,10 @@ def join_domains(fabric: Fabric, domain: int, domain_gbps: float) -> Fabric:
 
 
 def share_hosts(fabric: Fabric, domain: int, domain_gbps: float) -> Fabric:
-    """Return a fabric of hosts whose nodes are their GPUs: `domain` consecutive ones share the links of a host.
+    """Return a fabric of hosts whose nodes are their GPUs: `domain` consecutive GPUs share the links of a host.
 
     Host h is vertex gpus + h. Each GPU has a link of `domain_gbps` to and from its host, and hosts forward. Links of
-    the fabric keep their numbers; the links up follow, then those down.
+    the fabric keep their numbers; the links up follow, then the links down.
     """
     check_sizes(domain, domain_gbps)
     gpus, links = fabric.nodes * domain, fabric.links
@@ -107,7 +110,7 @@ def share_hosts(fabric: Fabric, domain: int, domain_gbps: float) -> Fabric:
     )
 
 
-def _fabric(
+def _make_fabric(
     name: str, gpus: int, domain: int, rail_gbps: float, domain_gbps: float, *, has_spine: bool
 ) -> Fabric:
     check_sizes(gpus, rail_gbps)
@@ -124,17 +127,17 @@ def _fabric(
     upper = np.concatenate([inside, rail, spine])
     rate_bps = np.repeat([domain_gbps, rail_gbps, rail_gbps], [gpus, gpus, domain]) * 1e9
     lanes = np.repeat([1, 1, domains], [gpus, gpus, domain])
-    kept = lower.size if has_spine else 2 * gpus
+    link_count = lower.size if has_spine else 2 * gpus
     make_router = _route_over_spine if has_spine else _route_over_domains
     return Fabric(
         name=name,
         nodes=gpus,
-        sources=np.concatenate([lower[:kept], upper[:kept]]),
-        targets=np.concatenate([upper[:kept], lower[:kept]]),
-        capacity_bps=np.tile((rate_bps * lanes)[:kept], 2),
-        lane_bps=np.tile(rate_bps[:kept], 2),
-        never_full=np.tile(np.arange(kept) >= 2 * gpus, 2),
-        router=CyclicRouter(make_router(gpus, domain, kept), 1),
+        sources=np.concatenate([lower[:link_count], upper[:link_count]]),
+        targets=np.concatenate([upper[:link_count], lower[:link_count]]),
+        capacity_bps=np.tile((rate_bps * lanes)[:link_count], 2),
+        lane_bps=np.tile(rate_bps[:link_count], 2),
+        never_full=np.tile(np.arange(link_count) >= 2 * gpus, 2),
+        router=CyclicRouter(make_router(gpus, domain, link_count), 1),
         hosts_forward=False,
         cost=rail_cost(gpus, domain, rail_gbps, has_spine=has_spine),
     )
@@ -157,13 +160,13 @@ def _route_over_domains(gpus: int, domain: int, one_way: int) -> Router:
     def route(sources: Integers, targets: Integers, _choices: Integers) -> Integers:
         crosses = sources // domain != targets // domain
         relays = np.where(crosses, targets // domain * domain + sources % domain, sources)
-        is_there = relays == targets
+        has_arrived = relays == targets
         return np.stack(
             [
                 np.where(crosses, gpus + sources, -1),
                 np.where(crosses, one_way + gpus + relays, -1),
-                np.where(is_there, -1, relays),
-                np.where(is_there, -1, one_way + targets),
+                np.where(has_arrived, -1, relays),
+                np.where(has_arrived, -1, one_way + targets),
             ],
             axis=1,
         )

@@ -61,14 +61,14 @@ def fat_tree(
     check_sizes(nodes, rate_gbps)
     if not 1 <= oversubscription < float("inf"):
         raise ValueError(f"oversubscription is {oversubscription}: it must be 1 (full bisection) or more")
-    half = _half(nodes)
+    half = _find_half(nodes)
     hashed = balance == "hash"
-    cables = _cables(nodes, half) if hashed else _bundles(nodes, half)
-    narrow = 1.0 if balance == "ideal" else oversubscription
-    above = np.where(cables.lower < nodes, 1.0, 1 / narrow) * rate_gbps * 1e9
-    never_full = (cables.lower >= nodes) & (balance != "hash") & (narrow == 1)
-    climb, one_way = _climb_hashed(seed) if hashed else _spread, cables.lower.size
-    router = _router(nodes, half, one_way, climb)
+    cables = _make_cables(nodes, half) if hashed else _make_bundles(nodes, half)
+    narrowing = 1.0 if balance == "ideal" else oversubscription
+    above = np.where(cables.lower < nodes, 1.0, 1 / narrowing) * rate_gbps * 1e9
+    never_full = (cables.lower >= nodes) & (balance != "hash") & (narrowing == 1)
+    climb, one_way = _climb_hashed(seed) if hashed else _climb_spread, cables.lower.size
+    router = _make_router(nodes, half, one_way, climb)
     return Fabric(
         name=("fattree" if oversubscription == 1 else f"fattree/{oversubscription:g}") + f"-{balance}",
         nodes=nodes,
@@ -80,11 +80,11 @@ def fat_tree(
         router=router if hashed else CyclicRouter(router, 1),
         hosts_forward=False,
         cost=fat_tree_cost(nodes, rate_gbps, oversubscription=oversubscription),
-        alternatives=(half**2, _router(nodes, half, one_way, _climb_chosen)) if hashed else None,
+        alternatives=(half**2, _make_router(nodes, half, one_way, _climb_chosen)) if hashed else None,
     )
 
 
-def _half(nodes: int) -> int:
+def _find_half(nodes: int) -> int:
     half = 1
     while 2 * half**3 < nodes:
         half += 1
@@ -99,7 +99,7 @@ class Cables(NamedTuple):
     lanes: Integers
 
 
-def _cables(nodes: int, half: int) -> Cables:
+def _make_cables(nodes: int, half: int) -> Cables:
     """Return the cables from hosts to edge, edge to aggregation, and aggregation to core switches, one lane each.
 
     With h = k/2 there are 2h pods of h edge and h aggregation switches, and h^2 core switches. Edge e is in pod
@@ -115,8 +115,8 @@ def _cables(nodes: int, half: int) -> Cables:
     return Cables(up, down, np.ones(up.size, np.int64))
 
 
-def _bundles(nodes: int, half: int) -> Cables:
-    """Return `_cables` with all up-links of an edge switch as one cable, all those of a pod as one, and one core."""
+def _make_bundles(nodes: int, half: int) -> Cables:
+    """Return the cables with all up-links of an edge switch or of a pod as one cable, and with one core switch."""
     edges, pods = np.arange(2 * half * half), np.arange(2 * half)
     edge, pod = nodes, nodes + edges.size
     core = pod + pods.size
@@ -129,7 +129,7 @@ def _bundles(nodes: int, half: int) -> Cables:
 
 
 class Climb(NamedTuple):
-    """The cables of each pair out of the edge and the pod of the source, and into those of the target, (pairs,)."""
+    """The cables of each pair, (pairs,): out of the edge and pod of the source, into the pod and edge of the target."""
 
     edge_up: Integers
     pod_up: Integers
@@ -141,7 +141,7 @@ Climber = Callable[[Integers, Integers, Integers, int, int], Climb]
 """A function from sources, targets, choices, number of nodes and half the ports of a switch to the cables."""
 
 
-def _router(nodes: int, half: int, cables: int, climb: Climber) -> Router:
+def _make_router(nodes: int, half: int, cables: int, climb: Climber) -> Router:
     """Return a router up as far as needed and down again: paths (pairs, 6), -1 in place of unneeded links."""
 
     def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
@@ -163,7 +163,7 @@ def _router(nodes: int, half: int, cables: int, climb: Climber) -> Router:
     return route
 
 
-def _spread(sources: Integers, targets: Integers, _choices: Integers, nodes: int, half: int) -> Climb:
+def _climb_spread(sources: Integers, targets: Integers, _choices: Integers, nodes: int, half: int) -> Climb:
     pods = nodes + 2 * half**2
     return Climb(
         nodes + sources // half, pods + sources // half**2, pods + targets // half**2, nodes + targets // half

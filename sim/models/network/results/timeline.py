@@ -81,7 +81,7 @@ def draw_timeline(execution: Execution, path: str | Path, *, title: str = "") ->
     return Path(path)
 
 
-def _bars(axes: Any, begin_s: Floats, end_s: Floats, tops: Floats, height: float, colour: str) -> None:
+def _draw_bars(axes: Any, begin_s: Floats, end_s: Floats, tops: Floats, height: float, colour: str) -> None:
     """Draw bars as a single collection, because thousands of separate bars would take minutes."""
     from matplotlib.collections import PolyCollection
 
@@ -94,15 +94,15 @@ def _bars(axes: Any, begin_s: Floats, end_s: Floats, tops: Floats, height: float
 def _draw_devices(axes: Any, execution: Execution) -> None:
     graph = execution.graph
     used = np.unique(graph.device[graph.kind == Kind.COMPUTE])
-    shown = (
+    shown_devices = (
         used if used.size <= _DEVICES else used[np.linspace(0, used.size - 1, _DEVICES).round().astype(int)]
     )
-    where = (graph.kind == Kind.COMPUTE) & np.isin(graph.device, shown)
-    rows = np.searchsorted(shown, graph.device[where]) + 0.1
-    _bars(axes, execution.begin_s[where], execution.end_s[where], rows, 0.8, _COLOURS["compute"])
-    axes.set_yticks(np.arange(len(shown)) + 0.5, [str(device) for device in shown])
-    axes.set_ylim(max(len(shown), 1), 0)
-    axes.set_ylabel(f"device ({len(shown)} of {used.size})")
+    where = (graph.kind == Kind.COMPUTE) & np.isin(graph.device, shown_devices)
+    rows = np.searchsorted(shown_devices, graph.device[where]) + 0.1
+    _draw_bars(axes, execution.begin_s[where], execution.end_s[where], rows, 0.8, _COLOURS["compute"])
+    axes.set_yticks(np.arange(len(shown_devices)) + 0.5, [str(device) for device in shown_devices])
+    axes.set_ylim(max(len(shown_devices), 1), 0)
+    axes.set_ylabel(f"device ({len(shown_devices)} of {used.size})")
 
 
 def _draw_moves(axes: Any, execution: Execution) -> None:
@@ -114,7 +114,7 @@ def _draw_moves(axes: Any, execution: Execution) -> None:
         tasks = tasks[np.lexsort((execution.end_s[tasks], execution.begin_s[tasks]))]
         height = min(1.0, _MOVE_ROWS / max(tasks.size, 1))
         tops = (row + height * np.arange(tasks.size)).astype(np.float64)
-        _bars(axes, execution.begin_s[tasks], execution.end_s[tasks], tops, height, _COLOURS[name])
+        _draw_bars(axes, execution.begin_s[tasks], execution.end_s[tasks], tops, height, _COLOURS[name])
         row += height * tasks.size
         if not tasks.size:
             continue

@@ -6,8 +6,8 @@
 | `links.parquet` | an interval of constant rate | link, source, target, begin_s, end_s, rate_bps, capacity_bps |
 | `tasks.parquet` | a task | task, kind, device, begin_s, end_s |
 
-Times are seconds from the begin of the iteration; those of a flow are those of its data, without handshake and flight.
-Capacities are the initial ones of the fabric.
+Times are seconds from the begin of the iteration. Times of a flow cover its data, without handshake and flight.
+Capacities are the initial capacities of the fabric.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Table = dict[str, NDArray[Any]]
 
 def flow_table(execution: Execution) -> Table:
     """Return the flows in the order of their ends. Raise `ValueError` without a trace."""
-    rows, messages = _trace(execution).flows, execution.lowered.messages
+    rows, messages = _get_trace(execution).flows, execution.lowered.messages
     message = rows[:, 0].astype(np.int64)
     return {
         "task": messages.task[message],
@@ -41,11 +41,11 @@ def flow_table(execution: Execution) -> Table:
 
 
 def link_table(execution: Execution) -> Table:
-    """Return the intervals of constant rate of each link, without idle ones, sorted by link and time.
+    """Return the busy intervals of constant rate of each link, sorted by link and time.
 
     The sum of rate x duration over a link is the number of bits that it carried. Raise `ValueError` without a trace.
     """
-    rows = _trace(execution).rates
+    rows = _get_trace(execution).rates
     rows = rows[np.lexsort((np.arange(len(rows)), rows[:, 1]))]
     link = rows[:, 1].astype(np.int64)
     end_s = np.append(rows[1:, 0], execution.iteration_s)[: len(rows)]
@@ -97,7 +97,7 @@ def write_traces(execution: Execution, folder: str | Path) -> tuple[Path, ...]:
     return tuple(files)
 
 
-def _trace(execution: Execution) -> Trace:
+def _get_trace(execution: Execution) -> Trace:
     if execution.trace is None:
         raise ValueError("this iteration has no trace: simulate it with trace=True")
     return execution.trace

@@ -18,7 +18,7 @@ from sim.models.network.allreduce.fluid import (
 from sim.models.network.engine.program import FLOWS, fresh_state
 from sim.models.network.execution import Change, simulate
 from sim.models.network.execution.circuits import CircuitSwitch, Controller, simulate_circuits
-from sim.models.network.execution.flows import _program_without_tasks
+from sim.models.network.execution.flows import _make_program_without_tasks
 from sim.models.network.fabrics import circulant, fat_tree, ideal_switch
 from sim.models.network.latency import NO_LATENCY, Latency
 from sim.models.network.taskgraph import TaskGraphBuilder
@@ -148,7 +148,7 @@ def test_rounded_ends_are_late_by_no_more_than_asked():
         assert late.min() >= -1e-6
         assert late.max() <= rounding * (1 + 1e-6)
         assert late.mean() > rounding / 10
-        state = fresh_state(_program_without_tasks(300), 1, rounding=rounding)
+        state = fresh_state(_make_program_without_tasks(300), 1, rounding=rounding)
         state.flows[:], state.number[FLOWS] = np.arange(300), 300
         state.flow_begin_s[:], state.flow_until_s[:] = begin_s, begin_s + lasts_s
         shares_numpy._round_ends(state, np.arange(300))  # both engines must round alike

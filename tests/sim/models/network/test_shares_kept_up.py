@@ -14,7 +14,7 @@ from sim.models.network.engine.program import (
     fresh_neighbours,
     fresh_state,
 )
-from sim.models.network.execution.flows import _program_without_tasks
+from sim.models.network.execution.flows import _make_program_without_tasks
 
 shares = library("sim.models.network.engine.shares")  # in machine code
 shares_numpy = library("sim.models.network.engine.shares_numpy")
@@ -30,7 +30,7 @@ class Crossing:
         first = np.concatenate([[0], np.cumsum([route.size for route in routes])])
         path = np.arange(messages) if paths == messages else random.integers(paths, size=messages)
         self.near = fresh_neighbours(Routes(first, np.concatenate(routes), path), np.zeros(links, dtype=bool))
-        self.state = fresh_state(_program_without_tasks(messages), links)
+        self.state = fresh_state(_make_program_without_tasks(messages), links)
         self.capacity = random.choice([0.3, 1.0, 1.0, 2.5, 7.0], links)
         self.waiting = list(range(messages))
         self.fresh = set()
