@@ -23,7 +23,7 @@ def test_on_twelve_nodes_the_planner_joins_the_neighbours_of_groups_of_four():
 
     assert planned.topology.strides == (1, 3)
     assert planned.demands == (AllReduceDemand(4, 64 * 2 * (4 << 20)), AllReduceDemand(12, 1 << 26))
-    assert "cut over 4 servers, 3 times" in planned.why
+    assert "cut over 4 servers, in 3 copies" in planned.why
     assert "±1, ±3" in planned.why
     assert second_of(12, 4) == planned
 

@@ -169,7 +169,7 @@ def run(bench, examples, steps):
 
 @pytest.mark.long
 def test_whatever_two_operators_and_a_moody_device_do_the_account_is_the_truth(bench):
-    run(bench, examples=12, steps=12)
+    run(bench, examples=24, steps=12)
 
     happened = {kind for kind, count in bench.seen.items() if count}
     assert happened >= {"changed", "failed", "drift", "unreadable"}, bench.seen

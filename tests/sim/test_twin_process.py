@@ -120,11 +120,14 @@ def test_a_device_that_refuses_from_the_start():
     ("words", "complaint"),
     [
         (["semaphore"], "'calient'"),
-        ([], "--list names them"),
-        (["polatis", "--option", "colour=red"], "no option 'colour' in this family; known: "),
-        (["polatis", "--option", "hitless=perhaps"], "option hitless is one of no, yes, not 'perhaps'"),
+        ([], "(--list shows them)"),
+        (["polatis", "--option", "colour=red"], "unknown option 'colour'; known: "),
+        (["polatis", "--option", "hitless=perhaps"], "option hitless must be one of no, yes, not 'perhaps'"),
         (["polatis", "--option", "hitless"], "--option"),
-        (["polatis", "--fault", "hiccups=1"], "no fault 'hiccups'; this device knows: close_connection, "),
+        (
+            ["polatis", "--fault", "hiccups=1"],
+            "unknown fault 'hiccups'; this device knows: close_connection, ",
+        ),
         (["polatis", "--fault", "fail_port=99"], "--fault fail_port=99: port 99 does not exist"),
         (["polatis", "--fault", "fail_port"], "field 'port' is missing"),
         (["polatis", "--fault", "lossy=[1,50]"], "field 'loss_db' is missing"),

@@ -235,7 +235,7 @@ class GlimmerglassTl1(Tl1Frontend):
 
     async def _connect(self, command: Command, session: Tl1Session) -> Lines:
         inputs, outputs = self._parse_port_lists(command.aid)
-        after = self.device.matrix.add(inputs, outputs)
+        after = self.device.matrix.with_connections(inputs, outputs)
         waits = self._should_wait(command)
         self._user_of_input |= dict.fromkeys(inputs, session.user)
         return await self._change(after, waits=waits)

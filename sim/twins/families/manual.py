@@ -98,7 +98,7 @@ class Person:
         if not connects:
             self._device.change(self._matrix.without([source], [output]))
             return
-        self._device.change(self._matrix.add([source], [self._choose_output(output)]))
+        self._device.change(self._matrix.with_connections([source], [self._choose_output(output)]))
 
     def _choose_output(self, output: int) -> int:
         """Return `output`, or with the fault `mistake` the nearest other free output."""

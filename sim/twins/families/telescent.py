@@ -199,7 +199,7 @@ class Frame:
             if self.is_locked(port):
                 raise CommandError(f"port {self.number(port)} is locked")
         try:
-            self.device.matrix.add([pair[0]], [pair[1]])
+            self.device.matrix.with_connections([pair[0]], [pair[1]])
         except Refused as refusal:
             raise CommandError(f"{refusal.reason.name}: port {self.number(refusal.port)}") from None
         self.robot.submit("connect", pair, user=user, source="CLI")

@@ -47,7 +47,7 @@ class BankDevice(SwitchDevice):
 
         Raise `Refused` if the bank or channel does not exist, or the matrix refuses the connection.
         """
-        after = self.matrix.add([bank], [self.output(bank, channel)], "replace")
+        after = self.matrix.with_connections([bank], [self.output(bank, channel)], "replace")
         if not self.faults.take_dropped_command():
             self.change(after)
 

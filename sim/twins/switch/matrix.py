@@ -95,7 +95,7 @@ class Matrix:
         """Return True if light passes through both ports of a pair: neither is disabled or failed."""
         return not any(port in self.disabled or port in self.failed for port in pair)
 
-    def add(
+    def with_connections(
         self, inputs: Sequence[int], outputs: Sequence[int], when_occupied: WhenOccupied | None = None
     ) -> Connections:
         """Return the connections after connecting the n-th of `inputs` to the n-th of `outputs`, for every n.

@@ -241,7 +241,7 @@ class Robot:
         """Return the connections after a job. Raise `Refused` if the panel refuses the job."""
         (source, output), matrix = job.pair, self.device.matrix
         if job.kind == "connect":
-            return matrix.add([source], [output])
+            return matrix.with_connections([source], [output])
         return matrix.without([source], [output])
 
     def _release_fibres(self) -> None:

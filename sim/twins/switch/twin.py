@@ -334,7 +334,7 @@ class ControlVerbs:
         try:
             self.device.change(self.device.matrix.without_ports(request.numbers("disconnect")))
             inputs, outputs = [source for source, _ in pairs], [output for _, output in pairs]
-            self.device.change(self.device.matrix.add(inputs, outputs, "replace"))
+            self.device.change(self.device.matrix.with_connections(inputs, outputs, "replace"))
         except Refused as refusal:
             raise VerbError(str(refusal)) from None
         return {"connections": _convert_to_lists(self.device.matrix.connections)}

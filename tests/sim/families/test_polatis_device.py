@@ -55,7 +55,7 @@ async def perform(device, clock, verb, value):
     matrix = device.matrix
     match verb:
         case "add" | "force":
-            device.change(matrix.added(*value, "replace" if verb == "force" else None))
+            device.change(matrix.with_connections(*value, "replace" if verb == "force" else None))
         case "only":
             device.change(matrix.only(*value), whole=True)
         case "sub":

@@ -111,7 +111,7 @@ class CircuitConfiguration:
             raise Refused(Reason.REPEATED, source)
         if any(self._share_ports(other, pairs) for other in self.circuits()):
             raise Refused(Reason.OCCUPIED, source)
-        self._device.matrix.add(
+        self._device.matrix.with_connections(
             [pair[0] for pair in pairs], [pair[1] for pair in pairs]
         )  # only to check: raises `Refused`
         self._circuits.append(circuit)
@@ -129,7 +129,7 @@ class CircuitConfiguration:
         if circuit.active:
             return
         pairs = self.pairs(circuit)
-        after = self._device.matrix.add([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+        after = self._device.matrix.with_connections([pair[0] for pair in pairs], [pair[1] for pair in pairs])
         if self._device.faults.stuck.intersection(pairs):  # connect both directions, or neither
             self._device.faults.fired["stuck"] += 1
             return

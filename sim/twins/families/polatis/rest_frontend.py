@@ -186,14 +186,14 @@ class RestFrontend:
         """
         inputs, outputs = [source for source, _ in pairs], [output for _, output in pairs]
         replaceable = all(self._matrix.peer(output) in {None, *inputs} for output in outputs)
-        return self._matrix.add(inputs, outputs, "replace" if replaceable else None)
+        return self._matrix.with_connections(inputs, outputs, "replace" if replaceable else None)
 
     async def _post_pair(self, request: HttpRequest) -> Reply:
         ((source, output),) = parse_pairs(read_body(request, _PAIR), exactly=1)
         if source in self._matrix.connections:
             raise HttpRefusal(409, make_error_document("data-exists", f"ingress {source} has a pair"))
         self._check_etag(request)
-        reply = await self._change(lambda: self._matrix.add([source], [output]), 201)
+        reply = await self._change(lambda: self._matrix.with_connections([source], [output]), 201)
         if self._post_vanishes_s:
             self._device.start(self._remove_later(source, output))
         return reply

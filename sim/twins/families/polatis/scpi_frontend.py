@@ -154,7 +154,7 @@ class ScpiFrontend:
 
     def _connect(self, texts: Sequence[str]) -> None:
         inputs, outputs = _parse_two_lists(texts)
-        self._apply(lambda: self._device.change(self._matrix.add(inputs, outputs)))
+        self._apply(lambda: self._device.change(self._matrix.with_connections(inputs, outputs)))
 
     def _connect_only(self, texts: Sequence[str]) -> None:
         inputs, outputs = _parse_two_lists(texts)

@@ -117,7 +117,7 @@ class PolatisTl1(Tl1Frontend):
             raise Denied("IIAC", "an input and an output are needed")
         forced = command.positional[0].lower() == "frcd"
         pairs = parse_ports(inputs), parse_ports(outputs)
-        await self._change(lambda: self.device.matrix.add(*pairs, "replace" if forced else None))
+        await self._change(lambda: self.device.matrix.with_connections(*pairs, "replace" if forced else None))
         return ()
 
     async def _disconnect(self, command: Command) -> Lines:

@@ -271,7 +271,7 @@ class Cabinet:
         matrix = self.device.matrix
         try:
             if kind == "connect":
-                matrix.add([pair[0]], [pair[1]])
+                matrix.with_connections([pair[0]], [pair[1]])
             else:
                 matrix.without([pair[0]], [pair[1]])
         except Refused:

@@ -143,7 +143,7 @@ class Configuration:
         result = frozenset((self.hardware - removed) | set(pairs))
         self._check_unlocked(self.hardware - result)
         added = [pair for pair in pairs if pair not in self.hardware]
-        self.device.matrix.add([a for a, _ in added], [b for _, b in added], "replace")
+        self.device.matrix.with_connections([a for a, _ in added], [b for _, b in added], "replace")
         self.device.change(dict(sorted(result)))
         self.configured = (self.configured - removed) | set(pairs)
 
