@@ -48,15 +48,15 @@ class Tl1Driver(SwitchDriver):
         super().__init__(address, session, timeout_s=timeout_s, clock=clock)
 
     @abstractmethod
-    def _read_connections(self) -> CrossConnects:
+    def _connections(self) -> CrossConnects:
         """Read the circuits once; see `_check_possible`."""
 
     def _read(self) -> Snapshot:
-        return Snapshot(self._read_connections(), self._clock.now())
+        return Snapshot(self._connections(), self._clock.now())
 
     def _read_again(self, step: Step) -> Snapshot:
         del step
-        return Snapshot(self._read_current(self._read_connections), self._clock.now())
+        return Snapshot(self._read_current(self._connections), self._clock.now())
 
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports as enabled, for devices that report no states."""

@@ -155,7 +155,7 @@ class GlimmerglassTl1(Tl1Driver):
         self._arriving = circuits.arriving & step.after.pairs & step.pairs.pairs
         return Snapshot(CrossConnects(circuits.connections.pairs - self._arriving), self._clock.now())
 
-    def _read_connections(self) -> CrossConnects:
+    def _connections(self) -> CrossConnects:
         return self._read_circuits().connections
 
     def _read_circuits(self) -> Circuits:

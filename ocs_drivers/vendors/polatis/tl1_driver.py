@@ -94,12 +94,12 @@ class PolatisTl1(Tl1Driver):
     def _read(self) -> Snapshot:
         """Read the circuits and the unfit ports."""
         with self._session.lock():
-            connections = self._read_connections()
+            connections = self._connections()
             with self._check_one_connection():
                 unfit = self._read_unfit()
         return Snapshot(connections, self._clock.now(), unfit)
 
-    def _read_connections(self) -> CrossConnects:
+    def _connections(self) -> CrossConnects:
         return self._session.ask_again(
             "RTRV-PATCH", lambda lines: self._check_possible(tl1_codec.decode_pairs(lines).items())
         )
