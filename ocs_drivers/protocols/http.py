@@ -150,7 +150,7 @@ class HttpConnection:
 
     def __init__(self, *, longest_body_bytes: int = LONGEST_BODY_BYTES) -> None:
         h11 = _import_h11()
-        self._import_h11 = h11
+        self._h11 = h11
         self._connection = h11.Connection(h11.CLIENT)
         self._longest_body_bytes = longest_body_bytes
         self._head: Any = None
@@ -159,7 +159,7 @@ class HttpConnection:
 
     def request(self, request: Request) -> bytes:
         """Return the bytes of one request, whose headers must include Host."""
-        h11, body = self._import_h11, request.body
+        h11, body = self._h11, request.body
         headers = list(request.headers)
         if body is not None or request.method in {"POST", "PUT", "PATCH"}:
             headers.append(("Content-Length", str(len(body or b""))))
@@ -175,12 +175,12 @@ class HttpConnection:
             self._connection.receive_data(data)
             while True:
                 event = self._connection.next_event()
-                if event is self._import_h11.NEED_DATA or event is self._import_h11.PAUSED:
+                if event is self._h11.NEED_DATA or event is self._h11.PAUSED:
                     return None
-                if isinstance(event, self._import_h11.EndOfMessage):
+                if isinstance(event, self._h11.EndOfMessage):
                     return self._finish()
                 self._process_event(event)
-        except self._import_h11.RemoteProtocolError as error:
+        except self._h11.RemoteProtocolError as error:
             raise _make_desync(f"the answer is not HTTP: {error}", data) from None
 
     def _check_http(self, data: bytes) -> None:
@@ -195,18 +195,18 @@ class HttpConnection:
         """True if another request may follow on this connection; read it once after each reply."""
         try:
             self._connection.start_next_cycle()
-        except self._import_h11.LocalProtocolError:
+        except self._h11.LocalProtocolError:
             return False
         return True
 
     def _process_event(self, event: Any) -> None:
-        if isinstance(event, self._import_h11.Response):
+        if isinstance(event, self._h11.Response):
             self._head = event
-        elif isinstance(event, self._import_h11.Data):
+        elif isinstance(event, self._h11.Data):
             self._body += event.data
             if len(self._body) > self._longest_body_bytes:
                 raise _make_desync(f"a body of more than {self._longest_body_bytes} bytes", bytes(self._body))
-        elif isinstance(event, self._import_h11.ConnectionClosed):
+        elif isinstance(event, self._h11.ConnectionClosed):
             raise _make_desync("the connection ended before the reply was complete", b"")
 
     def _finish(self) -> HttpReply:

@@ -51,7 +51,7 @@ def lab_text(hosts: int, degree: int) -> str:
 def _make_name(host: int) -> str:
     """Return a, b, ..., z, a1, b1, ...
 
-    >>> _name(0), _name(25), _name(26)
+    >>> _make_name(0), _make_name(25), _make_name(26)
     ('a', 'z', 'a1')
     """
     letter = chr(ord("a") + host % 26)

@@ -33,7 +33,7 @@ _COROUTINES = (
 
 
 async def open_lab_async(source: str | Path, **options: Any) -> AsyncLab:
-    """Return the lab of a lab file or of a service for coroutines. Arguments and errors are the same as for `open_lab`."""
+    """Return the lab of a lab file or of a service for coroutines. Takes and raises the same as `open_lab`."""
     return AsyncLab(await asyncio.to_thread(partial(open_lab, source, **options)))
 
 

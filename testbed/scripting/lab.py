@@ -221,7 +221,7 @@ class Lab:
         """Run a command on hosts of the lab, on its own circuits (`testbed run`): `lab.run("hostname", nodes=4)`.
 
         A single text is split into words as by a shell. Within a block of `lease`, the command uses the existing
-        circuits. Failed ranks raise no error: see `exit_code`. Raises `LightDenied`, and `HostError` for modelled hosts.
+        circuits. Failed ranks raise no error (see `exit_code`). Raises `LightDenied`; `HostError` for modelled hosts.
         """
         if self._defaults["hosts"] == "model":  # the hosts of the lab itself may be namespaces
             raise HostError(
@@ -277,7 +277,7 @@ class Lab:
         return HeldLease(self, self._carrier, lease, parse_interval(ttl))
 
     def events(self, after: int | None = None) -> Iterator[LabEvent]:
-        """Return an endless iterator of the events after number `after` (None: from now on), each once as it happens."""
+        """Return an endless iterator of the events after number `after` (None: from now on), each as it happens."""
         return self._carrier.events(self._carrier.find_newest_event() if after is None else after)
 
     def events_async(self, after: int | None = None) -> AsyncIterator[LabEvent]:

@@ -160,7 +160,7 @@ class ManualPanel(SwitchDriver):
         question = (
             f"Where does the cord in input {_format_port(panel, port)} go? Answer with the output, or none."
         )
-        answer = self._operator.query(question, self._start_deadline()).lower()
+        answer = self._operator.ask(question, self._start_deadline()).lower()
         number = answer.removeprefix("output").strip()
         if answer not in {"none", "nowhere"} and not (
             number.isdecimal() and panel.inputs < int(number) <= panel.inputs + panel.outputs
@@ -213,7 +213,7 @@ class ManualPanel(SwitchDriver):
         self._question_count += 1
         question = f"{self._question_count}. {_format_question(panel, step)}"
         self._file.write(panel.mark_doubtful(source))
-        answer = self._operator.query(question, self._start_deadline())
+        answer = self._operator.ask(question, self._start_deadline())
         if answer.lower() not in {"done", "d", "y", "yes"}:
             raise self._make_not_done_error(
                 step, question, f"the person at the panel answers: {answer or 'nothing'}"
