@@ -76,9 +76,7 @@ _CLOSED_BY_PEER = re.compile("closed|reset|lost", re.IGNORECASE)
 _SESSION_LIMIT = re.compile(
     r"\b(sessions?|logins?|users?)\b.*\b(reached|exceeded|limit|full|in use)\b", re.IGNORECASE
 )
-_TOO_MANY = re.compile(
-    r"\b(maximum|max|too many|no more)\b.*\b(sessions?|logins?|users?)\b", re.IGNORECASE
-)
+_TOO_MANY = re.compile(r"\b(maximum|max|too many|no more)\b.*\b(sessions?|logins?|users?)\b", re.IGNORECASE)
 
 _NO_SUCH_PAGE = frozenset({"404", "405", "406", "415", "501"})
 """HTTP statuses of a server that does not serve the REST interface of the scheme."""
