@@ -1,4 +1,4 @@
-"""Child processes that run our modules, and import them from this installation wherever they are started."""
+"""Child processes that run our modules, and import them from this installation in any current folder."""
 
 from __future__ import annotations
 

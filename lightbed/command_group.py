@@ -37,8 +37,8 @@ class CommandGroup(TyperGroup):
         table: Table,
         register: Register = register_module,
     ) -> None:
-        super().__init__(name=name, help=help, params=_options_of_programs(name))
-        self.commands: Any = _Imported(package, table, register)
+        super().__init__(name=name, help=help, params=_make_program_options(name))
+        self.commands: Any = _LazyCommands(package, table, register)
         self._lines = {command: line for command, (_, line) in table.items()}
         _convert_when_needed(self)
 
@@ -53,7 +53,7 @@ class CommandGroup(TyperGroup):
         return list(self._lines)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help of an equal group whose commands have only a name and a line."""
+        """Write the help of a copy of this group whose commands have only a name and a line."""
         listed: Any = {name: TyperCommand(name, help=line) for name, line in self._lines.items()}
         group = TyperGroup(name=self.name, help=self.help, commands=listed, params=self.params)
         group.format_help(ctx, formatter)
@@ -73,7 +73,7 @@ class CommandGroup(TyperGroup):
         super()._main_shell_completion(*args, **kwargs)
 
 
-def _options_of_programs(program: str) -> list[Any]:
+def _make_program_options(program: str) -> list[Any]:
     """Return `--version`, `--install-completion` and `--show-completion`."""
 
     def say_version(asked: bool) -> None:
@@ -100,7 +100,7 @@ def _options_of_programs(program: str) -> list[Any]:
     return typer.main.get_command(app).params
 
 
-class _Imported(Mapping[str, Any]):
+class _LazyCommands(Mapping[str, Any]):
     """Commands by name. Looking one up imports its module."""
 
     def __init__(self, package: str, table: Table, register: Register) -> None:
@@ -148,19 +148,19 @@ def _convert_when_needed(command: Any) -> None:
 class _Conversion:
     """Conversion of a value that calls typer only if needed, because typer imports pydantic for it."""
 
-    def __init__(self, of_typer: Any) -> None:
-        self._of_typer = of_typer
+    def __init__(self, typer_conversion: Any) -> None:
+        self._of_typer = typer_conversion
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         """Return the converted value. Text needs no conversion, and defaults already have their type."""
         several = param.multiple or param.nargs == -1
         if value is None:
             return () if several else None
-        if not several and (value is param.default or _annotation(param) is str):
+        if not several and (value is param.default or _get_annotation(param) is str):
             return value
         return self._of_typer().coerce(value, param=param, ctx=ctx)
 
 
-def _annotation(param: Any) -> Any:
+def _get_annotation(param: Any) -> Any:
     """Return the declared type of a parameter, or None if this version of typer stores it elsewhere."""
     return getattr(getattr(param, "type_descriptor", None), "annotation", None)

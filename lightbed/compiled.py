@@ -36,14 +36,14 @@ def compile_function(
 ) -> Function:
     """Return the function compiled with these options of numba, or the function itself without numba.
 
-    It is compiled at its first call, or now for `signatures` if there are any. Machine code is cached on disk, if there
-    is a folder for it, until one of `sources` changes. These are modules or folders of modules, by default the folder
+    numba compiles the function at its first call, or now for `signatures`. Machine code is cached on disk, if there is
+    a folder for it, until one of `sources` changes. `sources` are modules or folders of modules, by default the folder
     of the function; with empty `sources` nothing is cached.
     """
     if not AVAILABLE or numba.config.DISABLE_JIT:
         return function
     options = {"error_model": "numpy", **options}
-    kept = None if sources is not None and not sources else _keep(function, sources, options)
+    kept = None if sources is not None and not sources else _cache_on_disk(function, sources, options)
     made = kept or numba.njit(**options)(function)
     for signature in signatures:
         made.compile(signature)
@@ -59,7 +59,7 @@ def is_kept(function: Any) -> bool:
     return load is None or bool(load())
 
 
-def _keep(function: Any, sources: Sequence[Path] | None, options: dict[str, Any]) -> Any:
+def _cache_on_disk(function: Any, sources: Sequence[Path] | None, options: dict[str, Any]) -> Any:
     """Return the compiled function with a cache on disk, or None if it cannot have one.
 
     numba compares only the time of the function's own file, and has no public way to name more sources. If numba's

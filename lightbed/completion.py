@@ -34,7 +34,7 @@ def join_words(words: Sequence[str], current: int) -> tuple[list[str], str]:
 
 
 def use_for_bash() -> None:
-    """Join the words of bash, and cut completions at its last break. Do nothing if this version of typer differs."""
+    """Join the words of bash, and cut completions at its last break. Do nothing for an unsupported version of typer."""
     try:
         from typer._click.shell_completion import add_completion_class, split_arg_string
         from typer._completion_classes import BashComplete

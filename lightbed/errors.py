@@ -10,7 +10,7 @@ A class is one row of a table, with its `code` and with `who` must act in its he
 
     class ConnectError(TransportError, code="ocs.transport.connect"): ...
 
-Codes are stable: command line, journal and service share them. A class that names neither has those of its base.
+Codes are stable: command line, journal and service share them. A class without `code` or `who` inherits them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 Who = Literal["user", "device", "conflict", "unknown", "ourselves"]
-"""The one who must act: fix the input, look at the device, resolve a conflict, look what happened, file a bug."""
+"""Who must act, in this order: fix the input, check the device, resolve a conflict, find out the state, file a bug."""
 
 
 class LightbedError(Exception):
-    """Root of all errors. The message says what, why and what to do; `hint` is the last of these, alone.
+    """Root of all errors. The message says what happened, why, and what to do; `hint` is only what to do.
 
-    `exit_code` is that of a command which the error ends.
+    `exit_code` is the exit code of a command that ends with this error.
     """
 
     code: str = "error"

@@ -1,9 +1,9 @@
 """Uvicorn with limits per client, so that slow or numerous clients do not keep others out.
 
-A connection is `WAITING` until a request is complete, then `ANSWERING`, then `IDLE`. Waiting and idling have time
-limits, and so has an answer that the client does not read. The number of waiting connections per address is limited.
-If connections run short, the address with most of them loses one: an idle one, else the one that has waited longest.
-Some descriptors always stay free for the rest of the process.
+A connection is `WAITING` until a request is complete, then `ANSWERING`, then `IDLE`. Waiting, idling and answers that
+the client does not read have time limits. The number of waiting connections per address is limited. If connections run
+short, the address with the most connections loses an idle connection, or else the one that has waited longest. Some
+descriptors always stay free for the rest of the process.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 SWEEP_S = 0.5
 GRACE_S = 0.1
-"""Least lifetime of a connection before another may replace it; a request needs only milliseconds."""
+"""Minimum lifetime of a connection before another may replace it; a request needs only milliseconds."""
 PAUSE_S = 0.02
 CLOSING_S = 5.0
 """Time for a client to read the last bytes of a connection that is being closed."""
 MAX_CONNECTIONS = 10_000
 FAILED_STARTUP = 3
 """Exit status of uvicorn if its startup fails."""
-_AT_ONCE = 16
+_MAX_ACCEPTS_PER_CALL = 16
 """Connections accepted in one call of the event loop, so that other work gets its turn."""
 _PROGRESS_BYTES = 16 << 10
 _TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
@@ -121,7 +121,7 @@ class Connection(HttpToolsProtocol):
         return self.flow.read_paused or (self._request is not None and self._request.waiting_for_100_continue)
 
     def close(self, answer: bytes = b"") -> None:
-        """Close the connection, after `answer` if no other answer has begun and sending it needs no waiting."""
+        """Close the connection. Send `answer` first, unless another answer has begun or the send would wait."""
         is_busy = self.transport.is_closing() or self.transport.get_write_buffer_size() > 0
         if is_busy or (answer is _FULL and self.scheme == "https"):  # ending TLS would wait for the client
             self.transport.abort()
@@ -214,7 +214,7 @@ class Acceptor:
             listener.setblocking(False)
             listener.listen(config.backlog)
             self._loop.add_reader(listener, self._accept, listener)
-        self._sweeping = self._loop.create_task(self._sweep_again_and_again())
+        self._sweeping = self._loop.create_task(self._sweep_periodically())
 
     # -- interface of asyncio servers, which uvicorn calls
 
@@ -225,13 +225,13 @@ class Acceptor:
         for pause in self._pauses.values():
             pause.cancel()
         self._sweeping.cancel()
-        for client in self._all():
+        for client in self._list_clients():
             if client.handshake:
                 client.handshake.cancel()
 
     async def wait_closed(self) -> None:
         """Wait for the handshakes to end."""
-        handshakes = [client.handshake for client in self._all() if client.handshake]
+        handshakes = [client.handshake for client in self._list_clients() if client.handshake]
         await asyncio.gather(self._sweeping, *handshakes, return_exceptions=True)
 
     # -- states
@@ -256,7 +256,7 @@ class Acceptor:
         if not any(states.values()):
             del self._clients[client.address]
 
-    def _all(self) -> list[Client]:
+    def _list_clients(self) -> list[Client]:
         return [
             client for states in self._clients.values() for clients in states.values() for client in clients
         ]
@@ -264,8 +264,8 @@ class Acceptor:
     # -- arrivals
 
     def _accept(self, listener: socket.socket) -> None:
-        for _ in range(_AT_ONCE):
-            leaver = self._next_to_leave() if self._count >= self._most else None
+        for _ in range(_MAX_ACCEPTS_PER_CALL):
+            leaver = self._choose_eviction() if self._count >= self._most else None
             if leaver is not None and self._is_new(leaver):
                 # Existing clients get time to send a request; the kernel queues the new ones.
                 self._pause(listener)
@@ -274,8 +274,8 @@ class Acceptor:
                 connection, place = listener.accept()
             except OSError as error:
                 if error.errno in _SHORTAGE:
-                    self._tell_of_shortage(error)
-                    leaver = self._next_to_leave()
+                    self._log_shortage(error)
+                    leaver = self._choose_eviction()
                     if leaver is not None and not self._is_new(leaver):
                         self._evict(leaver, _FULL)
                     self._pause(listener)
@@ -291,7 +291,7 @@ class Acceptor:
             PAUSE_S, self._loop.add_reader, listener, self._accept, listener
         )
 
-    def _tell_of_shortage(self, error: OSError) -> None:
+    def _log_shortage(self, error: OSError) -> None:
         if self.now_s() > self._told_of_shortage_s + 60:
             self._told_of_shortage_s = self.now_s()
             log.warning("cannot accept connections: %s", error)
@@ -299,7 +299,7 @@ class Acceptor:
     def _is_new(self, client: Client) -> bool:
         return client.state is State.WAITING and self.now_s() <= client.since_s + GRACE_S
 
-    def _next_to_leave(self) -> Client | None:
+    def _choose_eviction(self) -> Client | None:
         """Return the client to evict next, of the address with most connections, or None if all are being answered."""
         sizes = {address: sum(map(len, states.values())) for address, states in self._clients.items()}
         for address in sorted(sizes, key=lambda one: -sizes[one]) if len(sizes) > 1 else sizes:
@@ -312,7 +312,7 @@ class Acceptor:
     def _admit(self, connection: socket.socket, address: str) -> None:
         connection.setblocking(False)
         if address in self._clients:
-            self._thin_out(self._clients[address][State.WAITING])
+            self._enforce_address_limit(self._clients[address][State.WAITING])
         states = self._clients.get(address, {state: {} for state in State})
         if self._count >= self._most or len(states[State.ANSWERING]) >= self._most * 3 // 4:
             if self._config.ssl is None:
@@ -326,7 +326,7 @@ class Acceptor:
         self._count += 1
         client.handshake = self._loop.create_task(self._shake_hands(client))
 
-    def _thin_out(self, waiting: Mapping[Client, None]) -> None:
+    def _enforce_address_limit(self, waiting: Mapping[Client, None]) -> None:
         """Evict the oldest waiting connections of one address if they exceed the limit."""
         too_many = len(waiting) - self._limits.of_address + 1
         for client in list(islice(waiting, max(too_many, 0))):
@@ -360,7 +360,7 @@ class Acceptor:
 
     # -- time limits
 
-    async def _sweep_again_and_again(self) -> None:
+    async def _sweep_periodically(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_S)
             self.sweep()
@@ -369,7 +369,7 @@ class Acceptor:
         """Close connections that exceed a time limit."""
         now_s = self.now_s()
         for states in list(self._clients.values()):
-            self._thin_out(states[State.WAITING])
+            self._enforce_address_limit(states[State.WAITING])
             for client in list(states[State.WAITING]):
                 if client.body_bytes is not None and client.protocol and client.protocol.is_held_up:
                     client.since_s = now_s  # the delay is on this side
@@ -378,10 +378,10 @@ class Acceptor:
             for client in list(states[State.IDLE]):
                 if now_s > client.since_s + self._config.timeout_keep_alive + SWEEP_S:
                     self._evict(client)
-        for client in [*self._all(), *self._closing]:
-            self._give_up_answer(client, now_s)
+        for client in [*self._list_clients(), *self._closing]:
+            self._abort_stalled_answer(client, now_s)
 
-    def _give_up_answer(self, client: Client, now_s: float) -> None:
+    def _abort_stalled_answer(self, client: Client, now_s: float) -> None:
         """Abort a connection whose client has stopped reading."""
         if client.protocol is None:
             return
@@ -442,7 +442,7 @@ class Server(uvicorn.Server):
 
 
 class HeadAsGet:
-    """ASGI application that answers HEAD as `app` answers GET, without the body."""
+    """ASGI application that answers HEAD with the answer of `app` to GET, without the body."""
 
     def __init__(self, app: Application) -> None:
         self._app = app

@@ -2,8 +2,8 @@
 
 Regular files are replaced atomically; devices and pipes are written to directly.
 
-Every command writes through this module. Replacing a device such as `/dev/null` by a file, as root, would damage the
-whole machine.
+Every command writes through this module, because replacing a device such as `/dev/null` with a file, as root, would
+damage the whole machine.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def open_output(path: str | Path) -> Iterator[IO[bytes]]:
     Raises `OSError` with a reason in `strerror` if `check_output` raises it, or if the disk is full.
     """
     check_output(path)
-    descriptor = _descriptor_of(path)
+    descriptor = _find_descriptor(path)
     if str(path) == STANDARD_OUTPUT:
         sys.stdout.flush()
         yield sys.stdout.buffer
@@ -103,7 +103,7 @@ def check_output(path: str | Path) -> None:
     It rejects folders, disks, sockets, dangling links, read-only files, files of another user, and files in a folder
     that does not exist or is not writable.
     """
-    if str(path) == STANDARD_OUTPUT or _descriptor_of(path) is not None:
+    if str(path) == STANDARD_OUTPUT or _find_descriptor(path) is not None:
         return
     try:
         found = Path(path).stat()
@@ -116,7 +116,7 @@ def check_output(path: str | Path) -> None:
     if not stat.S_ISREG(found.st_mode):
         return
     if found.st_uid != os.geteuid():
-        raise OSError(errno.EACCES, f"it belongs to {_user_name(found.st_uid)}", str(path))
+        raise OSError(errno.EACCES, f"it belongs to {_get_user_name(found.st_uid)}", str(path))
     if not found.st_mode & 0o222:
         raise OSError(errno.EACCES, "it is read-only", str(path))
     _check_folder(Path(os.path.realpath(path)).parent, path)
@@ -142,7 +142,7 @@ def _check_folder(folder: Path, path: str | Path) -> None:
         raise OSError(errno.EACCES, f"folder {folder} is not writable", str(path))
 
 
-def _descriptor_of(path: str | Path) -> int | None:
+def _find_descriptor(path: str | Path) -> int | None:
     """Return the descriptor that a name denotes, directly or through links, or None for other names."""
     name = os.path.abspath(path)  # noqa: PTH100 - links are followed one by one
     for _ in range(_MAX_LINKS):
@@ -157,7 +157,7 @@ def _descriptor_of(path: str | Path) -> int | None:
     return None
 
 
-def _user_name(number: int) -> str:
+def _get_user_name(number: int) -> str:
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:

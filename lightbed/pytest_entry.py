@@ -1,7 +1,7 @@
 """Entry point of the pytest plugin, which warns if another `testbed` precedes ours on the import path.
 
-`python -m pytest` puts the current folder first on the path, so in a repository with its own `testbed/` that one is
-imported. Tests that use no lab run nevertheless.
+`python -m pytest` puts the current folder first on the path, so a repository with its own folder `testbed/` hides ours.
+Tests that use no lab run nevertheless.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Addresses of switches, as text and parsed.
 
-    polatis+scpi://host[:5025]                       a scheme and a host; `testbed switch --help` lists them all
+    polatis+scpi://host[:5025]                       a scheme and a host; `testbed switch --help` lists the schemes
     calient+rest://host?tls=1                        options follow a question mark
     polatis+serial:/dev/ttyUSB0?baud=38400           a serial line; serial:/dev/ttyUSB0 is the same
     TCPIP0::host::5025::SOCKET                       a VISA resource string: the same as polatis+scpi
@@ -94,13 +94,13 @@ def parse_address(text: str) -> Address:
         raise _make_address_error(text, "it contains a control character")
     if len(text) > LONGEST:
         raise _make_address_error(text, f"it is too long ({len(text)} characters)")
-    special = _visa_resource(text) or _path_address(text)
+    special = _parse_visa_resource(text) or _parse_path_address(text)
     if special is not None:
         return special
     try:
         parts = urlsplit(text)
         port = parts.port
-    except ValueError:  # its own message would show a part of the address, perhaps of a password
+    except ValueError:  # `from None`: the original message could show a part of a password
         raise _make_address_error(text, "its host and port cannot be separated") from None
     if not parts.scheme or not parts.hostname:
         raise _make_address_error(text, "it needs a scheme and a host")
@@ -108,14 +108,16 @@ def parse_address(text: str) -> Address:
     if parts.path.strip("/") or parts.fragment:
         raise _make_address_error(text, "nothing but ?options may follow the port")
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    return Address(parts.scheme, parts.hostname, _port(port, text), _credentials(parts), options=options)
+    return Address(
+        parts.scheme, parts.hostname, _check_port(port, text), _read_credentials(parts), options=options
+    )
 
 
-def _visa_resource(text: str) -> Address | None:
+def _parse_visa_resource(text: str) -> Address | None:
     socket, serial = _VISA_SOCKET.fullmatch(text), _VISA_SERIAL.fullmatch(text)
     if socket:
         _check_host(socket["host"], text)
-        return Address("polatis+scpi", socket["host"], _port(int(socket["port"]), text))
+        return Address("polatis+scpi", socket["host"], _check_port(int(socket["port"]), text))
     if serial:
         return Address("polatis+serial", "", path=serial["path"])
     if "::" in text and "://" not in text:
@@ -125,7 +127,7 @@ def _visa_resource(text: str) -> Address | None:
     return None
 
 
-def _path_address(text: str) -> Address | None:
+def _parse_path_address(text: str) -> Address | None:
     match = _PATH_SCHEMES.fullmatch(text)
     if match is None:
         return None
@@ -135,7 +137,7 @@ def _path_address(text: str) -> Address | None:
     return Address(_ALIASES.get(scheme, scheme), "", path=match["path"], options=options)
 
 
-def _port(port: int | None, text: str) -> int | None:
+def _check_port(port: int | None, text: str) -> int | None:
     if port is not None and not 1 <= port <= 65535:
         raise _make_address_error(text, f"{port} is not a TCP port")
     return port
@@ -146,14 +148,14 @@ def _check_host(host: str, text: str) -> None:
     try:
         if not host.isascii():
             host.encode("idna")
-        is_name = ":" in host or all(0 < len(label) < 64 for label in host.removesuffix(".").split("."))
+        is_valid = ":" in host or all(0 < len(label) < 64 for label in host.removesuffix(".").split("."))
     except UnicodeError:
-        is_name = False
-    if not is_name:
+        is_valid = False
+    if not is_valid:
         raise _make_address_error(text, "its host is not a valid name")
 
 
-def _credentials(parts: SplitResult) -> Credentials | None:
+def _read_credentials(parts: SplitResult) -> Credentials | None:
     if parts.username is None:
         return None
     return Credentials(unquote(parts.username), unquote(parts.password or ""))
@@ -171,7 +173,7 @@ def _shorten(text: str) -> str:
 
 
 def _hide_credentials(text: str) -> str:
-    """Hide the text between the scheme and the last `@`: if it cannot be parsed, it may hold a password."""
+    """Hide the text between the scheme and the last `@`, any part of which may be a password."""
     hidden, at, rest = text.rpartition("@")
     scheme, separator, _ = hidden.partition("://")
     return f"{scheme}{separator}***@{rest}" if at and separator else f"***@{rest}" if at else rest

@@ -1,8 +1,8 @@
-"""The interface of every switch driver; code above the drivers depends on nothing else of them.
+"""The interface of every switch driver. Code above the drivers depends on this interface only.
 
 `plan` is pure and returns the device's own atomic steps. `execute` executes one step and reports its outcome
-from a read-back. `apply` is the loop over both, for use without a lab; journal, rollback, retry policy and leases
-belong to the layers above.
+from a read-back. `apply` plans and executes all steps, for use without a lab. Journal, rollback, retry policy and
+leases belong to the layers above.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ class OpticalSwitch(Protocol):
         """Execute one step and read back.
 
         Raises only before anything is sent (the exception of `guard`, `ConnectError`, `SwitchHeld`, `Conflict`).
-        An error after the first byte is in the outcome, including that of a `guard` that stops the rest of a step.
-        Never sends a write again unless the device explicitly refused it.
+        The outcome holds an error after the first byte, also if `guard` raised it before a later command of the step.
+        A write is sent again only if the device explicitly refused it.
         """
 
     def apply(

@@ -1,8 +1,9 @@
-"""Accounts on devices, and the sources they are read from if an address holds none.
+"""Accounts on devices, and their sources.
 
-In this order: the caller's argument, the environment (`LIGHTBED_OCS_USER`, `LIGHTBED_OCS_PASSWORD`), a file
-(`LIGHTBED_OCS_CREDENTIALS`, else `~/.config/lightbed/credentials.toml`), the factory account. The file has a table
-for each device, named by its address or a pattern of addresses; the first match is used:
+The first source that has an account wins: the caller's argument (or the address), the environment
+(`LIGHTBED_OCS_USER`, `LIGHTBED_OCS_PASSWORD`), a file (`LIGHTBED_OCS_CREDENTIALS`, else
+`~/.config/lightbed/credentials.toml`), the factory account. Each table of the file is named by an address or a
+pattern of addresses. The first table that matches is used:
 
     ["calient+*://10.0.0.7*"]
     user = "operator"
@@ -34,12 +35,12 @@ class Credentials:
     password: str = field(repr=False)
 
 
-_in_use: set[Credentials] = set()
+_used_accounts: set[Credentials] = set()
 
 
 def credentials_in_use() -> frozenset[Credentials]:
     """Return every account that this process has used, for recordings to redact."""
-    return frozenset(_in_use)
+    return frozenset(_used_accounts)
 
 
 def find_credentials(device: str, explicit: Credentials | None, *, factory: Credentials) -> Credentials:
@@ -47,33 +48,33 @@ def find_credentials(device: str, explicit: Credentials | None, *, factory: Cred
 
     Raises `CredentialsError` for a credentials file that is missing, malformed or readable by other users.
     """
-    account = explicit or _from_environment(factory) or _from_file(device) or factory
-    _in_use.add(account)
+    account = explicit or _read_environment(factory) or _read_file(device) or factory
+    _used_accounts.add(account)
     return account
 
 
-def _from_environment(factory: Credentials) -> Credentials | None:
+def _read_environment(factory: Credentials) -> Credentials | None:
     user, password = os.environ.get(USER_VARIABLE), os.environ.get(PASSWORD_VARIABLE)
     if user is None and password is None:
         return None
     return Credentials(user or factory.user, password or "")
 
 
-def _from_file(device: str) -> Credentials | None:
+def _read_file(device: str) -> Credentials | None:
     configured = os.environ.get(FILE_VARIABLE)
     path = Path(configured) if configured else DEFAULT_FILE.expanduser()
     if not path.exists():
         if configured:
             raise CredentialsError(f"file {path} does not exist", hint=f"{FILE_VARIABLE} points to it.")
         return None
-    for pattern, account in _tables(path).items():
+    for pattern, account in _read_tables(path).items():
         if fnmatchcase(device, pattern):
-            return _account(path, pattern, account)
+            return _make_account(path, pattern, account)
     return None
 
 
-def _tables(path: Path) -> dict[str, object]:
-    """Read the tables of the file, which only its owner may be able to read."""
+def _read_tables(path: Path) -> dict[str, object]:
+    """Return the tables of the file by name. Raise `CredentialsError` if other users can read it."""
     if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise CredentialsError(f"{path} is readable by other users", hint=f"Run: chmod 600 {path}")
     try:
@@ -87,7 +88,7 @@ def _tables(path: Path) -> dict[str, object]:
         ) from None
 
 
-def _account(path: Path, pattern: str, account: object) -> Credentials:
+def _make_account(path: Path, pattern: str, account: object) -> Credentials:
     fields = account if isinstance(account, dict) else {}
     user, password = fields.get("user"), fields.get("password")
     if not isinstance(user, str) or not isinstance(password, str):

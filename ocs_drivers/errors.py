@@ -47,7 +47,7 @@ CHARACTERS_SHOWN = 300
 
 
 class OcsError(LightbedError, code="ocs.error", who="device"):
-    """Root of all errors of `ocs_drivers`: `what` happened, at which device (no credentials), and what was sent."""
+    """Root of all errors of `ocs_drivers`. `device` is an address without credentials; `sent` is the last command."""
 
     report: ApplyReport | None = None
     """Status of every pair, if the error ended an `apply` that had begun to write."""
@@ -107,7 +107,7 @@ class ConnectError(TransportError, code="ocs.transport.connect"):
 
 
 class AnotherDevice(ConnectError, code="ocs.transport.another"):
-    """A different device answers than when the switch was opened."""
+    """Another device answers at the address since the switch was opened."""
 
 
 class ConnectionLost(TransportError, code="ocs.transport.lost"):
@@ -197,7 +197,7 @@ class SwitchHeld(OcsError, code="ocs.held", who="conflict"):
 
 
 class VerifyMismatch(OcsError, code="ocs.verify"):
-    """The device reported no error, but reads back differently: pairs `missing` and pairs `extra`."""
+    """The device reported no error, but its circuits differ from the target: see `missing` and `extra`."""
 
     def __init__(
         self, what: str, *, missing: Mapping[int, int], extra: Mapping[int, int], **where: object

@@ -18,7 +18,7 @@ ENTRY_POINTS = "ocs_drivers.drivers"
 """Entry point group: name = scheme, value = a `DriverFactory`."""
 
 SIMULATED = "sim+"
-"""Prefix for any scheme: its driver then connects to a simulated switch, which is started for it."""
+"""Prefix of a scheme that starts a simulated switch and connects the driver to it."""
 
 _SIMULATED_SWITCH = "ocs_drivers.simulated:simulate_switch"
 
@@ -27,8 +27,8 @@ class Family(NamedTuple):
     """The driver of a scheme, and its twin.
 
     `factory` is a `DriverFactory`, written `module:function`. `twin` is the family's name in `python -m sim.twins`,
-    if it differs from the part of the scheme before `+`. `in_labs` is True if a simulated lab may contain such a
-    switch, which must be a matrix switch with a network interface.
+    if it differs from the part of the scheme before `+`. `in_labs` is True if a simulated lab may contain this
+    switch; only matrix switches with a network interface qualify.
     """
 
     factory: str
@@ -59,20 +59,20 @@ FAMILIES: Mapping[str, Family] = {
 }
 
 DriverFactory = Callable[..., OpticalSwitch]
-"""`factory(address: Address, *, timeout_s: float, credentials: Credentials | None) -> OpticalSwitch`, unopened."""
+"""`factory(address: Address, *, timeout_s: float, credentials: Credentials | None)` returns an unopened switch."""
 
 
 def entry_points(**select: str) -> Any:
-    """Return the result of `importlib.metadata.entry_points`, imported late because most addresses need none."""
+    """Return `importlib.metadata.entry_points(**select)`; the late import is slow, and most addresses need none."""
     from importlib import metadata
 
     return metadata.entry_points(**select)
 
 
 def find_driver_factory(scheme: str) -> DriverFactory:
-    """Return the factory for a scheme: built in, or provided by an installed distribution.
+    """Return the factory for a scheme, from `FAMILIES` or from an installed distribution.
 
-    Raises `AddressError` if there is none or its entry point cannot be loaded.
+    Raises `AddressError` for an unknown scheme or an entry point that cannot be loaded.
     """
     if scheme.startswith(SIMULATED):
         find_driver_factory(scheme.removeprefix(SIMULATED))  # raises if there is no such driver

@@ -17,7 +17,8 @@ from typing import Literal
 class CrossConnects(Mapping[int, int]):
     """An injective partial map from input port to output port.
 
-    Iterates in ascending order of input port. Raises `ValueError` if two inputs share an output or an input has two.
+    Iterates in ascending order of input port. Raises `ValueError` if two inputs share an output, or if an input has
+    two outputs.
 
     >>> CrossConnects({2: 49, 1: 50})
     CrossConnects({1: 50, 2: 49})
@@ -106,8 +107,8 @@ class Identity:
 class PortInfo:
     """One port as the device reports it.
 
-    `name` is the device's name for it (`1.1.1`, `20017`, `W4`), unique on its side; `label` is the text that people
-    assigned; `moves` counts its moves, None if the device does not report them.
+    `name` is the device's name of the port (`1.1.1`, `20017`, `W4`), unique on its side. `label` is a text that users
+    assigned. `moves` is the number of moves of the port, or None if the device does not report it.
     """
 
     number: int
@@ -125,8 +126,8 @@ class Capabilities:
 
     `switch_time_s` is (typical, longest) for one whole-configuration command or one move.
     `hitless_keep` is True only if a measurement showed that unchanged circuits keep their light.
-    `bulk_add` is False if a command names one pair. `bank_outputs` is the width of a bank of 1xN switches,
-    whose input b reaches only the b-th block of that many outputs; None if any input reaches any output.
+    `bulk_add` is False if a command names one pair. `bank_outputs` is the number of outputs per input in a bank of
+    1xN switches: input b reaches only the b-th block of outputs. None if any input reaches any output.
     `disconnects` is False if every input is always connected. A `serial_robot` makes one move after another.
     `reads_back` is False if a read returns only what a person confirmed.
     """
@@ -168,8 +169,8 @@ AttenuationMode = Literal["none", "absolute", "relative", "converged"]
 class Attenuation:
     """Setting of an output's attenuator, in the device's own modes.
 
-    `level_db` is what the device calls LEVEL: a power in dBm in the absolute and converged modes, a
-    loss in dB in the relative one. `reference` is the port that `relative` compares with, if any.
+    `level_db` is the device's LEVEL: a power in dBm in the modes `absolute` and `converged`, a loss in dB in the mode
+    `relative`. `reference` is the port that `relative` compares with, if any.
     """
 
     mode: AttenuationMode
@@ -209,9 +210,9 @@ class PendingMove:
 class Snapshot:
     """Configuration of a switch at the time of a read; `monotonic_s` is that time on the reader's clock.
 
-    `unfit` are the ports that cannot be used now, as far as the device reports that with its connections.
-    `tied` are groups of pairs that the device keeps as one object, such as a two-way circuit: removing one
-    removes all. `pending` are the moves in a robot's queue, including those of other users.
+    `unfit` contains the ports that cannot be used now, if the device reports them with its connections.
+    `tied` contains groups of pairs that the device keeps as one object, such as a two-way circuit: removing one pair
+    removes the group. `pending` contains the moves of all users in a robot's queue.
     """
 
     connections: CrossConnects
@@ -231,7 +232,7 @@ class Step:
     """Atomic unit of the device: one command that changes `before` to `after`.
 
     `kind` is `replace` (whole configuration at once), `remove` or `add`; `pairs` are the pairs
-    the command names. `estimated_s` is the time that the device takes, without ours.
+    the command names. `estimated_s` is the time that the device takes, without communication.
     """
 
     kind: Literal["replace", "remove", "add"]
@@ -261,7 +262,7 @@ class Outcome:
     """Result of a step. Only a read-back yields `DONE`.
 
     `pairs` gives the status of every pair that the step adds or removes.
-    `device_s` is the time from the first byte of the write until the device said it was complete.
+    `device_s` is the time from the first byte of the write until the device reported completion.
     """
 
     status: Status
@@ -275,8 +276,8 @@ class Outcome:
 class ApplyReport:
     """Report of one apply: the first read (`seen`), the outcomes in order, and the last read-back.
 
-    `pairs` are those that the steps add or remove, and those in the scope that somebody else changed
-    meanwhile. `dark` are the outputs without light, measured only with `require_light`.
+    `pairs` contains the pairs that the steps add or remove, and the pairs in the scope that somebody else changed
+    meanwhile. `dark` contains the outputs without light; they are measured only with `require_light`.
     """
 
     target: CrossConnects
@@ -294,7 +295,7 @@ class ApplyReport:
 
     @property
     def complete(self) -> bool:
-        """True if the device holds the target: every step is done, and nobody has undone any of it since."""
+        """True if the device holds the target: every step is done, and nobody has changed a circuit since."""
         return (
             len(self.outcomes) == len(self.steps)
             and all(outcome.status is Status.DONE for outcome in self.outcomes)

@@ -1,6 +1,6 @@
 """Simulated switches by address: `sim+calient+tl1://spare?size=16x16&speed=10` starts a twin for the caller.
 
-For notebooks and first steps. The twin is a process (`python -m sim.twins`) that ends with that of the caller.
+For notebooks and first steps. The twin is a process (`python -m sim.twins`) that ends when the calling process ends.
 Addresses with the same name, family and options share a twin: `sim+polatis+scpi://a` and `sim+polatis+tl1://a` reach
 one switch.
 """
@@ -19,7 +19,7 @@ from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import AddressError, ConnectError
 from ocs_drivers.families import SIMULATED, find_driver_factory, twin_family_name
 
-_twins: dict[tuple[str, ...], dict[str, str]] = {}
+_addresses_by_command: dict[tuple[str, ...], dict[str, str]] = {}
 _start_lock = threading.Lock()
 
 
@@ -28,12 +28,12 @@ def simulate_switch(
 ) -> OpticalSwitch:
     """Return an unopened driver of a twin. Options: `size` and `speed`. Raises `AddressError`, `ConnectError`."""
     scheme = address.scheme.removeprefix(SIMULATED)
-    make = find_driver_factory(scheme)
+    factory = find_driver_factory(scheme)
     name = (address.host or address.path).strip("/") or "ocs1"
     addresses = _find_twin(scheme, name, address.check_options("size", "speed"))
     for url in addresses.values():
         if url.partition("://")[0] == scheme:
-            return make(parse_address(url), timeout_s=timeout_s, credentials=credentials)
+            return factory(parse_address(url), timeout_s=timeout_s, credentials=credentials)
     raise AddressError(
         f"the twin does not speak {scheme}", device=str(address), hint=f"It speaks: {', '.join(addresses)}."
     )
@@ -46,12 +46,12 @@ def _find_twin(scheme: str, name: str, address: Address) -> dict[str, str]:
     command = module_command("sim.twins", *called_as, twin_family_name(scheme), f"--name={name}", *options)
     with _start_lock:
         key = tuple(command)
-        if key not in _twins:
-            _twins[key] = _start(command, str(address))
-        return _twins[key]
+        if key not in _addresses_by_command:
+            _addresses_by_command[key] = _start_twin(command, str(address))
+        return _addresses_by_command[key]
 
 
-def _start(command: list[str], device: str) -> dict[str, str]:
+def _start_twin(command: list[str], device: str) -> dict[str, str]:
     process = subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -64,15 +64,15 @@ def _start(command: list[str], device: str) -> dict[str, str]:
     assert process.stdout is not None
     ready = process.stdout.readline()
     if not ready:
-        _, complaint = process.communicate()
+        _, error_output = process.communicate()
         raise ConnectError(
-            f"the twin did not start: {complaint.strip().rpartition(chr(10))[2]}",
+            f"the twin did not start: {error_output.strip().rpartition(chr(10))[2]}",
             device=device,
             hint="Run `testbed sim switch list` for the families; write the size like 8x8.",
         )
-    atexit.register(_end, process)
+    atexit.register(_end_twin, process)
     return {name: url for name, url in json.loads(ready).items() if isinstance(url, str) and "://" in url}
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _end_twin(process: subprocess.Popen[str]) -> None:
     process.communicate(timeout=10)  # closing its standard input ends the twin

@@ -1,4 +1,4 @@
-"""Clocks and deadlines of drivers, and the silences of devices.
+"""Clocks and deadlines of drivers, and time limits for devices that do not answer.
 
 The clock is injected, so that tests need not wait for slow robots.
 """
@@ -38,7 +38,7 @@ SYSTEM_CLOCK = SystemClock()
 
 
 class Deadline:
-    """The moment a wait must end, on a clock."""
+    """The time at which a wait must end, on a clock."""
 
     __slots__ = ("_clock", "_end_s", "_late_reads", "is_part", "silence_s", "timeout_s")
 
@@ -55,16 +55,17 @@ class Deadline:
         self._end_s = clock.now() + timeout_s
 
     def allow_read(self) -> bool:
-        """Return True before the deadline, and once more after it, so that input that had arrived by then is read.
+        """Return True before the deadline, and for the first call after it.
 
-        Later calls return False, so that a device that never stops sending cannot prolong the wait.
+        The read after the deadline returns input that arrived in time. Later calls return False, so that a device that
+        never stops sending cannot prolong the wait.
         """
         self._late_reads += self.passed
         return self._late_reads <= 1
 
     @property
     def is_flooded(self) -> bool:
-        """True if bytes still arrived after the deadline without the answer among them."""
+        """True if a read was refused after the deadline: the device still sends, but no answer was complete."""
         return self._late_reads > 1
 
     def remaining_s(self) -> float:
@@ -95,40 +96,42 @@ READ_MARGIN_S = 2.0
 class Silence:
     """The time for which a device has not answered, over several queries and reconnections."""
 
-    __slots__ = ("_allowed_s", "_clock", "_heard_s", "_since_s", "limit_s", "report_wait")
+    __slots__ = ("_allowed_s", "_clock", "_last_answer_s", "_silent_since_s", "limit_s", "report_wait")
 
     def __init__(self, limit_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
         self.limit_s = limit_s
         self._clock = clock
-        self._since_s: float | None = None
-        self._heard_s = clock.now()
+        self._silent_since_s: float | None = None
+        self._last_answer_s = clock.now()
         self._allowed_s = limit_s
         self.report_wait: Callable[[], float] | None = None
 
     def note_question(self, takes_s: float | None = None) -> None:
-        """Record a query whose answer may take `takes_s` (default: the limit); the first one starts the silence.
+        """Record a query whose answer may take `takes_s` (default: the limit); the first query starts the silence.
 
-        The limit counts from the last answer, but the query always gets its own time. A query that may take longer
-        than the limit gets that time, plus `READ_MARGIN_S` to read the device after it.
+        The limit counts from the last answer, but every query gets at least `takes_s`. If `takes_s` is longer than the
+        limit, `READ_MARGIN_S` is added, to read the device after the query.
         """
         now_s = self._clock.now()
         takes_s = self.limit_s if takes_s is None else takes_s
-        if self._since_s is None:
-            self._since_s = now_s
-            self._allowed_s = self.limit_s - min(now_s - self._heard_s, max(self.limit_s - takes_s, 0.0))
+        if self._silent_since_s is None:
+            self._silent_since_s = now_s
+            self._allowed_s = self.limit_s - min(
+                now_s - self._last_answer_s, max(self.limit_s - takes_s, 0.0)
+            )
         if takes_s > self.limit_s:
-            self._allowed_s = max(self._allowed_s, now_s - self._since_s + takes_s + READ_MARGIN_S)
+            self._allowed_s = max(self._allowed_s, now_s - self._silent_since_s + takes_s + READ_MARGIN_S)
 
     def note_answer(self) -> None:
         """Record an answer, which ends the silence."""
-        self._since_s = None
+        self._silent_since_s = None
         self._allowed_s = self.limit_s
-        self._heard_s = self._clock.now()
+        self._last_answer_s = self._clock.now()
 
     @property
     def lasted_s(self) -> float:
-        """Seconds since the first unanswered query; 0 if there is none."""
-        return 0.0 if self._since_s is None else self._clock.now() - self._since_s
+        """Seconds since the first unanswered query, or 0 without an unanswered query."""
+        return 0.0 if self._silent_since_s is None else self._clock.now() - self._silent_since_s
 
     def remaining_s(self) -> float:
         """Return the seconds until the device counts as silent."""
@@ -137,11 +140,11 @@ class Silence:
     def outage_remaining_s(self, shortest_s: float) -> float:
         """Return the seconds left for an unreachable device, counted from its last answer.
 
-        The device always gets `shortest_s` from the first unanswered query, since the driver may not have sent anything
-        for a while before. The allowed silence is raised to the limit, so that a last attempt has time to connect.
+        The device gets at least `shortest_s` from the first unanswered query, because the last answer may be old. The
+        allowed silence is raised to the limit, so that a last attempt has time to connect.
         """
         self._allowed_s = max(self._allowed_s, self.limit_s)
-        from_answer_s = self._heard_s + self.limit_s - self._clock.now()
+        from_answer_s = self._last_answer_s + self.limit_s - self._clock.now()
         return max(0.0, min(self.remaining_s(), max(from_answer_s, shortest_s - self.lasted_s)))
 
     def start_query(self, timeout_s: float) -> Deadline:
@@ -154,7 +157,7 @@ class Silence:
 
     @contextmanager
     def watch(self, report_wait: Callable[[], float] | None = None) -> Iterator[Silence]:
-        """Bound every wait inside; `report_wait` is called in long waits and returns the seconds to its next call."""
+        """Limit every wait in the block. Long waits call `report_wait`, which returns the seconds to its next call."""
         self.report_wait = report_wait
         token = _silence.set(self)
         try:
@@ -176,7 +179,7 @@ def answer_deadline(timeout_s: float, clock: Clock = SYSTEM_CLOCK) -> Deadline:
 
 
 def parts_of(deadline: Deadline) -> Iterator[Deadline]:
-    """Yield the parts of a wait, the last being the deadline itself; call `report_wait` of the silence before each."""
+    """Yield the parts of a wait, then the deadline itself; call `report_wait` of the silence before each part."""
     silence = _silence.get()
     report_wait = silence.report_wait if silence is not None else None
     while report_wait is not None and (part_s := report_wait()) < deadline.remaining_s():

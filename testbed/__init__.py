@@ -1,4 +1,4 @@
-"""Describe an optical testbed, patch it, prove it, measure on it, and keep every measurement.
+"""Describe, patch and verify an optical testbed, measure on it, and keep every measurement.
 
 from testbed import open_lab
 

@@ -1,9 +1,9 @@
-"""The database of a directory of runs: one file, in which results and the journal of operations have their tables.
+"""The database of a directory of runs: one file with the tables of results and of the journal of operations.
 
-`read_rows` looks into it without any right to write: the disk may be full, the directory read-only or absent.
+`read_rows` needs no right to write: the disk may be full, the directory read-only or missing.
 
-Nothing but SQLite may open the file or its log in this process: closing it again takes away the locks of all
-connections of the process (fcntl(2)), and the next program that closes the database removes a log that is in use.
+In this process only SQLite may open the file or its log. Closing any other descriptor would release the locks of all
+connections of the process (fcntl(2)), and the next program that closes the database would remove a log that is in use.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _MEMORY = "/dev/shm"  # noqa: S108 - a name that nobody else has is made in it
 BUSY_TIMEOUT_S = 30.0
-"""Time that whoever reads or writes waits for another that holds the file."""
+"""Time for which a reader or writer waits while another process holds the file."""
 
 
 def database_in(runs_dir: str | Path) -> Path:
@@ -31,26 +31,26 @@ def database_in(runs_dir: str | Path) -> Path:
 
 
 def read_rows(path: Path, query: str, values: Sequence[object] = ()) -> list[Mapping[str, Any]]:
-    """Return the rows of a query; none where the file or its tables do not exist. Writes nothing that is missed.
+    """Return the rows of a query, or no rows if the file or its tables do not exist.
 
-    Raises `OSError` and `sqlite3.DatabaseError` when the file cannot be read.
+    Raises `OSError` and `sqlite3.DatabaseError` if the file cannot be read.
     """
     try:
         if not path.stat().st_size:
             return []
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return _look(path, lambda connection: _rows(connection, query, values))
+    return _read_any_way(path, lambda connection: _fetch_rows(connection, query, values))
 
 
 def copy_database(path: Path, copy: Path) -> None:
-    """Write a file that holds what a database holds now; others may write to it meanwhile. Raises as `read_rows`."""
+    """Copy a database at one moment to a file; other processes may write meanwhile. Raises as `read_rows`."""
     with _open(copy, "mode=rwc") as target:
-        _look(path, lambda connection: connection.backup(target))
+        _read_any_way(path, lambda connection: connection.backup(target))
 
 
-def _look(path: Path, look: Callable[[sqlite3.Connection], T]) -> T:
-    """Return what a look at a file gives, in the first way that works."""
+def _read_any_way(path: Path, look: Callable[[sqlite3.Connection], T]) -> T:
+    """Return the result of `look` on the first kind of connection that works."""
     import sqlite3  # only where there is something to read: it takes 10 ms
 
     _check_readable(path)
@@ -66,7 +66,7 @@ def _look(path: Path, look: Callable[[sqlite3.Connection], T]) -> T:
 
 
 def _check_readable(path: Path) -> None:
-    """Raise the `OSError` that opening would: SQLite's own error does not say why."""
+    """Raise the `OSError` of opening the file, because SQLite's own error does not say why."""
     number = 0
     if path.is_dir():
         number = errno.EISDIR
@@ -76,7 +76,9 @@ def _check_readable(path: Path) -> None:
         raise OSError(number, os.strerror(number), str(path))
 
 
-def _rows(connection: sqlite3.Connection, query: str, values: Sequence[object]) -> list[Mapping[str, Any]]:
+def _fetch_rows(
+    connection: sqlite3.Connection, query: str, values: Sequence[object]
+) -> list[Mapping[str, Any]]:
     import sqlite3
 
     try:
@@ -90,7 +92,7 @@ def _rows(connection: sqlite3.Connection, query: str, values: Sequence[object]) 
 
 
 def _has_log(path: Path) -> bool:
-    """Return whether commits stand in the write-ahead log that the file itself does not hold."""
+    """Return True if the write-ahead log holds commits that the file does not."""
     log = Path(f"{path}-wal")
     return log.exists() and log.stat().st_size > 0
 
@@ -105,18 +107,18 @@ def _open(path: Path, mode: str) -> Iterator[sqlite3.Connection]:
 
 
 def _open_shared(path: Path) -> Any:
-    """Open beside others that write; in WAL mode SQLite needs a file of shared memory for that."""
+    """Open a file that other processes may write; in WAL mode SQLite needs shared memory for this."""
     return _open(path, "mode=ro")
 
 
 def _open_unchanging(path: Path) -> Any:
-    """Open a file that nobody can write: no lock, no shared memory."""
+    """Open a file that nobody can write, without locks and shared memory."""
     return _open(path, "immutable=1")
 
 
 @contextmanager
 def _open_copy(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a copy of the file and of its log, which SQLite passes over in a file that nobody can write."""
+    """Open a copy of the file and its log, because SQLite ignores the log of a file that nobody can write."""
     with _make_scratch_directory() as scratch:
         copy = Path(scratch) / path.name
         for end in ("", "-wal"):
@@ -126,7 +128,7 @@ def _open_copy(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def _copy_elsewhere(source: str, target: str) -> None:
-    """Copy a file in a process of its own, whose descriptors hold no locks of ours. Raises `OSError`."""
+    """Copy a file in a child process, because closing the file here would release our locks. Raise `OSError`."""
     import subprocess  # only where it is needed: it takes milliseconds
 
     done = subprocess.run(["cp", "--", source, target], capture_output=True, text=True, check=False)
@@ -135,7 +137,7 @@ def _copy_elsewhere(source: str, target: str) -> None:
 
 
 def _make_scratch_directory() -> tempfile.TemporaryDirectory[str]:
-    """Return a new directory, in memory where there is no other place."""
+    """Return a new temporary directory, in memory if no other place is writable."""
     try:
         return tempfile.TemporaryDirectory(prefix="lightbed-")
     except OSError:

@@ -38,8 +38,8 @@
     └── TimedOut                  (device)
         └── MoveTimedOut          (unknown)
 
-Each class has a stable `code`, shared by command line, journal and service. Errors of the switches are
-`ocs_drivers.errors` and carry the same two attributes.
+Each class has a stable `code`, shared by command line, journal and service. Errors of switches are in
+`ocs_drivers.errors` and have the same attributes `code` and `who`.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class RefusedToMove(TestbedError, code="refused", who="user"):
 
 
 class HostError(TestbedError, code="host", who="device"):
-    """A host cannot be reached, or a command failed there; `host` is the first, `reasons` gives the reason of each."""
+    """A host cannot be reached, or a command failed there. `host` is the first, `reasons` has the reason of each."""
 
     def __init__(self, message: str, *, host: str = "", reasons: Mapping[str, str] | None = None) -> None:
         self.reasons = dict(reasons or ({host: message} if host else {}))

@@ -1,10 +1,10 @@
-"""Subjects of lines of a log: run, operation, device and lease, bound where each begins.
+"""Subjects of log lines (run, operation, device and lease), bound for a block.
 
     with about(operation="20260301T102000-1a2b3c"):
         logger.info("step done")       # the line has the operation, however deep the call is
 
-Nothing is written anywhere by this; `testbed.observe.json_log` adds what is bound to every line, and
-`testbed.observe.traces` makes a span of each block.
+This module writes nothing: `testbed.observe.json_log` adds the bound subjects to every line, and
+`testbed.observe.traces` creates a span for each block.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _around: Around | None = None
 
 
 def surround(around: Around | None) -> None:
-    """Enter what this returns around every block of `about`; None ends it."""
+    """Enter the context manager that `around` returns around every block of `about`; None stops this."""
     global _around  # noqa: PLW0603  one for the process, as loggers are
     _around = around
 
 
 @contextmanager
 def about(**subjects: str) -> Iterator[None]:
-    """Bind subjects for what is logged inside, besides those that are bound already."""
+    """Bind subjects for log lines of the block, in addition to subjects that are already bound."""
     mark = _bound.set({**_bound.get(), **subjects})
     try:
         if _around is None:
@@ -47,5 +47,5 @@ def about(**subjects: str) -> Iterator[None]:
 
 
 def find_bound() -> Mapping[str, str]:
-    """Return what is bound here, by subject."""
+    """Return the bound subjects and their values."""
     return _bound.get()

@@ -17,7 +17,7 @@ from testbed.errors import TestbedError
 
 
 class OperationRefused(TestbedError, code="operation", who="conflict"):
-    """An operation was refused, or stopped before its end."""
+    """An operation was refused, or was stopped before it was complete."""
 
 
 class NoSuchOperation(OperationRefused, code="operation.none", who="user"):
@@ -37,7 +37,7 @@ class Superseded(OperationRefused, code="operation.superseded", who="conflict"):
 
 
 class ConfirmPending(OperationRefused, code="confirm.pending", who="conflict"):
-    """An apply awaits `testbed confirm`, and no other may start."""
+    """An apply awaits `testbed confirm`, so no other apply may start."""
 
 
 class NothingToConfirm(OperationRefused, code="confirm.none", who="user"):
@@ -49,4 +49,4 @@ class NotArmed(OperationRefused, code="confirm.unarmed", who="ourselves"):
 
 
 class NothingBefore(OperationRefused, code="rollback.none", who="user"):
-    """There is no verified epoch to go back to."""
+    """There is no verified epoch to roll back to."""

@@ -19,7 +19,7 @@ from testbed.errors import TestbedError
 
 
 class ServiceError(TestbedError, code="service", who="user"):
-    """Root of all refusals of the service; raised itself if a run failed."""
+    """Root of all refusals of the service; this class itself means that a run failed."""
 
 
 class NotAuthenticated(ServiceError, code="service.authentication"):

@@ -3,8 +3,8 @@
 A device has up to two names: its place (scheme, resolved host or path, port) and its serial number at that place.
 Drivers that share one of these names share the lock.
 
-VISA locks give no exclusion on a raw socket, so we do not use them. The file lock is `flock`, which the
-kernel releases when the process ends, even after SIGKILL: no stale lock is ever left.
+VISA locks do not exclude other clients of a raw socket, so we do not use them. The file lock is `flock`. The kernel
+releases it when the process ends, even after SIGKILL, so no stale lock remains.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _find_shared_folder() -> Path:
 
 
 def lock_names(address: str, vendor: str = "", serial: str = "") -> tuple[str, ...]:
-    """Return the names under which one device is locked: its place, and its serial number if it gave one.
+    """Return the names under which one device is locked: its place, and its serial number if `serial` is not empty.
 
     Options are ignored. An address that cannot be parsed is its own name.
 
@@ -61,8 +61,8 @@ def lock_names(address: str, vendor: str = "", serial: str = "") -> tuple[str, .
         return (text,)
     place = os.path.realpath(parsed.path) if parsed.path else _resolve_host(parsed.host)
     port = "" if parsed.port is None else f":{parsed.port}"
-    by_place = f"{parsed.scheme}://{place}{port}"
-    return (by_place, f"{vendor} {serial} at {place}") if serial else (by_place,)
+    place_name = f"{parsed.scheme}://{place}{port}"
+    return (place_name, f"{vendor} {serial} at {place}") if serial else (place_name,)
 
 
 @lru_cache(maxsize=256)
@@ -79,8 +79,8 @@ def lock_path(address: str) -> Path:
     return lock_directory() / f"{readable}-{sha256(address.encode()).hexdigest()[:8]}.lock"
 
 
-class _Holder:
-    """Lock of this process on one name of a device: re-entrant among threads, with one file lock for all of them."""
+class _NameLock:
+    """Lock on one name of a device: a re-entrant thread lock, and a file lock while any thread holds it."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -104,7 +104,7 @@ class _Holder:
         try:
             if self.depth == 0 and descriptor is not None:
                 self.descriptor = None
-                _unlock(descriptor)
+                _unlock_file(descriptor)
         finally:
             self.thread_lock.release()
 
@@ -116,30 +116,30 @@ class DeviceLock:
     ...     pass
     """
 
-    _known: ClassVar[WeakValueDictionary[str, _Holder]] = WeakValueDictionary()
-    _registry: ClassVar[threading.Lock] = threading.Lock()
+    _by_name: ClassVar[WeakValueDictionary[str, _NameLock]] = WeakValueDictionary()
+    _registry_lock: ClassVar[threading.Lock] = threading.Lock()
 
     def __init__(self, *names: str) -> None:
-        with self._registry:  # sorted: one global order, or two drivers could deadlock
-            self._holders = [self._known.setdefault(name, _Holder(name)) for name in sorted(set(names))]
+        with self._registry_lock:  # sorted: without one global order, two drivers could deadlock
+            self._locks = [self._by_name.setdefault(name, _NameLock(name)) for name in sorted(set(names))]
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            for holder in self._holders:
-                holder.acquire()
-                stack.callback(holder.release)
+            for lock in self._locks:
+                lock.acquire()
+                stack.callback(lock.release)
             stack.pop_all()
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         with ExitStack() as stack:
-            for holder in self._holders:
-                stack.callback(holder.release)
+            for lock in self._locks:
+                stack.callback(lock.release)
 
 
 def _lock_file(address: str) -> int:
     path = lock_path(address)
-    descriptor = _open(path)
+    descriptor = _open_lock_file(path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -150,7 +150,7 @@ def _lock_file(address: str) -> int:
     return descriptor
 
 
-def _open(path: Path) -> int:
+def _open_lock_file(path: Path) -> int:
     flags = os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         return os.open(path, flags | os.O_RDWR, 0o666)
@@ -158,7 +158,7 @@ def _open(path: Path) -> int:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
 
 
-def _unlock(descriptor: int) -> None:
+def _unlock_file(descriptor: int) -> None:
     _write_pid(descriptor, "")
     os.close(descriptor)
 

@@ -70,10 +70,10 @@ CHECK_PORT = "Check the port and the scheme of the address: something else may a
 ANOTHER_MAKE = "Or check the port and the scheme of the address: another make of switch may answer there."
 SESSIONS = "It may have no free session: close other clients, or wait until the device ends idle ones."
 
-_CLOSED = re.compile("closed|reset|lost", re.IGNORECASE)
+_CLOSED_BY_PEER = re.compile("closed|reset|lost", re.IGNORECASE)
 """Matches the reason of a `ConnectError` if a peer accepted the connection and then closed it."""
 
-_NO_SESSION = re.compile(
+_SESSION_LIMIT = re.compile(
     r"\b(sessions?|logins?|users?)\b.*\b(reached|exceeded|limit|full|in use)\b", re.IGNORECASE
 )
 _TOO_MANY = re.compile(r"\b(maximum|max|too many|no more)\b.*\b(sessions?|logins?|users?)\b", re.IGNORECASE)
@@ -123,7 +123,7 @@ class SwitchDriver(ABC):
     """The vendor-independent half of a driver.
 
     All drivers of one device in this process write in turn; while another process writes, a write raises
-    `SwitchHeld`. Reads never wait for writers of other connections. `timeout_s` bounds every wait for an
+    `SwitchHeld`. Reads never wait for writes on other connections. `timeout_s` bounds every wait for an
     answer, measured on `clock`.
     """
 
@@ -133,7 +133,7 @@ class SwitchDriver(ABC):
     after_loss: ClassVar[Literal["judge", "settle", "watch"]] = "judge"
     """Recovery after the connection broke during a command. `judge`: read once. `settle`: wait the longest switching
     time, then read once, for devices whose reads show circuits before their mirrors have arrived. `watch`: read
-    until nothing moves, for devices that report moves; also after a refusal, which may concern part of the step."""
+    until nothing moves, for devices that report moves, and do so after a refusal too, which may concern part of it."""
 
     def __init__(
         self, address: str, session: Session, *, timeout_s: float, clock: Clock = SYSTEM_CLOCK
@@ -142,12 +142,12 @@ class SwitchDriver(ABC):
         self._timeout_s = timeout_s
         self._clock = clock
         self._session = session
-        self._writing = DeviceLock(*lock_names(address))
+        self._write_lock = DeviceLock(*lock_names(address))
         self._identity: Identity | None = None
         self._capabilities: Capabilities | None = None
-        self._known: Snapshot | None = None
-        self._known_at = (0, 0)
-        self._claimed: set[tuple[int, int]] = set()
+        self._last_snapshot: Snapshot | None = None
+        self._counts_at_read = (0, 0)
+        self._claimed_pairs: set[tuple[int, int]] = set()
         self._silence = Silence(max(SILENCE_S, timeout_s), clock)
         self._progress = Progress(None, address, clock, self._silence)
 
@@ -170,7 +170,7 @@ class SwitchDriver(ABC):
         """
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
-        """Return the configuration after a step, and its error if that is reported apart."""
+        """Return the configuration after a step, and the step's error if the device reports it separately."""
         return self._read_again(step), None
 
     def _read_again(self, step: Step) -> Snapshot:
@@ -214,7 +214,7 @@ class SwitchDriver(ABC):
         try:
             self._session.open()
             self._identity, self._capabilities = self._discover()
-            self._writing = DeviceLock(
+            self._write_lock = DeviceLock(
                 *lock_names(self._address, self._identity.vendor, self._identity.serial)
             )
         except BaseException as error:  # also an interrupt: leave no login behind
@@ -239,13 +239,13 @@ class SwitchDriver(ABC):
 
     def read(self) -> Snapshot:
         """Return the configuration the device holds now; retry on new connections after a broken one."""
-        self._known = snapshot = self._read_current(self._read)
+        self._last_snapshot = snapshot = self._read_current(self._read)
         self._note_claims(snapshot.pending)
         return snapshot
 
     def _note_claims(self, pending: Iterable[PendingMove]) -> None:
         """Record the circuits that queued robot requests will remove, so that their end is no conflict."""
-        self._claimed |= {move.pair for move in pending if move.pair and move.kind == "disconnect"}
+        self._claimed_pairs |= {move.pair for move in pending if move.pair and move.kind == "disconnect"}
 
     def _read_after_outage(self) -> Snapshot:
         """Read the configuration; retry through a short network outage, during which a robot's move continues."""
@@ -261,26 +261,27 @@ class SwitchDriver(ABC):
                 self._progress.log_wait()
                 self._clock.sleep(min(self.poll_s, OUTAGE_PAUSE_S, left_s))
 
-    def _read_current(self, ask: Callable[[], _T]) -> _T:
-        """Return the result of `ask`, a read of all circuits, and note which events and connections precede it.
+    def _read_current(self, query: Callable[[], _T]) -> _T:
+        """Return the result of `query`, a read of all circuits, and store the event and connection counts before it.
 
-        Events and reconnections after that make the next step read again (see `_needs_read`).
+        If either count has changed, the next step may read again (see `_needs_read`).
         """
-        return self._retry(lambda: self._read_current_once(ask))
+        return self._retry(lambda: self._read_current_once(query))
 
-    def _read_current_once(self, ask: Callable[[], _T]) -> _T:
+    def _read_current_once(self, query: Callable[[], _T]) -> _T:
         session = self._session
         with session.lock():
             events = session.event_count
-            answer = ask()
-            self._known_at = events, session.connections
+            answer = query()
+            self._counts_at_read = events, session.connections
         return answer
 
     @contextmanager
-    def _one_connection(self) -> Iterator[None]:
-        """Run the later queries of a read on the connection of the first.
+    def _check_one_connection(self) -> Iterator[None]:
+        """Raise `ConnectionLost` after the block if it reconnected.
 
-        Raises `ConnectionLost` after a reconnection: reports in between were missed, so the read must be repeated.
+        The queries of one read share a connection: after a reconnection reports may be missing, so the caller repeats
+        the read.
         """
         connections = self._session.connections
         yield
@@ -288,7 +289,7 @@ class SwitchDriver(ABC):
             raise make_connection_lost(self._address, "between two queries of one read")
 
     def _check_possible(self, pairs: Iterable[tuple[int, int]], received: str = "") -> CrossConnects:
-        """Return the circuits that were read. Raise `ProtocolDesync` for circuits that this switch cannot have."""
+        """Return `pairs` as circuits. Raise `ProtocolDesync` if this switch cannot have these circuits."""
         try:
             connections = CrossConnects(pairs)
             planning.check_target(connections, None, self.capabilities)
@@ -298,16 +299,16 @@ class SwitchDriver(ABC):
             ) from error
         return connections
 
-    def _retry(self, ask: Callable[[], _T]) -> _T:
-        """Return the result of `ask`, which must be safe to repeat; retry after a broken connection or invalid data."""
+    def _retry(self, query: Callable[[], _T]) -> _T:
+        """Return the result of `query`. Repeat it after a broken connection or invalid data, so it must be a read."""
         for pause_s in RETRY_PAUSES_S:
             try:
-                return ask()
+                return query()
             except (ConnectionLost, ConnectError, ProtocolDesync) as error:
                 if isinstance(error, AnotherDevice) or not self._session.in_use:
                     raise
                 self._clock.sleep(pause_s)
-        return ask()
+        return query()
 
     def plan(
         self,
@@ -323,20 +324,22 @@ class SwitchDriver(ABC):
 
     def execute(self, step: Step, guard: Guard = allow_all) -> Outcome:
         """Execute one step and read back until it is complete; raises as `OpticalSwitch.execute` does."""
-        with self._writing, self._session.lock():
-            self._begin(step, guard)
-            before, self._known = self._known, None  # unknown until the step is verified
-            self._claimed = set()
+        with self._write_lock, self._session.lock():
+            self._prepare_step(step, guard)
+            before, self._last_snapshot = self._last_snapshot, None  # unknown until the step is verified
+            self._claimed_pairs = set()
             self._silence = Silence(max(SILENCE_S, self._timeout_s), self._clock)
             self._progress = Progress(step, self._address, self._clock, self._silence)
-            outcome = StepExecution(step, guard, self._hooks(), device=self._address, clock=self._clock).run()
+            outcome = StepExecution(
+                step, guard, self._make_hooks(), device=self._address, clock=self._clock
+            ).run()
             if self.capabilities.serial_robot and before is not None:
                 self._note_claims(before.pending)
-                outcome = transaction.with_losses(step, before, outcome, self._claimed)
-            self._known = outcome.read_back
+                outcome = transaction.with_losses(step, before, outcome, self._claimed_pairs)
+            self._last_snapshot = outcome.read_back
             return outcome
 
-    def _hooks(self) -> StepHooks:
+    def _make_hooks(self) -> StepHooks:
         return StepHooks(
             perform=self._perform,
             read_back=self._read_back,
@@ -344,23 +347,23 @@ class SwitchDriver(ABC):
             still_moving=self._still_moving,
             explain=self._explain,
             longest_s=self._longest_s,
-            pauses_s=self._pauses(),
+            pauses_s=self._yield_pauses(),
             settle_s=self.capabilities.switch_time_s[1] if self.after_loss == "settle" else 0.0,
             watches_after_failure=self.after_loss == "watch",
             silence=self._silence,
             progress=self._progress,
         )
 
-    def _begin(self, step: Step, guard: Guard) -> None:
-        """Prepare the first byte of a step: ensure a connection, check for foreign changes, call the guard.
+    def _prepare_step(self, step: Step, guard: Guard) -> None:
+        """Ensure a connection, check for foreign changes and call the guard, before the first byte of a step.
 
-        A step that was planned on an older read is compared with the last one, without reading again.
+        The check uses the last read; the device is read again only if `_needs_read` returns True.
         """
         self._session.ready()
-        if self._known is None or self._needs_read(step):
+        if self._last_snapshot is None or self._needs_read(step):
             self.read()
-        if self._known is not None:
-            self._check_as_planned(step, self._known)
+        if self._last_snapshot is not None:
+            self._check_as_planned(step, self._last_snapshot)
         guard()
 
     def _check_as_planned(self, step: Step, snapshot: Snapshot) -> None:
@@ -372,7 +375,7 @@ class SwitchDriver(ABC):
     def _needs_read(self, step: Step) -> bool:
         """Return True if the device must be read before a step: a change was reported, or may have been missed."""
         del step
-        events, connections = self._known_at
+        events, connections = self._counts_at_read
         if self._session.connections != connections:
             return True
         news = self.events(events) if self._session.event_count > events else ()
@@ -382,7 +385,7 @@ class SwitchDriver(ABC):
         """Return True if an unsolicited message reports a change of the configuration, by us or by somebody else."""
         return "DBCHG" in event.kind
 
-    def _pauses(self) -> Iterator[float]:
+    def _yield_pauses(self) -> Iterator[float]:
         """Yield increasing pauses between reads: fast moves are noticed soon, slow ones are not polled often."""
         pause_s = FIRST_POLL_S
         while True:
@@ -394,7 +397,7 @@ class SwitchDriver(ABC):
         return self._timeout_s + self.capabilities.switch_time_s[1] * (1 + len(first.pending))
 
     def _explain(self, refusal: OcsError, step: Step) -> OcsError:
-        """Return the refusal of a step with the ports it concerns: those reported as unfit, else all of the step."""
+        """Return the refusal of a step with its ports: the ports reported as unfit, else all ports of the step."""
         if not isinstance(refusal, DeviceError):
             return refusal
         step_ports = sorted({port for pair in step.pairs.items() for port in pair})
@@ -430,7 +433,7 @@ class SwitchDriver(ABC):
         """Set the circuits of `scope` to `target`; see `ocs_drivers.engine.transaction.apply`."""
         if require_light and not self.capabilities.power_monitor:
             raise self._make_unsupported("measuring light")
-        with self._writing:
+        with self._write_lock:
             report = transaction.apply(self, target, scope=scope, expect=expect, guard=guard)
         if require_light:
             transaction.check_light(report, self.power(tuple(target.values())), device=self._address)
@@ -444,7 +447,7 @@ class SwitchDriver(ABC):
         """Disconnect these inputs; leave all other inputs unchanged."""
         return self.apply(CrossConnects(), scope=frozenset(inputs))
 
-    # -- functions that not every device has
+    # -- functions that only some devices have
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
         """Return None for every port; drivers of devices with power monitors override this."""
@@ -468,7 +471,7 @@ class SwitchDriver(ABC):
     def events(self, since: int = 0) -> tuple[Event, ...]:
         """Return the unsolicited messages after number `since`; empty for a device that sends none.
 
-        They report alarms and changes by any client, including our own if the device reports those to us.
+        The messages report alarms and the changes of all clients; some devices do not report our own changes.
         """
         if self._capabilities is None or not self._capabilities.async_events:
             return ()
@@ -486,20 +489,20 @@ class SwitchDriver(ABC):
 def advise(error: OcsError) -> None:
     """Add the likely causes to the hint of an error that was raised while opening a switch."""
     hints = [error.hint]
-    hints += [hint for hint in _hints(error) if not _has_hint(error.hint, hint)]
+    hints += [hint for hint in _find_hints(error) if not _has_hint(error.hint, hint)]
     error.hint = " ".join(filter(None, hints))
     error.locate(device=error.device)
 
 
-def _hints(error: OcsError) -> list[str]:
+def _find_hints(error: OcsError) -> list[str]:
     """Return hints about likely causes. A refusal in the protocol of the scheme shows that the port is right."""
     text = f"{error.what} {error.received}"
     is_refusal = isinstance(error, DeviceError | AuthError)
-    if is_refusal and (_NO_SESSION.search(text) or _TOO_MANY.search(text)):  # the device itself says so
+    if is_refusal and (_SESSION_LIMIT.search(text) or _TOO_MANY.search(text)):  # the device itself says so
         return [SESSIONS]
     if isinstance(error, TransportError):
         closed = isinstance(error, ConnectionLost) or (
-            isinstance(error, ConnectError) and _CLOSED.search(error.what)
+            isinstance(error, ConnectError) and _CLOSED_BY_PEER.search(error.what)
         )
         return [SESSIONS, CHECK_PORT] if closed else [CHECK_PORT]
     if isinstance(error, DeviceError) and error.device_code in _NO_SUCH_PAGE:

@@ -32,7 +32,7 @@ def check_inputs(ports: Iterable[int], capabilities: Capabilities, *, device: st
             "outputs were named where inputs belong",
             device=device,
             ports=wrong,
-            hint=f"Inputs are {_range_of_inputs(capabilities)}; a pair is INPUT:OUTPUT.",
+            hint=f"Inputs are {_format_input_range(capabilities)}; a pair is INPUT:OUTPUT.",
         )
 
 
@@ -46,7 +46,7 @@ def check_outputs(ports: Iterable[int], capabilities: Capabilities, *, device: s
             "inputs were named where outputs belong",
             device=device,
             ports=wrong,
-            hint=f"Outputs are {_range_of_outputs(capabilities)}; a pair is INPUT:OUTPUT.",
+            hint=f"Outputs are {_format_output_range(capabilities)}; a pair is INPUT:OUTPUT.",
         )
 
 
@@ -59,7 +59,7 @@ def check_known(ports: Iterable[int], capabilities: Capabilities, *, device: str
             "the switch has no such port",
             device=device,
             ports=unknown,
-            hint=f"Inputs are {_range_of_inputs(capabilities)}, outputs {_range_of_outputs(capabilities)}.",
+            hint=f"Inputs are {_format_input_range(capabilities)}, outputs {_format_output_range(capabilities)}.",
         )
 
 
@@ -135,7 +135,7 @@ def plan(
 
     Raises the errors of `check_target`, and:
 
-    - `PortBusy` if a circuit outside the scope uses an output or is tied to a circuit to remove;
+    - `PortBusy` if a circuit outside the scope uses an output of the target or is tied to a circuit to remove;
     - `PortLocked`, `PortDisabled` or `PortFailed` for a port that was read as unfit;
     - `Unsupported` if an input of a switch without disconnects would be left unconnected.
     """
@@ -147,16 +147,18 @@ def plan(
         scope = range(1, capabilities.inputs + 1)
         if capabilities.atomic_whole:
             _check_fit(snapshot, target.pairs - before.pairs, before.pairs - target.pairs, device)
-            return _replace(target, before, capabilities)
+            return _plan_replacement(target, before, capabilities)
     remove, add = _find_difference(target, snapshot, frozenset(scope), device)
     if not capabilities.disconnects:
         remove = _omit_disconnects(remove, add, device)
     _check_fit(snapshot, add, remove, device)
     _check_outputs_free(add, CrossConnects(before.pairs - remove - _find_moved(before, add)), device)
-    return _break_then_make(remove, add, snapshot, capabilities)
+    return _plan_break_then_make(remove, add, snapshot, capabilities)
 
 
-def _replace(target: CrossConnects, before: CrossConnects, capabilities: Capabilities) -> tuple[Step, ...]:
+def _plan_replacement(
+    target: CrossConnects, before: CrossConnects, capabilities: Capabilities
+) -> tuple[Step, ...]:
     if target == before:
         return ()
     return (Step("replace", target, before, target, capabilities.switch_time_s[0]),)
@@ -206,7 +208,7 @@ def _find_moved(before: CrossConnects, add: frozenset[Pair]) -> frozenset[Pair]:
     return frozenset(pair for pair in before.items() if pair[0] in sources)
 
 
-def _break_then_make(
+def _plan_break_then_make(
     remove: frozenset[Pair], add: frozenset[Pair], snapshot: Snapshot, capabilities: Capabilities
 ) -> tuple[Step, ...]:
     steps: list[Step] = []
@@ -225,7 +227,7 @@ def _break_then_make(
 def _group_commands(
     pairs: frozenset[Pair], tied: frozenset[frozenset[Pair]], *, bulk: bool
 ) -> list[CrossConnects]:
-    """Return the pairs of each command: all in one if it takes lists, else one pair or one tied group per command."""
+    """Return the pairs of each command: all pairs in one command if `bulk`, else one pair or one tied group each."""
     if bulk:
         return [CrossConnects(pairs)] if pairs else []
     groups = {pair: group & pairs for group in tied for pair in group & pairs}
@@ -233,7 +235,7 @@ def _group_commands(
     return [CrossConnects(group) for group in sorted(commands, key=sorted)]
 
 
-_UNFIT = {
+_UNFIT_ERRORS = {
     PortState.LOCKED: (PortLocked, "locked", "Ask who reserved it, or have it unlocked."),
     PortState.DISABLED: (PortDisabled, "disabled", "Open its shutter first."),
     PortState.FAILED: (PortFailed, "reported as broken", "Use another port, and have this one inspected."),
@@ -241,10 +243,10 @@ _UNFIT = {
 
 
 def _check_fit(snapshot: Snapshot, add: Collection[Pair], remove: Collection[Pair], device: str) -> None:
-    """Raise the error that the device would: no circuit is added on an unfit port or removed from a locked one."""
+    """Raise an error if a circuit is added on an unfit port or removed from a locked one, as the device would."""
     added_ports = {port for pair in add for port in pair}
     removed_ports = {port for pair in remove for port in pair}
-    for state in _UNFIT:
+    for state in _UNFIT_ERRORS:
         checked = added_ports | removed_ports if state is PortState.LOCKED else added_ports
         ports = sorted(port for port in checked if snapshot.unfit.get(port) is state)
         if ports:
@@ -259,26 +261,26 @@ def make_unfit_error(
     >>> print(make_unfit_error(PortState.LOCKED, [3], device="polatis+tl1://10.0.0.2"))
     polatis+tl1://10.0.0.2: locked [port 3]. Ask who reserved it, or have it unlocked.
     """
-    error, what, hint = _UNFIT[state]
+    error, what, hint = _UNFIT_ERRORS[state]
     return error(what, device=device, ports=ports, sent=sent, received=received, hint=hint)
 
 
 def _check_outputs_free(add: Collection[Pair], remaining: CrossConnects, device: str) -> None:
-    holder = remaining.inputs_of
+    inputs_by_output = remaining.inputs_of
     for source, output in sorted(add):
-        if output in holder:
+        if output in inputs_by_output:
             raise PortBusy(
-                f"output {output}, needed for input {source}, is used by input {holder[output]}",
-                peer=holder[output],
+                f"output {output}, needed for input {source}, is used by input {inputs_by_output[output]}",
+                peer=inputs_by_output[output],
                 device=device,
                 ports=(source, output),
                 hint="Disconnect that circuit, or move its input as well.",
             )
 
 
-def _range_of_inputs(capabilities: Capabilities) -> str:
+def _format_input_range(capabilities: Capabilities) -> str:
     return f"1..{capabilities.inputs}"
 
 
-def _range_of_outputs(capabilities: Capabilities) -> str:
+def _format_output_range(capabilities: Capabilities) -> str:
     return f"{capabilities.inputs + 1}..{capabilities.inputs + capabilities.outputs}"

@@ -29,9 +29,9 @@ def report_of(
     *,
     scope: Collection[int] | None,
 ) -> ApplyReport:
-    """Return the report of an apply that executed as many of its `steps` as there are `outcomes`.
+    """Return the report of an apply that executed the first `len(outcomes)` of its `steps`.
 
-    It covers the pairs that the steps name, and the pairs that somebody else changed meanwhile within `scope`.
+    The report covers the pairs of all steps, and the pairs in `scope` that somebody else changed meanwhile.
     """
     outcomes = tuple(outcomes)
     pairs: dict[Pair, Status] = {}
@@ -40,7 +40,7 @@ def report_of(
     read_back = outcomes[-1].read_back if outcomes else seen
     if outcomes and read_back is not None:
         current = read_back.connections
-        pairs |= _undone_since(pairs, current, steps[len(outcomes) - 1].after)
+        pairs |= _find_undone(pairs, current, steps[len(outcomes) - 1].after)
         foreign = _find_foreign_changes(target, seen.connections, current, scope)
         pairs |= dict.fromkeys(sorted(foreign - pairs.keys()), Status.FAILED)
     for step in steps[len(outcomes) :]:  # never sent
@@ -48,10 +48,10 @@ def report_of(
     return ApplyReport(target, seen, steps, outcomes, read_back, pairs)
 
 
-def _undone_since(
+def _find_undone(
     pairs: Mapping[Pair, Status], current: CrossConnects, after: CrossConnects
 ) -> dict[Pair, Status]:
-    """Return as failed the pairs that an earlier step completed and that the last read-back contradicts."""
+    """Return the completed pairs that the last read-back contradicts, each with the status FAILED."""
     completed = (pair for pair, status in pairs.items() if status is Status.DONE)
     return {pair: Status.FAILED for pair in completed if (pair in current.pairs) != (pair in after.pairs)}
 
@@ -66,11 +66,15 @@ def _find_foreign_changes(
 
 
 def failure_of(report: ApplyReport, *, device: str) -> OcsError:
-    """Return the error that best describes an incomplete report; the report is its `.report`.
+    """Return the error that best describes an incomplete report, with `report` as its `.report`.
 
-    `Conflict` if the last step ended with one; `PartialApply` if a pair is unknown, if the step failed after part of
-    the work was done, or if the connection failed; the device's own error if it refused and nothing was done;
-    `VerifyMismatch` if it reported success.
+    It is, in this order:
+
+    - the `Conflict` that ended the last step;
+    - `PartialApply` if a pair is unknown, if the step failed after part of the work was done, or if the connection
+      failed;
+    - the device's own error if the device refused and nothing was done;
+    - `VerifyMismatch` if the device reported success.
     """
     error = report.outcomes[-1].error
     if isinstance(error, Conflict):

@@ -1,7 +1,7 @@
 """The state machine that executes one step: send, settle, read until the step is complete or its time is up.
 
 `TRANSITIONS` lists every transition. `StepExecution` has one action per state, which returns an event; the table
-gives the next state. Once a byte has been sent, a read of the device decides about every error; nothing is sent twice.
+gives the next state. After the first byte, the outcome depends on what the device reads back; nothing is sent twice.
 The logger `ocs_drivers.progress` reports a long wait: one line every `LOG_INTERVAL_S` seconds.
 
     connect 1->10: 15 s so far; 2 moves in the device's queue
@@ -29,7 +29,7 @@ LOG_INTERVAL_S = 5.0
 """Seconds between two progress lines of one wait."""
 
 DUE_TOLERANCE_S = 0.001
-"""Tolerance for a line to be due: sums of seconds are not exact."""
+"""Seconds by which a line may be early, because sums of seconds are not exact."""
 
 _VERBS = {"add": "connect", "remove": "disconnect", "replace": "replace"}
 
@@ -83,11 +83,11 @@ TRANSITIONS: Mapping[tuple[State, StepEvent], State] = {
 
 @dataclass(frozen=True, slots=True)
 class StepHooks:
-    """The vendor's part of a step: methods of `SwitchDriver` of the same names, and times.
+    """The vendor's part of a step: methods of `SwitchDriver`, and times.
 
-    `settle_s` is how long mirrors may still move after the connection broke; it is 0 if reads show movement, so that no
-    wait is needed. With `watches_after_failure` a device is also read until it stops after a failed command. The wait
-    ends when the device has been silent for the limit of `silence`; `progress` logs longer waits.
+    `settle_s` is the time that mirrors need to settle after the connection broke; 0 if reads show movement.
+    `watches_after_failure`: read until the device stops, even after a failed command. The wait ends when the device has
+    been silent for the limit of `silence`; `progress` logs long waits.
     """
 
     perform: Callable[[Step, Guard], None]
@@ -104,7 +104,7 @@ class StepHooks:
 
 
 class _RecordingGuard:
-    """Wrapper of the caller's guard. It keeps the exception with which the guard stopped a step between commands."""
+    """Wrapper of the caller's guard that records the exception of the guard as `refusal`."""
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
@@ -208,23 +208,23 @@ class StepExecution:
         return StepEvent.AT_WORK if at_work else StepEvent.AT_REST
 
     def _read_configuration(self) -> Snapshot | None:
-        """Return the configuration of the device, or None if it no longer answers; record its error as the failure."""
+        """Return the configuration of the device, or None if it no longer answers. Record the error as the failure."""
         if not isinstance(self._failure, TransportError):
             try:
-                read_back, objection = self._hooks.read_back(self._step)
+                read_back, step_error = self._hooks.read_back(self._step)
             except OcsError as error:
                 self._failure = self._failure or error
             else:
-                self._failure = self._failure or objection
+                self._failure = self._failure or step_error
                 return read_back
         try:
             return self._hooks.read_again(self._step)
-        except OcsError as second:
-            second.__context__ = self._failure
-            if isinstance(self._failure, Timeout) and isinstance(second, Timeout):
+        except OcsError as second_error:
+            second_error.__context__ = self._failure
+            if isinstance(self._failure, Timeout) and isinstance(second_error, Timeout):
                 # Both timeouts belong to one silence, and only the second knows how long it lasted.
-                second.sent = self._failure.sent or second.sent
-                self._failure = second.locate(device=self._device)
+                second_error.sent = self._failure.sent or second_error.sent
+                self._failure = second_error.locate(device=self._device)
             return None
 
     def _wait(self) -> StepEvent:

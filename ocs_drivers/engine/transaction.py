@@ -1,6 +1,6 @@
 """One apply, the same for every driver: read, compare, plan, execute step by step, verify by reading back.
 
-`judge` is pure: it makes the `Outcome` of a step from the read-back and the error on the way. No write is sent
+`judge` is pure: it derives the `Outcome` of a step from the read-back and the step's error. No write is sent
 twice, and a pair counts as done only if it was read back.
 """
 
@@ -44,21 +44,21 @@ def judge(
     device_s: float = 0.0,
     error: Exception | None = None,
 ) -> Outcome:
-    """Return the outcome of a step, judged by the configuration that was read afterwards.
+    """Return the outcome of a step, judged by `read_back`.
 
-    A pair that differs from `step.after` has failed, but is unknown if nothing could be read, and also after a
-    timeout: a slow device may still execute the command.
+    A pair that differs from `step.after` has failed. Its status is unknown if nothing could be read, and after a
+    timeout, because a slow device may still execute the command.
     """
     if read_back is None:
-        pairs = dict.fromkeys(_pairs_moved(step, step.after), Status.UNKNOWN)
+        pairs = dict.fromkeys(_list_moved_pairs(step, step.after), Status.UNKNOWN)
         return Outcome(Status.UNKNOWN, pairs, None, device_s, error)
-    doubt = Status.UNKNOWN if isinstance(error, Timeout) else Status.FAILED
+    mismatch_status = Status.UNKNOWN if isinstance(error, Timeout) else Status.FAILED
     current, goal = read_back.connections.pairs, step.after.pairs
     pairs = {
-        pair: Status.DONE if (pair in current) == (pair in goal) else doubt
-        for pair in _pairs_moved(step, read_back.connections)
+        pair: Status.DONE if (pair in current) == (pair in goal) else mismatch_status
+        for pair in _list_moved_pairs(step, read_back.connections)
     }
-    return Outcome(_worst(pairs.values()), pairs, read_back, device_s, error)
+    return Outcome(_find_worst(pairs.values()), pairs, read_back, device_s, error)
 
 
 def check_undisturbed(
@@ -89,9 +89,9 @@ def check_undisturbed(
 
 
 def with_losses(step: Step, before: Snapshot, outcome: Outcome, claimed: Collection[Pair]) -> Outcome:
-    """Return the outcome of a robot's step, with circuits that the step does not name and that are gone as failed.
+    """Return the outcome of a robot's step; circuits that disappeared although the step keeps them are failed.
 
-    `claimed` are pairs that other requests in the robot's queue remove.
+    `claimed` contains the pairs that other requests in the robot's queue remove.
     """
     if outcome.read_back is None:
         return outcome
@@ -108,10 +108,10 @@ def with_losses(step: Step, before: Snapshot, outcome: Outcome, claimed: Collect
         hint="The device removed them with it, or somebody else did: read, and connect them again if they are wanted.",
     )
     pairs = {**outcome.pairs, **dict.fromkeys(gone, Status.FAILED)}
-    return replace(outcome, status=_worst(pairs.values()), pairs=pairs, error=error)
+    return replace(outcome, status=_find_worst(pairs.values()), pairs=pairs, error=error)
 
 
-def _pairs_moved(step: Step, current: CrossConnects) -> list[Pair]:
+def _list_moved_pairs(step: Step, current: CrossConnects) -> list[Pair]:
     """Return the pairs that a step adds or removes; for a whole-switch step, all pairs before, after and now."""
     if step.kind == "replace":
         return sorted(step.before.pairs | step.after.pairs | current.pairs)
@@ -140,7 +140,7 @@ def apply(
     for step in steps:
         try:
             if outcomes:
-                check_unmoved(step, _read_after(outcomes[-1]), device=switch.address)
+                check_unmoved(step, _get_read_back(outcomes[-1]), device=switch.address)
             outcomes.append(switch.execute(step, guard))
         except OcsError as error:
             if outcomes:
@@ -154,7 +154,7 @@ def apply(
     return report
 
 
-def _read_after(outcome: Outcome) -> CrossConnects:
+def _get_read_back(outcome: Outcome) -> CrossConnects:
     """Return the configuration that was read after a step that is done."""
     assert outcome.read_back is not None  # or the step would not be done
     return outcome.read_back.connections
@@ -201,7 +201,7 @@ def make_conflict(expected: CrossConnects, current: CrossConnects, *, device: st
 
 
 def check_light(report: ApplyReport, readings: Mapping[int, Power | None], *, device: str) -> None:
-    """Raise `NoLight`, with the report, when an output of the target is connected but sees no light."""
+    """Raise `NoLight`, with the report, if a connected output of the target is dark."""
     dark = tuple(port for port, reading in sorted(readings.items()) if reading and reading.below_floor)
     if not dark:
         return
@@ -218,5 +218,5 @@ def check_light(report: ApplyReport, readings: Mapping[int, Power | None], *, de
 _SEVERITY = (Status.DONE, Status.FAILED, Status.UNKNOWN)
 
 
-def _worst(statuses: Iterable[Status]) -> Status:
+def _find_worst(statuses: Iterable[Status]) -> Status:
     return max(statuses, key=_SEVERITY.index, default=Status.DONE)

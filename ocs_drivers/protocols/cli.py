@@ -3,7 +3,7 @@
 `Decoder` turns bytes into `Line`s and `Prompt`s, however the bytes were split. It acts like a terminal: escape
 sequences (colours, window titles) are dropped, a backspace removes a character, and CR, LF or CRLF ends a line.
 Empty lines are skipped. A prompt has no line end: it is complete as soon as the text since the last line end
-matches, and the text after it on the same line is a line of its own. Bytes that are not UTF-8 become U+FFFD.
+matches. Text after a prompt on the same line starts a new line. Bytes that are not UTF-8 become U+FFFD.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def command_bytes(command: str, line_end: bytes) -> bytes:
     return command.encode() + line_end
 
 
-class _Inside(Enum):
+class _Context(Enum):
     TEXT = auto()
     ESCAPE = auto()  # after ESC, with any intermediates
     CONTROL = auto()  # ESC [ ... up to a final character
@@ -71,18 +71,18 @@ class _Inside(Enum):
 class Decoder:
     """Incremental decoder of bytes to lines and prompts, in bounded memory.
 
-    `prompt` is matched against all the text since the last line end, character by character: the shortest
-    text that matches is the prompt. It must not look beyond its own end (no `$`, no look-ahead). Once
-    `feed` has raised `ProtocolDesync`, every later call raises it again.
+    `prompt` is matched against the text since the last line end, after every character: the shortest text that
+    matches is the prompt. The pattern must not look beyond its own end (no `$`, no look-ahead). Once `feed` has raised
+    `ProtocolDesync`, every later call raises it again.
     """
 
     def __init__(self, prompt: re.Pattern[str]) -> None:
         self._prompt = prompt
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
-        self._inside = _Inside.TEXT
+        self._context = _Context.TEXT
         self._line = ""
         self._skip_newline = False  # the LF of a CRLF
-        self._skip_blanks = False  # those that belong to a prompt
+        self._skip_blanks = False  # the blanks after a prompt
         self._sequence_length = 0
         self._events: list[CliEvent] = []
         self._broken: ProtocolDesync | None = None
@@ -91,7 +91,7 @@ class Decoder:
         """Return the lines and prompts that `data` completes. Raise `ProtocolDesync` for a line that is too long."""
         if self._broken is None:
             try:
-                self._take_all(self._utf8.decode(data))
+                self._decode_text(self._utf8.decode(data))
             except ProtocolDesync as desync:
                 self._broken = desync
         if self._broken is not None:
@@ -99,18 +99,18 @@ class Decoder:
         events, self._events = self._events, []
         return events
 
-    def _take_all(self, text: str) -> None:
-        """Process runs of plain text without a prompt and colours at once, and all else character by character."""
+    def _decode_text(self, text: str) -> None:
+        """Decode runs of plain text and colours at once, and everything else character by character, for speed."""
         position = 0
         while position < len(text):
-            position = self._skip(text, position)
+            position = self._decode_runs(text, position)
             if position < len(text):
-                self._take(text[position])
+                self._decode_character(text[position])
                 position += 1
 
-    def _skip(self, text: str, position: int) -> int:
-        """Process as much as possible at once; return the position of the rest."""
-        while self._inside is _Inside.TEXT:
+    def _decode_runs(self, text: str, position: int) -> int:
+        """Decode runs of plain text and colours; return the position after them."""
+        while self._context is _Context.TEXT:
             if run := _PLAIN.match(text, position):
                 if not self._append_run(run[0]):
                     break
@@ -120,32 +120,32 @@ class Decoder:
         return position
 
     def _append_run(self, run: str) -> bool:
-        """Append plain text to the line; return False, with nothing done, if it must go character by character."""
+        """Append plain text to the line. Return False, without a change, if each character must be checked."""
         line = self._line + run
         if self._skip_blanks or len(line) > LONGEST_LINE or self._prompt.match(line, 0, LONGEST_PROMPT):
             return False
         self._line, self._skip_newline = line, False
         return True
 
-    def _take(self, character: str) -> None:
-        if self._inside is not _Inside.TEXT:
-            self._take_escaped(character)
+    def _decode_character(self, character: str) -> None:
+        if self._context is not _Context.TEXT:
+            self._decode_escape_character(character)
         elif character == "\x1b":
-            self._begin(_Inside.ESCAPE)
+            self._enter(_Context.ESCAPE)
         else:
             second_half, self._skip_newline = self._skip_newline and character == "\n", character == "\r"
             if not second_half:
-                self._take_text(character)
+                self._decode_plain_character(character)
 
-    def _take_text(self, character: str) -> None:
+    def _decode_plain_character(self, character: str) -> None:
         if character in "\r\n":
             self._end_line()
         elif character == "\b":
             self._line = self._line[:-1]
         elif character == "\t" or not _UNPRINTABLE.match(character):
-            self._add(character)
+            self._append(character)
 
-    def _add(self, character: str) -> None:
+    def _append(self, character: str) -> None:
         if self._skip_blanks and character.isspace():
             return
         self._skip_blanks = False
@@ -163,38 +163,38 @@ class Decoder:
         if text:
             self._events.append(Line(text))
 
-    def _begin(self, inside: _Inside) -> None:
-        self._inside = inside
+    def _enter(self, inside: _Context) -> None:
+        self._context = inside
         self._sequence_length = 0
 
-    def _take_escaped(self, character: str) -> None:
+    def _decode_escape_character(self, character: str) -> None:
         self._sequence_length += 1
         if self._sequence_length > LONGEST_LINE:
             raise _make_endless_error("an escape sequence", "")
-        if self._inside in {_Inside.STRING, _Inside.STRING_ESCAPE}:
-            self._take_string(character)
+        if self._context in {_Context.STRING, _Context.STRING_ESCAPE}:
+            self._decode_string_character(character)
         elif character < " ":  # not part of any sequence: it was cut short
-            self._inside = _Inside.TEXT
-            self._take(character)
-        elif self._inside is _Inside.ESCAPE:
-            self._take_after_escape(character)
+            self._context = _Context.TEXT
+            self._decode_character(character)
+        elif self._context is _Context.ESCAPE:
+            self._start_sequence(character)
         elif "@" <= character <= "~":
-            self._inside = _Inside.TEXT
+            self._context = _Context.TEXT
 
-    def _take_after_escape(self, character: str) -> None:
+    def _start_sequence(self, character: str) -> None:
         if character == "[":
-            self._inside = _Inside.CONTROL
+            self._context = _Context.CONTROL
         elif character in "]PX^_":
-            self._inside = _Inside.STRING
-        elif not " " <= character <= "/":  # an intermediate is followed by more
-            self._inside = _Inside.TEXT
+            self._context = _Context.STRING
+        elif not " " <= character <= "/":  # an intermediate character is followed by another
+            self._context = _Context.TEXT
 
-    def _take_string(self, character: str) -> None:
-        ended = character == "\x07" or (self._inside is _Inside.STRING_ESCAPE and character == "\\")
+    def _decode_string_character(self, character: str) -> None:
+        ended = character == "\x07" or (self._context is _Context.STRING_ESCAPE and character == "\\")
         if ended:
-            self._inside = _Inside.TEXT
+            self._context = _Context.TEXT
         else:
-            self._inside = _Inside.STRING_ESCAPE if character == "\x1b" else _Inside.STRING
+            self._context = _Context.STRING_ESCAPE if character == "\x1b" else _Context.STRING
 
 
 def _make_endless_error(what: str, received: str) -> ProtocolDesync:

@@ -1,4 +1,4 @@
-"""A session at a prompt: login, one command at a time, and the unsolicited lines in between."""
+"""A session at a prompt: the login, one command at a time, and unsolicited lines."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ CLOSE_TIMEOUT_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A login at prompts of the device itself, as over telnet.
+    """A login at the device's own prompts, as over telnet.
 
-    `user_prompt` and `password_prompt` match the whole prompt. A second user prompt means that the login was
-    refused. Raises `LoginFailed` for a name or password with a control character.
+    `user_prompt` and `password_prompt` match the whole prompt. A second user prompt means that the device refused the
+    login. Raises `LoginFailed` for a name or password with a character that is not printable.
     """
 
     credentials: Credentials
@@ -51,8 +51,8 @@ class CliSession(TransportSession):
     become events; a group `kind` in the pattern gives the event its kind. If the device pages long output, `pager`
     matches the text at the end of a page.
 
-    A lock is held over each exchange, and any failure of an exchange closes the connection. After
-    `idle_limit_s` without an exchange the next one makes a new connection, for devices that silently drop idle ones.
+    A lock is held over each exchange, and any failure of an exchange closes the connection. Some devices silently drop
+    idle connections: after `idle_limit_s` without an exchange, the next exchange makes a new connection.
     """
 
     def __init__(
@@ -79,16 +79,19 @@ class CliSession(TransportSession):
         self._logout = logout
         self._echoes = echoes
         self._line_end = line_end
-        asking = (login.user_prompt, login.password_prompt) if login else ()
-        self._prompts = _any_of(prompt, pager, *asking)
+        login_prompts = (login.user_prompt, login.password_prompt) if login else ()
+        self._prompts = _join_patterns(prompt, pager, *login_prompts)
         self._decoder = Decoder(self._prompts)
-        self._waiting: deque[CliEvent] = deque()
-        self._used_s = clock.now()
+        self._pending_events: deque[CliEvent] = deque()
+        self._last_exchange_s = clock.now()
 
     def ready(self) -> None:
         """Ensure a live connection at its prompt before a write, and read pending input."""
         with self._lock:
-            if self._idle_limit_s is not None and self._clock.now() - self._used_s >= self._idle_limit_s:
+            if (
+                self._idle_limit_s is not None
+                and self._clock.now() - self._last_exchange_s >= self._idle_limit_s
+            ):
                 self._transport.close()
             super().ready()
 
@@ -97,9 +100,9 @@ class CliSession(TransportSession):
     ) -> _T:
         """Send a command and decode the lines of its reply.
 
-        `decode` raises `ProtocolDesync` for lines that do not answer this command, which closes the connection, or
-        the error of a refusal (such as `DeviceError`), which does not. Raises `ValueError`, before anything is sent,
-        for a command with control characters.
+        `decode` raises `ProtocolDesync` for lines that do not answer this command; this closes the connection. For a
+        refusal it raises another error, such as `DeviceError`; the connection stays open. A command with control
+        characters raises `ValueError` before anything is sent.
         """
         with self._lock:
             command_bytes(command, self._line_end)
@@ -113,11 +116,11 @@ class CliSession(TransportSession):
                 except OcsError as refusal:
                     if isinstance(refusal, TransportError):
                         raise
-                    objection = refusal.locate(device=self._device, sent=command)
-            raise objection
+                    located_refusal = refusal.locate(device=self._device, sent=command)
+            raise located_refusal
 
     def ask_again(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T:
-        """Ask; if the device had closed the connection, ask again on a new one. For reads only."""
+        """Call `ask`, and again on a new connection if the device had closed the old one. For reads only."""
         try:
             return self.ask(command, decode)
         except ConnectionLost:
@@ -133,7 +136,7 @@ class CliSession(TransportSession):
 
     def _start(self) -> None:
         self._decoder = Decoder(self._prompts)
-        self._waiting.clear()
+        self._pending_events.clear()
         try:
             with self._closing_on_failure(""):
                 self._reach_prompt(answer_deadline(self._timeout_s, self._clock))
@@ -143,10 +146,10 @@ class CliSession(TransportSession):
                 device=self._device,
                 hint="It may have no free session; close other clients.",
             ) from error
-        self._used_s = self._clock.now()
+        self._last_exchange_s = self._clock.now()
 
     def _reach_prompt(self, deadline: Deadline) -> None:
-        """Read banners, and log in if the device asks for it, up to its prompt."""
+        """Read up to the first prompt for a command, and log in if the device asks for it."""
         user_sent = False
         while prompt := self._next_prompt(deadline, after_user=user_sent):
             login = self._login
@@ -167,7 +170,7 @@ class CliSession(TransportSession):
             if isinstance(event, Line):
                 if not (after_user and self._login and event.text == self._login.credentials.user):
                     self._keep_line(event.text)
-            elif not self._turns_page(event, deadline):
+            elif not self._turn_page(event, deadline):
                 return event.text
 
     def _make_login_failed(self, credentials: Credentials) -> LoginFailed:
@@ -190,7 +193,7 @@ class CliSession(TransportSession):
                 self._keep_line(line)
             else:
                 lines.append(line)
-        self._used_s = self._clock.now()
+        self._last_exchange_s = self._clock.now()
         return tuple(lines)
 
     def _await_echo(self, command: str, deadline: Deadline) -> None:
@@ -211,10 +214,10 @@ class CliSession(TransportSession):
             if isinstance(event, Line):
                 return event.text
             self._check_logged_in(event)
-            if not self._turns_page(event, deadline):
+            if not self._turn_page(event, deadline):
                 return None
 
-    def _turns_page(self, prompt: Prompt, deadline: Deadline) -> bool:
+    def _turn_page(self, prompt: Prompt, deadline: Deadline) -> bool:
         """Return True at the end of a page, after requesting the next page."""
         if self._pager is None or not self._pager.fullmatch(prompt.text):
             return False
@@ -236,13 +239,13 @@ class CliSession(TransportSession):
         self._transport.send(command_bytes(command, self._line_end), deadline)
 
     def _next_event(self, deadline: Deadline) -> CliEvent:
-        while not self._waiting:
-            self._take(self._receive(deadline))
-        return self._waiting.popleft()
+        while not self._pending_events:
+            self._decode(self._receive(deadline))
+        return self._pending_events.popleft()
 
-    def _take(self, data: bytes) -> None:
+    def _decode(self, data: bytes) -> None:
         wire.log_received(self._device, data)
-        self._waiting.extend(self._decoder.feed(data))
+        self._pending_events.extend(self._decoder.feed(data))
 
     def _process_input(self) -> None:
         """Read the input since the last exchange; close a connection that proves to be broken."""
@@ -251,11 +254,11 @@ class CliSession(TransportSession):
             while self._transport.is_open and self._transport.has_input():
                 if not deadline.allow_read():
                     raise make_timeout(self._device, deadline)
-                self._take(self._transport.receive(Deadline(0, self._clock)))
+                self._decode(self._transport.receive(Deadline(0, self._clock)))
         except TransportError:
             self._transport.close()
-        while self._waiting:
-            event = self._waiting.popleft()
+        while self._pending_events:
+            event = self._pending_events.popleft()
             if isinstance(event, Line):
                 self._keep_line(event.text)
             elif self._asks_for_login(event):
@@ -266,8 +269,8 @@ class CliSession(TransportSession):
         self._keep_event((match.groupdict().get("kind") if match else None) or "line", (line,))
 
 
-def _any_of(*patterns: re.Pattern[str] | None) -> re.Pattern[str]:
-    """Return a pattern that matches where any of these does; each keeps its own IGNORECASE flag."""
+def _join_patterns(*patterns: re.Pattern[str] | None) -> re.Pattern[str]:
+    """Return a pattern that matches if one of `patterns` matches; each part keeps its IGNORECASE flag."""
     parts = [
         f"(?{'i' if pattern.flags & re.IGNORECASE else ''}:{pattern.pattern})"
         for pattern in patterns

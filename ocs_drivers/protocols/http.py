@@ -1,7 +1,7 @@
 """Client side of HTTP/1.1, without any I/O, based on `h11` (extra `rest`).
 
-`HttpConnection` turns requests into bytes and bytes into replies, however they were split. Bytes that are not
-HTTP, or a body that is too long, raise `ProtocolDesync`. `CookieJar` keeps a login.
+`HttpConnection` encodes requests and decodes replies from chunks of any size. Bytes that are not HTTP, or a body that
+is too long, raise `ProtocolDesync`. `CookieJar` keeps a login.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ LONGEST_BODY_BYTES = 1 << 24
 """Maximum size of a body; far above the largest table of any switch."""
 
 DEEPEST_DOCUMENT = 16
-"""Maximum nesting of a JSON document; a deeper one could not even be shown in an error."""
+"""Maximum nesting of a JSON document; Python could not print a very deep document in an error message."""
 
 JSON_TYPE = "application/json"
 
-_EVERY_REPLY = b"HTTP/1."
-_COOKIES_KEPT = 16
-_BYTES_SHOWN = 80
+_REPLY_PREFIX = b"HTTP/1."
+_MAX_COOKIES = 16
+_MAX_BYTES_SHOWN = 80
 
 Headers = Iterable[tuple[str, str]]
 
@@ -71,7 +71,7 @@ class HttpReply:
             return _check_depth(json.loads(self.body))
         except (ValueError, RecursionError) as error:
             raise ProtocolDesync(
-                f"the body of the reply is not JSON: {error}", received=self.text[:_BYTES_SHOWN]
+                f"the body of the reply is not JSON: {error}", received=self.text[:_MAX_BYTES_SHOWN]
             ) from None
 
 
@@ -92,7 +92,7 @@ def _list_children(item: Any) -> Iterable[Any]:
 
 
 class CookieJar:
-    """Cookies of one device; paths and domains are ignored, since there is one device and one login."""
+    """Cookies of one device. Paths and domains are ignored, because the device has one login."""
 
     def __init__(self) -> None:
         self._values: dict[str, str] = {}
@@ -102,7 +102,7 @@ class CookieJar:
 
     @property
     def header(self) -> Headers:
-        """The header that carries them, if there are any.
+        """The `Cookie` header, or no header without cookies.
 
         >>> jar = CookieJar()
         >>> jar.take("JSESSIONID=1A2B; Path=/rest; HttpOnly")
@@ -118,11 +118,11 @@ class CookieJar:
         name, _, value = pair.partition("=")
         self._values.pop(name, None)
         ended = not value or any(attribute.lower() == "max-age=0" for attribute in attributes)
-        if name and not ended and len(self._values) < _COOKIES_KEPT:
+        if name and not ended and len(self._values) < _MAX_COOKIES:
             self._values[name] = value
 
     def clear(self) -> None:
-        """Forget the login."""
+        """Delete all cookies, and with them the login."""
         self._values.clear()
 
 
@@ -132,7 +132,7 @@ def basic_authorization(credentials: Credentials) -> tuple[str, str]:
     >>> basic_authorization(Credentials("admin", "root"))
     ('Authorization', 'Basic YWRtaW46cm9vdA==')
 
-    Raises `LoginFailed` for a user name that it cannot carry.
+    Raises `LoginFailed` for a user name with a colon.
     """
     if ":" in credentials.user:
         raise LoginFailed(
@@ -146,16 +146,16 @@ def basic_authorization(credentials: Credentials) -> tuple[str, str]:
 
 
 class HttpConnection:
-    """Client side of one connection: call `request`, then `feed` until it returns a reply, and so on."""
+    """Client side of one connection. For each request, call `request`, then `feed` until it returns a reply."""
 
     def __init__(self, *, longest_body_bytes: int = LONGEST_BODY_BYTES) -> None:
-        h11 = _h11()
+        h11 = _import_h11()
         self._h11 = h11
         self._connection = h11.Connection(h11.CLIENT)
         self._longest_body_bytes = longest_body_bytes
         self._head: Any = None
         self._body = bytearray()
-        self._beginning = b""
+        self._first_bytes = b""
 
     def request(self, request: Request) -> bytes:
         """Return the bytes of one request, whose headers must include Host."""
@@ -163,7 +163,7 @@ class HttpConnection:
         headers = list(request.headers)
         if body is not None or request.method in {"POST", "PUT", "PATCH"}:
             headers.append(("Content-Length", str(len(body or b""))))
-        self._head, self._body, self._beginning = None, bytearray(), b""
+        self._head, self._body, self._first_bytes = None, bytearray(), b""
         events = [h11.Request(method=request.method, target=request.target, headers=headers)]
         events += [h11.Data(data=body)] if body else []
         return b"".join(self._connection.send(event) or b"" for event in (*events, h11.EndOfMessage()))
@@ -179,15 +179,15 @@ class HttpConnection:
                     return None
                 if isinstance(event, self._h11.EndOfMessage):
                     return self._finish()
-                self._take(event)
+                self._process_event(event)
         except self._h11.RemoteProtocolError as error:
             raise _make_desync(f"the answer is not HTTP: {error}", data) from None
 
     def _check_http(self, data: bytes) -> None:
-        """Raise `ProtocolDesync` at once for bytes that are not HTTP: h11 would wait for a line end."""
-        if len(self._beginning) < len(_EVERY_REPLY):
-            self._beginning += data[: len(_EVERY_REPLY) - len(self._beginning)]
-            if not _EVERY_REPLY.startswith(self._beginning):
+        """Raise `ProtocolDesync` for bytes that are not HTTP, without waiting for a line end as h11 does."""
+        if len(self._first_bytes) < len(_REPLY_PREFIX):
+            self._first_bytes += data[: len(_REPLY_PREFIX) - len(self._first_bytes)]
+            if not _REPLY_PREFIX.startswith(self._first_bytes):
                 raise _make_desync("the answer is not HTTP/1", data)
 
     @property
@@ -199,7 +199,7 @@ class HttpConnection:
             return False
         return True
 
-    def _take(self, event: Any) -> None:
+    def _process_event(self, event: Any) -> None:
         if isinstance(event, self._h11.Response):
             self._head = event
         elif isinstance(event, self._h11.Data):
@@ -219,12 +219,12 @@ class HttpConnection:
 
     @property
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """All headers of the last reply, repeated ones too; names in lower case."""
+        """All headers of the last reply, including repeated headers; names in lower case."""
         return tuple((name.decode(), value.decode("latin-1")) for name, value in self._head.headers)
 
 
 @cache
-def _h11() -> Any:
+def _import_h11() -> Any:
     try:
         import h11
     except ImportError as error:
@@ -233,7 +233,7 @@ def _h11() -> Any:
 
 
 def _make_desync(why: str, received: bytes) -> ProtocolDesync:
-    shown = received[:_BYTES_SHOWN].decode("ascii", "backslashreplace")
+    shown = received[:_MAX_BYTES_SHOWN].decode("ascii", "backslashreplace")
     return ProtocolDesync(
         why, received=shown, hint="Check that this port serves the switch's REST interface."
     )

@@ -1,12 +1,12 @@
-"""A session in HTTP: one request at a time over any transport, with Basic authentication and a cookie.
+"""An HTTP session: one request at a time over any transport, with Basic authentication and a cookie.
 
     session = HttpSession(transport, device="calient+rest://10.0.0.3", credentials=account, timeout_s=5)
     session.open()
     session.get_json("/rest/crossconnects/?id=list")
     session.send_json("PUT", "/api/data/...", document, before_resending=guard)
 
-A request that changes something is sent twice only if the device refused the first explicitly (its session had
-expired) and the caller's guard allows the second.
+A request that changes something is sent again only if the device refused it because the login had expired, and the
+caller's guard allows the second request.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from ocs_drivers.transports.transport import Transport
 
 _T = TypeVar("_T")
 
-_READS = frozenset({"GET", "HEAD", "OPTIONS"})
-_TEXT_SHOWN = 200
+_READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+_MAX_TEXT_SHOWN = 200
 
 
 class HttpSession(TransportSession):
     """Requests and replies on one kept connection; several threads may share it.
 
     A lock is held over each exchange. Any failure of an exchange closes the connection, so that a late answer
-    is never taken for the next one. A connection that the device closed between two requests is replaced; a read
-    is sent again once if the connection closed during it. The `Host` header is that of `device`.
+    is never taken for the next one. A connection that the device closed between two requests is replaced. If the
+    connection closes during a read, the read is sent once more. The `Host` header names the host of `device`.
     """
 
     def __init__(
@@ -74,14 +74,14 @@ class HttpSession(TransportSession):
         self._host = urlsplit(device).netloc or "switch"
         self._http: HttpConnection | None = None
         self._cookies = CookieJar()
-        self._answered = False
-        self._accepted = False
+        self._has_answered = False
+        self._login_accepted = False
 
     def open(self) -> None:
         """Connect, without a request: the driver's first request logs in."""
         with self._lock:
             self._cookies.clear()
-            self._answered = self._accepted = False
+            self._has_answered = self._login_accepted = False
             super().open()
 
     def request(
@@ -97,20 +97,21 @@ class HttpSession(TransportSession):
     ) -> HttpReply:
         """Send a request and return its reply, with any status except 401 and 403.
 
-        `is_read` allows sending it again if the device closed the connection (default: True for GET, HEAD, OPTIONS).
-        A 401 to a cookie renews the login once: `before_resending` is called, then the request is sent again.
+        `is_read` allows a second request if the device closed the connection (default: True for GET, HEAD, OPTIONS).
+        A 401 to a request with a cookie renews the login once: `before_resending` is called, then the request is sent
+        again without the cookie.
         Raises `LoginFailed`, `SessionExpired`, `PermissionDenied` and any `TransportError`.
         """
         request = Request(method, target, tuple(headers), body)
-        again = method in _READS if is_read is None else is_read
+        may_repeat = method in _READ_METHODS if is_read is None else is_read
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         with self._lock, self._closing_on_failure(request.line):
             had_login = bool(self._cookies)
-            reply = self._ask(request, again, answer_deadline(timeout_s, self._clock))
+            reply = self._ask(request, may_repeat, answer_deadline(timeout_s, self._clock))
             if reply.status == 401 and had_login:
                 self._cookies.clear()
                 before_resending()
-                reply = self._ask(request, again, answer_deadline(timeout_s, self._clock))
+                reply = self._ask(request, may_repeat, answer_deadline(timeout_s, self._clock))
             note_answer()
             self._check_authorized(reply)
             return reply
@@ -167,7 +168,7 @@ class HttpSession(TransportSession):
             device_code=str(reply.status),
             device=self._device,
             sent=sent,
-            received=reply.text[:_TEXT_SHOWN],
+            received=reply.text[:_MAX_TEXT_SHOWN],
         )
 
     def _log_out(self) -> None:
@@ -176,15 +177,15 @@ class HttpSession(TransportSession):
     def _start(self) -> None:
         self._http = HttpConnection(longest_body_bytes=self._longest_body_bytes)
 
-    def _ask(self, request: Request, again: bool, deadline: Deadline) -> HttpReply:
-        """Return the reply to a request; if the connection is lost and `again` is True, send it again on a new one."""
+    def _ask(self, request: Request, may_repeat: bool, deadline: Deadline) -> HttpReply:
+        """Return the reply to a request. If the connection is lost and `may_repeat` is True, reconnect and repeat."""
         try:
             return self._exchange(request, deadline)
         except ConnectionLost as error:
             self._transport.close()
-            if not self._answered and self._in_use:
+            if not self._has_answered and self._in_use:
                 raise self._make_connect_error() from error
-            if not again or not self._in_use:
+            if not may_repeat or not self._in_use:
                 raise
             return self._exchange(request, deadline)
 
@@ -215,7 +216,7 @@ class HttpSession(TransportSession):
 
     def _finish_exchange(self, connection: HttpConnection) -> None:
         """Store the cookies; close the connection unless both sides keep it."""
-        self._answered = True
+        self._has_answered = True
         for name, value in connection.headers:
             if name == "set-cookie":
                 self._cookies.take(value)
@@ -232,14 +233,14 @@ class HttpSession(TransportSession):
             raise PermissionDenied(
                 "this account lacks permission",
                 device=self._device,
-                received=reply.text[:_TEXT_SHOWN],
+                received=reply.text[:_MAX_TEXT_SHOWN],
                 hint="Use an account with write access.",
             )
         if reply.status != 401:
-            self._accepted = True
+            self._login_accepted = True
             return
         hint = "Set LIGHTBED_OCS_USER and LIGHTBED_OCS_PASSWORD, or pass credentials."
-        if self._accepted:
+        if self._login_accepted:
             raise SessionExpired(
                 "the login was lost and could not be renewed", device=self._device, hint=hint
             )
@@ -254,7 +255,7 @@ class HttpSession(TransportSession):
 
     @contextmanager
     def _closing_on_failure(self, sent: str) -> Iterator[None]:
-        """Close the connection on an error, except a refusal in a complete reply; add the request to the error."""
+        """Close the connection on an error, unless the reply is a complete refusal; add the request to the error."""
         try:
             yield
         except BaseException as error:

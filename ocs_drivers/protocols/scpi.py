@@ -1,9 +1,8 @@
 """Codec of the SCPI that all instruments share, without any I/O.
 
-`ReplyReader` turns bytes into replies, however the bytes were split; the decoders turn replies into values.
-Invalid replies raise `ProtocolDesync`.
-
-Set commands have no reply: a refusal appears only in the device's error queue (`ERRORS`).
+`ReplyReader` decodes chunks of bytes of any size to replies; the `decode_*` functions decode replies to values.
+Invalid replies raise `ProtocolDesync`. Set commands have no reply: a refusal appears only in the device's error queue
+(`ERRORS`).
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ class ReplyReader:
     """Incremental decoder of bytes to replies.
 
     A line ends with LF, CR or CRLF, and holds one reply or several joined by `;` (outside quotes and
-    parentheses). Raises `ProtocolDesync` on bytes that are not printable ASCII and on lines that are too long, and
-    on every later call: after that nothing on this connection can be trusted.
+    parentheses). Raises `ProtocolDesync` on bytes that are not printable ASCII and on lines that are too long. Every
+    later call raises it again, because nothing on this connection can be trusted any more.
     """
 
     def __init__(self) -> None:
@@ -59,10 +58,12 @@ class ReplyReader:
         self._line = bytearray(rest)
         if len(rest) > LONGEST_LINE_BYTES:
             raise _make_desync("a reply without end", bytes(rest[:40]).decode("ascii", "replace"))
-        return [reply for line in complete if line.strip() for reply in split_replies(_printable(line))]
+        return [
+            reply for line in complete if line.strip() for reply in split_replies(_decode_printable(line))
+        ]
 
 
-def _printable(line: bytes) -> str:
+def _decode_printable(line: bytes) -> str:
     text = bytes(line).decode("ascii", "backslashreplace")
     if not (line.isascii() and text.replace("\t", " ").isprintable()):
         raise _make_desync("bytes that are not text", text)
@@ -73,7 +74,7 @@ _REPLY = re.compile(r'(?:"(?:[^"]|"")*"|\([^()]*\)|[^;"()])*')
 
 
 def split_replies(line: str) -> tuple[str, ...]:
-    """Return the replies that chained queries gave on one line.
+    """Return the replies on one line, which the device joins for chained queries.
 
     >>> split_replies('(@1),(@17);0, "No error; really"')
     ('(@1),(@17)', '0, "No error; really"')

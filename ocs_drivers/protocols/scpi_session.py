@@ -1,4 +1,4 @@
-"""A session in SCPI over any transport: one exchange of queries and answers at a time."""
+"""An SCPI session over any transport: one exchange of queries and answers at a time."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from ocs_drivers.transports import wire
 from ocs_drivers.transports.transport import Transport, make_not_open
 
 _T = TypeVar("_T")
-_LONGEST_QUEUE = 64
+_MAX_QUEUE_ENTRIES = 64
 """Maximum number of entries read from an error queue, for a device whose queue never ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Differences between the SCPI of instruments that concern a session.
+    """SCPI commands that differ between instruments.
 
-    `identity` is queried on every new connection and decoded by `decode_identity`; `errors` queries the
-    oldest entry of the error queue, and is empty for a device without one.
+    `identity` is the query on every new connection; `decode_identity` decodes its answer. `errors` is the query for the
+    oldest entry of the error queue; it is empty for a device without a queue.
     """
 
     terminator: bytes = b"\n"
@@ -49,8 +49,8 @@ class ScpiSession(TransportSession):
     """Queries and answers on one connection; several threads may share it.
 
     A lock is held over each exchange, so that each thread receives its own answer. Any failure of an exchange closes
-    the connection, so that a late answer is never taken for the next one. The next exchange reconnects and checks
-    that the same device answers as before.
+    the connection, so that a late answer is never taken for the next one. The next exchange reconnects, and raises
+    `AnotherDevice` if the serial number differs.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class ScpiSession(TransportSession):
             pass
 
     def ask_again(self, query: str, decode: Callable[[str], _T]) -> _T:
-        """Ask; if the device had closed the connection, ask again on a new one. For reads only."""
+        """Call `ask`, and again on a new connection if the device had closed the old one. For reads only."""
         try:
             return self.ask(query, decode)
         except ConnectionLost:
             return self.ask(query, decode)
 
     def ask_together_again(self, queries: Sequence[str], decode: Callable[[Sequence[str]], _T]) -> _T:
-        """Return the decoded answers to several queries in one round trip; repeats them as `ask_again` does."""
+        """Return the decoded answers to several queries in one round trip, repeated like `ask_again`; reads only."""
         try:
             return self._ask_together(queries, decode)
         except ConnectionLost:
@@ -119,10 +119,10 @@ class ScpiSession(TransportSession):
     def ask_checked(
         self, query: str, decode: Callable[[str], _T]
     ) -> tuple[_T | None, tuple[DeviceError, ...]]:
-        """Return the answer and the error queue in one round trip; the answer is None if the query was refused.
+        """Return the answer, or None if the query was refused, and the errors in the queue.
 
-        A refused query has no answer, so the first reply is then the queue's entry. Further entries take
-        further queries.
+        The answer and the first entry of the queue take one round trip, every further entry another. A refused query
+        has no answer, so its first reply is the entry.
         """
         with self._exchange(f"{query};{self._dialect.errors}") as next_reply:
             answer: _T | None = None
@@ -133,20 +133,20 @@ class ScpiSession(TransportSession):
             entry = scpi.decode_error(reply)
             if answer is None and entry.number == 0:
                 raise ProtocolDesync("neither an answer nor an error", received=reply)
-        return answer, self._rest_of_queue(entry, query)
+        return answer, self._read_rest_of_queue(entry, query)
 
     def drain_errors(self, doing: str) -> tuple[DeviceError, ...]:
         """Read the device's error queue until it is empty; return its errors, oldest first."""
-        return self._rest_of_queue(self.ask(self._dialect.errors, scpi.decode_error), doing)
+        return self._read_rest_of_queue(self.ask(self._dialect.errors, scpi.decode_error), doing)
 
-    def _rest_of_queue(self, entry: scpi.QueuedError, sent: str) -> tuple[DeviceError, ...]:
+    def _read_rest_of_queue(self, entry: scpi.QueuedError, sent: str) -> tuple[DeviceError, ...]:
         errors: list[DeviceError] = []
-        while entry.number != 0 and len(errors) < _LONGEST_QUEUE:
-            errors.append(self._device_error(entry, sent))
+        while entry.number != 0 and len(errors) < _MAX_QUEUE_ENTRIES:
+            errors.append(self._make_device_error(entry, sent))
             entry = self.ask(self._dialect.errors, scpi.decode_error)
         return tuple(errors)
 
-    def _device_error(self, entry: scpi.QueuedError, sent: str) -> DeviceError:
+    def _make_device_error(self, entry: scpi.QueuedError, sent: str) -> DeviceError:
         return DeviceError(
             f"the device refused: {entry.number}, {entry.text}",
             device_code=str(entry.number),
@@ -155,11 +155,11 @@ class ScpiSession(TransportSession):
         )
 
     def _start(self) -> None:
-        """Query the identity: an open port that is not a switch is detected here."""
+        """Query the identity, to detect an open port that does not belong to a switch."""
         self._reader = scpi.ReplyReader()
         self._replies.clear()
         try:
-            with self._replies_to(self._dialect.identity, self._timeout_s) as next_reply:
+            with self._query(self._dialect.identity, self._timeout_s) as next_reply:
                 identity = self._dialect.decode_identity(next_reply())
         except ConnectionLost as error:
             raise ConnectError(
@@ -184,11 +184,11 @@ class ScpiSession(TransportSession):
         with self._lock:
             self.ready()
             timeout_s = self._timeout_s if timeout_s is None else timeout_s
-            with self._replies_to(command, timeout_s) as next_reply:
+            with self._query(command, timeout_s) as next_reply:
                 yield next_reply
 
     @contextmanager
-    def _replies_to(self, command: str, timeout_s: float) -> Iterator[Callable[[], str]]:
+    def _query(self, command: str, timeout_s: float) -> Iterator[Callable[[], str]]:
         """Send a command and yield a function that returns its next reply."""
         deadline = answer_deadline(timeout_s, self._clock)
         with self._closing_on_failure(command):

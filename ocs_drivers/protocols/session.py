@@ -20,7 +20,7 @@ MIN_CONNECT_S = 0.001
 
 
 EARLY_S = 0.05
-"""Tolerance for a partial wait: a timeout with more than this left is an error of the transport."""
+"""Tolerance for a partial wait, in seconds: a transport that times out earlier than this has failed."""
 
 
 class TransportSession(ABC):
@@ -81,7 +81,7 @@ class TransportSession(ABC):
 
     @property
     def connections(self) -> int:
-        """Number of connections made so far. Over a new one, another device may answer, and messages may be lost."""
+        """Number of connections made so far. After a reconnection another device may answer; messages may be lost."""
         return self._connections
 
     @property
@@ -90,7 +90,7 @@ class TransportSession(ABC):
         return self._event_count
 
     def events(self, since: int) -> tuple[Event, ...]:
-        """Return the unsolicited messages after number `since`, including pending input."""
+        """Process pending input; return the unsolicited messages after number `since`."""
         with self._lock:
             if self._in_use:
                 self._process_input()
@@ -127,7 +127,7 @@ class TransportSession(ABC):
         self._start()
 
     def _receive(self, deadline: Deadline) -> bytes:
-        """Return the bytes that have arrived, at least one; report a long wait during a step to the progress log."""
+        """Return the bytes that have arrived, at least one. Log the progress of a long wait during a step."""
         if not deadline.allow_read():
             raise make_timeout(self._device, deadline)
         for part in parts_of(deadline):

@@ -1,11 +1,11 @@
 """Codec of TL1, the telecommunications language of optical switches, without any I/O.
 
-`Command` is an input message. `Decoder` turns bytes into events, however the bytes were split:
-`Reply` answers the command whose correlation tag it carries, `Autonomous` is an unsolicited message,
-`Acknowledgement` confirms that a command was received. Prompts (`<`, `agent>`) are skipped. A `;` inside quotes
-or a comment does not end a block. Bytes that are not TL1 raise `ProtocolDesync`.
+`Command` is an input message. `Decoder` decodes chunks of bytes of any size to events: `Reply` answers the command
+with the same correlation tag, `Autonomous` is an unsolicited message, `Acknowledgement` confirms that the device
+received a command. Prompts (`<`, `agent>`) are skipped. A `;` inside quotes or a comment does not end a block. Bytes
+that are not TL1 raise `ProtocolDesync`.
 
-A reply on the wire, each line ended by CRLF (any of CR, LF and CRLF is taken):
+A reply on the wire. Each line ends with CRLF; the decoder accepts CR and LF too:
 
        NAME 26-01-31 12:00:00
     M  123 COMPLD
@@ -86,7 +86,7 @@ def port_list(ports: Iterable[int]) -> str:
 
 
 def ignore(lines: tuple[str, ...]) -> None:
-    """Ignore the lines of a reply: the decoder of commands without a result."""
+    """Decode the reply of a command without a result: ignore its lines."""
     del lines
 
 
@@ -101,9 +101,9 @@ def port_range(first: int, last: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to the command with tag `tag`, or a part of it if `more` is True.
+    """The answer to the command with tag `tag`, or a part of the answer if `more` is True.
 
-    `lines` are the text lines, without quotes where a line is one quoted string; `code` is the
+    `lines` are the text lines; a line that is one quoted string is stored without its quotes. `code` is the
     four-letter error code of a denial.
     """
 
@@ -117,7 +117,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Autonomous:
-    """An unsolicited message: alarm code (`A`, `*`, `**`, `*C`), its own tag, verb (`REPT DBCHG`)."""
+    """An unsolicited message with an alarm code (`A`, `*`, `**`, `*C`), its own tag and a verb (`REPT DBCHG`)."""
 
     alarm_code: str
     tag: str
@@ -128,7 +128,7 @@ class Autonomous:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """A command was received: in progress (IP), printout follows (PF), all right (OK), or not (NA, NG, RL)."""
+    """Confirmation of a command: in progress (IP), printout follows (PF), accepted (OK) or refused (NA, NG, RL)."""
 
     code: Literal["IP", "PF", "OK", "NA", "NG", "RL"]
     tag: str
@@ -136,7 +136,7 @@ class Acknowledgement:
 
 Tl1Event = Reply | Autonomous | Acknowledgement
 
-_MOMENT = re.compile(r"\d{2,4}-\d\d-\d\d \d\d:\d\d:\d\d")
+_DATE_AND_TIME = re.compile(r"\d{2,4}-\d\d-\d\d \d\d:\d\d:\d\d")
 _RESPONSE = re.compile(r"M\s+(?P<tag>\S+)\s+(?P<completion>COMPLD|DENY|PRTL|DELAY|RTRV)\s*")
 _REPORT = re.compile(r"(?P<alarm>\*C|\*\*|\*|A)\s+(?P<tag>\d+(?:\.\d+)?)\s+(?P<verb>[A-Z]\S*(?:\s+\S+)*)\s*")
 _ACKNOWLEDGEMENT = re.compile(r"\s*(?P<code>IP|PF|OK|NA|NG|RL)\s+(?P<tag>\S+)\s*")
@@ -146,7 +146,7 @@ _CODE = re.compile(r"[A-Z]{4}")
 _QUOTED_OR_COMMENT = re.compile(r'"((?:[^"\\]|\\.)*)"|/\*(.*?)\*/|".*', re.DOTALL)
 
 
-class _Part(Enum):
+class _BlockPart(Enum):
     """Next part of a block."""
 
     HEADER = auto()
@@ -154,7 +154,7 @@ class _Part(Enum):
     TEXT = auto()
 
 
-class _Inside(Enum):
+class _Context(Enum):
     """Position in a line: a `;` ends a block only outside of quotes and comments."""
 
     NOTHING = auto()
@@ -164,10 +164,10 @@ class _Inside(Enum):
 
 
 _PLAIN = {
-    _Inside.NOTHING: re.compile(r'[^\r\n;<>"/*]+'),
-    _Inside.QUOTES: re.compile(r'[^\r\n"\\]+'),
-    _Inside.ESCAPE: re.compile(r"(?!)"),
-    _Inside.COMMENT: re.compile(r"[^*/]+"),
+    _Context.NOTHING: re.compile(r'[^\r\n;<>"/*]+'),
+    _Context.QUOTES: re.compile(r'[^\r\n"\\]+'),
+    _Context.ESCAPE: re.compile(r"(?!)"),
+    _Context.COMMENT: re.compile(r"[^*/]+"),
 }
 
 
@@ -187,7 +187,7 @@ class Decoder:
         if self._broken is not None:
             raise self._broken
         try:
-            self._take_all(data.decode("latin-1"))
+            self._decode_text(data.decode("latin-1"))
         except ProtocolDesync as error:
             self._broken = error
             raise
@@ -195,19 +195,19 @@ class Decoder:
         return events
 
     def _start_block(self) -> None:
-        self._part = _Part.HEADER
-        self._inside = _Inside.NOTHING
+        self._part = _BlockPart.HEADER
+        self._context = _Context.NOTHING
         self._line = ""
         self._comment_start = 0
         self._identification: re.Match[str] | None = None
         self._text: list[str] = []
         self._size_bytes = 0
 
-    def _take_all(self, text: str) -> None:
-        """Process runs of characters without meaning at once, and all others one by one."""
+    def _decode_text(self, text: str) -> None:
+        """Decode runs of ordinary characters at once, and special characters one by one."""
         position = 0
         while position < len(text):
-            run = _PLAIN[self._inside].match(text, position)
+            run = _PLAIN[self._context].match(text, position)
             piece = run[0] if run else text[position]
             position += len(piece)
             self._size_bytes += len(piece)
@@ -218,42 +218,42 @@ class Decoder:
             if run:
                 self._line += piece
             else:
-                self._take(piece)
+                self._decode_character(piece)
 
-    def _take(self, character: str) -> None:
-        if self._inside is _Inside.COMMENT:
+    def _decode_character(self, character: str) -> None:
+        if self._context is _Context.COMMENT:
             self._line += character
             if self._line.endswith("*/", self._comment_start):
-                self._inside = _Inside.NOTHING
+                self._context = _Context.NOTHING
         elif character in "\r\n":
             self._end_line()
-        elif self._inside is _Inside.NOTHING:
-            self._take_in_the_open(character)
+        elif self._context is _Context.NOTHING:
+            self._decode_plain_character(character)
         else:
-            self._take_in_quotes(character)
+            self._decode_quoted_character(character)
 
-    def _take_in_quotes(self, character: str) -> None:
+    def _decode_quoted_character(self, character: str) -> None:
         self._line += character
-        if self._inside is _Inside.ESCAPE:
-            self._inside = _Inside.QUOTES
+        if self._context is _Context.ESCAPE:
+            self._context = _Context.QUOTES
         elif character == "\\":
-            self._inside = _Inside.ESCAPE
-        else:  # the closing quote: `_take_all` consumes all other characters in runs
-            self._inside = _Inside.NOTHING
+            self._context = _Context.ESCAPE
+        else:  # the closing quote: `_decode_text` consumes all other characters in runs
+            self._context = _Context.NOTHING
 
-    def _take_in_the_open(self, character: str) -> None:
+    def _decode_plain_character(self, character: str) -> None:
         if character == ";":
             self._end_block(more=False)
-        elif character == ">" and self._part is _Part.TEXT and (not self._line or self._line.isspace()):
+        elif character == ">" and self._part is _BlockPart.TEXT and (not self._line or self._line.isspace()):
             self._end_block(more=True)
-        elif character in "<>" and self._part is _Part.HEADER:
+        elif character in "<>" and self._part is _BlockPart.HEADER:
             self._end_prompt(character)
         else:
             self._line += character
             if character == '"':
-                self._inside = _Inside.QUOTES
+                self._context = _Context.QUOTES
             elif self._line.endswith("/*"):
-                self._inside = _Inside.COMMENT
+                self._context = _Context.COMMENT
                 self._comment_start = len(self._line)
 
     def _end_prompt(self, character: str) -> None:
@@ -264,48 +264,48 @@ class Decoder:
 
     def _end_line(self) -> None:
         line, self._line = self._line, ""
-        self._inside = _Inside.NOTHING  # a quoted string does not cross a line end
+        self._context = _Context.NOTHING  # a quoted string does not cross a line end
         if not line.strip():
             return
-        if self._part is _Part.HEADER:
-            self._take_header(line)
-        elif self._part is _Part.IDENTIFICATION:
+        if self._part is _BlockPart.HEADER:
+            self._decode_header(line)
+        elif self._part is _BlockPart.IDENTIFICATION:
             self._identification = _RESPONSE.fullmatch(line) or _REPORT.fullmatch(line)
             if self._identification is None:
                 raise _make_desync("neither a response nor a report", line)
-            self._part = _Part.TEXT
+            self._part = _BlockPart.TEXT
         else:
             self._text.append(line)
 
-    def _take_header(self, line: str) -> None:
+    def _decode_header(self, line: str) -> None:
         acknowledgement = _ACKNOWLEDGEMENT.fullmatch(line)
         if acknowledgement:
             code = cast('Literal["IP", "PF", "OK", "NA", "NG", "RL"]', acknowledgement["code"])
             self._events.append(Acknowledgement(code, acknowledgement["tag"]))
             self._start_block()
         elif _is_header(line):
-            self._part = _Part.IDENTIFICATION
+            self._part = _BlockPart.IDENTIFICATION
         else:
             raise _make_desync("not a header with name, date and time", line)
 
     def _end_block(self, *, more: bool) -> None:
         self._end_line()
-        if self._part is _Part.HEADER:  # a stray terminator, as some devices send after a prompt
+        if self._part is _BlockPart.HEADER:  # a stray terminator, as some devices send after a prompt
             self._start_block()
             return
         if self._identification is None:
             raise _make_desync("a block ended after its header", "")
-        self._events.append(_event(self._identification, self._text, more=more))
+        self._events.append(_make_event(self._identification, self._text, more=more))
         self._start_block()
 
 
 def _is_header(line: str) -> bool:
-    """Return True for a name of one or more words, then date and time."""
+    """Return True if a line consists of a name of one or more words, a date and a time."""
     parts = line.split()
-    return len(parts) >= 3 and _MOMENT.fullmatch(" ".join(parts[-2:])) is not None
+    return len(parts) >= 3 and _DATE_AND_TIME.fullmatch(" ".join(parts[-2:])) is not None
 
 
-def _event(identification: re.Match[str], text: list[str], *, more: bool) -> Tl1Event:
+def _make_event(identification: re.Match[str], text: list[str], *, more: bool) -> Tl1Event:
     lines, comments = _split_text(text)
     if identification.re is _REPORT:
         verb = " ".join(identification["verb"].split())
@@ -318,7 +318,7 @@ def _event(identification: re.Match[str], text: list[str], *, more: bool) -> Tl1
 
 
 def _split_text(text: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return text lines without their quotes, and comments without their marks."""
+    """Return the text lines without quotes, and the comments without `/*` and `*/`."""
     lines: list[str] = []
     comments: list[str] = []
     for line in text:

@@ -1,4 +1,4 @@
-"""A session in TL1: login, one command at a time, and the unsolicited reports in between."""
+"""A TL1 session: the login, one command at a time, and unsolicited reports."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ CLOSE_TIMEOUT_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Differences between the TL1 of vendors that concern a session.
+    """Properties of TL1 that differ between vendors.
 
-    A denial with one of `login_codes`, or with a text that matches `login_text`, means that nobody is logged in;
-    one of `unsupported_codes` means that the function does not exist. A denied login whose text matches `welcome`
-    counts as a success ("Already logged in"). `short` omits the final colon of commands (see `tl1.Command`).
+    A denial with one of `login_codes`, or with a text that matches `login_text`, means that nobody is logged in.
+    A denial with one of `unsupported_codes` means that the function does not exist. A denied login whose text matches
+    `welcome` ("Already logged in") counts as a success. `short` omits the final colon of commands (see `tl1.Command`).
     """
 
     login_codes: frozenset[str] = frozenset({"PICC", "PLNA"})
@@ -56,7 +56,7 @@ class Dialect:
         return reply.code in self.login_codes or _matches(self.login_text, reply)
 
     def is_welcome(self, reply: tl1.Reply) -> bool:
-        """Return True if a denied login means that we are logged in."""
+        """Return True if the reply is a denied login that means that we are already logged in."""
         return reply.completion == "DENY" and _matches(self.welcome, reply)
 
 
@@ -104,9 +104,9 @@ class Tl1Session(TransportSession):
     ) -> _T:
         """Send a command and decode the lines of its reply.
 
-        If the reply means that nobody is logged in, logs in, calls `before_resending` and sends again, once: the
-        command was refused, so nothing happens twice. Raises `SessionExpired` if that fails, `Unsupported` or
-        `DeviceError` if the command is denied.
+        If nobody is logged in, the device refuses the command. The session then logs in, calls `before_resending` and
+        sends the command once more. Raises `SessionExpired` if the login fails, `Unsupported` or `DeviceError` if the
+        command is denied.
         """
         command = tl1.Command(
             verb, 0, aid=aid, positional=positional, keywords=keywords, short=self._dialect.short
@@ -125,7 +125,7 @@ class Tl1Session(TransportSession):
     def ask_again(
         self, verb: str, decode: Callable[[tuple[str, ...]], _T], *, aid: str = "", positional: str = ""
     ) -> _T:
-        """Ask; if the device had closed the connection, ask again on a new one. For reads only."""
+        """Call `ask`, and again on a new connection if the device had closed the old one. For reads only."""
         try:
             return self.ask(verb, decode, aid=aid, positional=positional)
         except ConnectionLost:
@@ -135,7 +135,7 @@ class Tl1Session(TransportSession):
         """End the login, so that the device frees its session."""
         if self._transport.is_open:
             with contextlib.suppress(OcsError):
-                logout = self._command("CANC-USER", aid=self._credentials.user)
+                logout = self._make_command("CANC-USER", aid=self._credentials.user)
                 self._converse(logout, Deadline(min(CLOSE_TIMEOUT_S, self._timeout_s), self._clock))
 
     def _start(self) -> None:
@@ -158,7 +158,7 @@ class Tl1Session(TransportSession):
         try:
             if "," in credentials.password:
                 raise ValueError("','")
-            command = self._command("ACT-USER", aid=credentials.user, positional=credentials.password)
+            command = self._make_command("ACT-USER", aid=credentials.user, positional=credentials.password)
         except ValueError:
             raise LoginFailed(
                 "the user name or password contains a character that TL1 cannot carry",
@@ -172,7 +172,7 @@ class Tl1Session(TransportSession):
             raise LoginFailed(
                 f"the device does not accept user {credentials.user!r} with this password",
                 device=self._device,
-                received=_denial_text(reply),
+                received=_format_denial(reply),
                 hint="Set LIGHTBED_OCS_USER and LIGHTBED_OCS_PASSWORD, or give credentials.",
             )
         self._check_reply(reply, wire.redact(command.text))
@@ -181,9 +181,9 @@ class Tl1Session(TransportSession):
         try:
             self._login()
         except LoginFailed as error:
-            raise self._make_expired() from error
+            raise self._make_expired_error() from error
 
-    def _make_expired(self) -> SessionExpired:
+    def _make_expired_error(self) -> SessionExpired:
         return SessionExpired(
             "the login was lost and could not be renewed",
             device=self._device,
@@ -195,23 +195,23 @@ class Tl1Session(TransportSession):
         if reply.completion in {"COMPLD", "DELAY", "RTRV"}:
             return
         if self._dialect.needs_login(reply):
-            raise self._make_expired()
+            raise self._make_expired_error()
         if reply.code in self._dialect.unsupported_codes:
             raise Unsupported(
                 "this switch does not support the function",
                 device=self._device,
                 sent=sent,
-                received=_denial_text(reply),
+                received=_format_denial(reply),
                 hint="See `capabilities`.",
             )
         raise DeviceError(
-            f"the device refused: {_denial_text(reply)}",
+            f"the device refused: {_format_denial(reply)}",
             device_code=reply.code or reply.completion,
             device=self._device,
             sent=sent,
         )
 
-    def _command(self, verb: str, *, aid: str = "", positional: str = "") -> tl1.Command:
+    def _make_command(self, verb: str, *, aid: str = "", positional: str = "") -> tl1.Command:
         return tl1.Command(verb, self._next_tag(), aid=aid, positional=positional, short=self._dialect.short)
 
     def _next_tag(self) -> int:
@@ -237,7 +237,7 @@ class Tl1Session(TransportSession):
 
     def _next_reply(self, tag: str, deadline: Deadline) -> tl1.Reply:
         while not self._replies:
-            self._take(self._receive(deadline))
+            self._decode(self._receive(deadline))
         reply = self._replies.popleft()
         if reply.tag != tag:
             raise ProtocolDesync(f"the reply carries tag {reply.tag}, not {tag}", received=str(reply))
@@ -250,13 +250,13 @@ class Tl1Session(TransportSession):
             while self._transport.is_open and self._transport.has_input():
                 if not deadline.allow_read():
                     raise make_timeout(self._device, deadline)
-                self._take(self._transport.receive(Deadline(0, self._clock)))
+                self._decode(self._transport.receive(Deadline(0, self._clock)))
         except TransportError:
             self._transport.close()
         if self._replies:  # a reply without a command: reconnect
             self._transport.close()
 
-    def _take(self, data: bytes) -> None:
+    def _decode(self, data: bytes) -> None:
         wire.log_received(self._device, data)
         for event in self._decoder.feed(data):
             if isinstance(event, tl1.Reply):
@@ -268,5 +268,5 @@ class Tl1Session(TransportSession):
                 self._replies.append(tl1.Reply(event.tag, "DENY", event.code, (), (refusal,)))
 
 
-def _denial_text(reply: tl1.Reply) -> str:
+def _format_denial(reply: tl1.Reply) -> str:
     return " ".join(filter(None, (reply.code or reply.completion, *reply.lines, *reply.comments)))

@@ -35,7 +35,7 @@ class GuardRefused(Exception):
     """Raised by the guards of these tests."""
 
 
-ALWAYS_SOMEWHERE = "every input of this switch is always connected, so the test cannot start without circuits"
+ALWAYS_CONNECTED = "every input of this switch is always connected, so the test cannot start without circuits"
 
 
 def _exclude_free(connections: CrossConnects, free: FreePorts) -> CrossConnects:
@@ -43,23 +43,23 @@ def _exclude_free(connections: CrossConnects, free: FreePorts) -> CrossConnects:
     return CrossConnects((i, o) for i, o in connections.items() if i not in free.inputs)
 
 
-def _all_pairs(free: FreePorts) -> set[tuple[int, int]]:
+def _list_all_pairs(free: FreePorts) -> set[tuple[int, int]]:
     return {(source, output) for source in free.inputs for output in free.outputs}
 
 
 class OnFreePorts:
-    """Base of tests on a switch, whose free ports are empty before and after each test."""
+    """Base of tests that use only the free ports of a switch; these have no circuits before and after each test."""
 
     @pytest.fixture
     def free_ports(self, switch: OpticalSwitch) -> FreePorts:
-        """Return the ports that may be used, by default all; override it if the switch carries other circuits."""
+        """Return the ports that tests may use: all ports. Override it if the switch carries other circuits."""
         return all_ports(switch.capabilities)
 
     @pytest.fixture
     def free(self, switch: OpticalSwitch, free_ports: FreePorts) -> FreePorts:
-        """Return the ports that may be used; skip the test on a switch without disconnects."""
+        """Return the ports that tests may use; skip the test on a switch without disconnects."""
         if not switch.capabilities.disconnects:
-            pytest.skip(ALWAYS_SOMEWHERE)
+            pytest.skip(ALWAYS_CONNECTED)
         return free_ports
 
     @pytest.fixture
@@ -196,7 +196,7 @@ class SwitchContract(OnFreePorts):
         )
         once_each = [before for before, _ in groupby(seen)]  # some steps take several commands
         expected = [free.pairs(1, 2), *(step.after for step in report.steps[:-1])]
-        assert [held.pairs for held in once_each] == [held.pairs & _all_pairs(free) for held in expected]
+        assert [held.pairs for held in once_each] == [held.pairs & _list_all_pairs(free) for held in expected]
 
     def test_guard_that_raises_lets_nothing_pass(self, empty: OpticalSwitch, free: FreePorts) -> None:
         def refuse() -> None:

@@ -6,8 +6,8 @@ Check it with the public key:
 
     ssh-keygen -Y verify -f allowed_signers -I lab -n lightbed-conformance -s FILE.sig < FILE
 
-The digest detects damage, the signature names who vouches for the record; neither proves that the device was
-real. The serial number of a simulated switch starts with `SIM`.
+The digest detects damage, and the signature shows who signed the record. Neither proves that the device was real. The
+serial number of a simulated switch starts with `SIM`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Record:
             "record": NAMESPACE,
             "address": self.address,
             "switch": self.switch,
-            "lightbed": _own_version(),
+            "lightbed": _find_version(),
             "python": platform.python_version(),
             "started": self.started,
             "ended": now(),
@@ -117,7 +117,7 @@ def read_record(path: Path) -> dict[str, Any]:
     return document
 
 
-def _own_version() -> str:
+def _find_version() -> str:
     try:
         return version("lightbed")
     except PackageNotFoundError:  # used from a checkout that was never installed
@@ -149,7 +149,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Any:
-    """Record the result of each test; a failed setup or teardown counts as failed."""
+    """Record the result of each test; a test with a failed setup or teardown is failed."""
     report = yield
     results = item.config.stash[_record].results
     if report.when == "call" or not report.passed:

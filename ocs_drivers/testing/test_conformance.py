@@ -21,7 +21,7 @@ class TestSwitch(SwitchContract):
 
 
 class TestUnderFaults(OnFreePorts):
-    """Tests of the driver on a faulty device: each status that it reports is true, or unknown."""
+    """Tests of the driver on a faulty device: the driver reports no wrong status; it may report `UNKNOWN`."""
 
     @pytest.fixture
     def free_ports(self, free_ports: FreePorts) -> FreePorts:

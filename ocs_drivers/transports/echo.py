@@ -13,14 +13,14 @@ _LOGIN = re.compile(rb"ACT-USER:[^:]*:[^:]*:[^:]*:[^:]*:(?=.)", re.IGNORECASE)
 class EchoCancelled:
     """A transport that removes the echo of each command, however it is split.
 
-    The echo is known, so nothing else is ever removed; input without an echo passes unchanged. The password of a
-    login may be echoed or hidden, as it is in a recording.
+    Only text that equals the last command is removed; input without an echo passes unchanged. The device may echo or
+    hide the password of a login.
     """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._expected = b""
-        self._hides_rest = False
+        self._may_hide_password = False
         self._pending = b""
 
     @property
@@ -44,14 +44,14 @@ class EchoCancelled:
     def send(self, data: bytes, deadline: Deadline) -> None:
         """Send a command, and expect its echo."""
         login = _LOGIN.match(data)
-        self._expected, self._hides_rest = (login[0], True) if login else (data.strip(), False)
+        self._expected, self._may_hide_password = (login[0], True) if login else (data.strip(), False)
         self._transport.send(data, deadline)
 
     def receive(self, deadline: Deadline) -> bytes:
-        """Return the bytes that have arrived without the echo; empty if they are the echo or may be its beginning."""
+        """Return the bytes that have arrived, without the echo or a beginning of the echo; possibly empty."""
         received = self._pending + self._transport.receive(deadline)
         before, echo, after = received.partition(self._expected) if self._expected else (received, b"", b"")
-        if echo and self._hides_rest:
+        if echo and self._may_hide_password:
             _, end, rest = after.partition(b";")
             if not end:
                 self._pending = echo + after

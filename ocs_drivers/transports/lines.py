@@ -1,7 +1,7 @@
-"""Transports from addresses: every driver gets its transport here.
+"""Factories of transports for addresses; every driver gets its transport here.
 
-The only place that selects a connection (plain TCP, PyVISA, serial, TLS, SSH) and, inside
-`ocs_drivers.transports.recording.record_sessions`, records it.
+Only this module selects a connection (plain TCP, PyVISA, serial, TLS, SSH). Inside
+`ocs_drivers.transports.recording.record_sessions` the transports record their traffic.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Recordings of sessions with a device, and their replay: a recording from a lab is a test anywhere.
+"""Recordings of sessions with a device, and their replay in tests that need no device.
 
     with record_sessions(Path("switch7.jsonl")):
         with open_switch("polatis+tl1://10.0.0.7") as switch:
@@ -6,7 +6,7 @@
 
 Each line is a JSON object: seconds since the start, the event (`open`, `sent`, `received`, `closed`, `lost`),
 and the bytes as Latin-1 text. Passwords, HTTP authorisation and cookies are redacted before they are written.
-`Replay` is a transport that answers from such a file, and refuses any other command.
+`Replay` is a transport that answers from a recording, and refuses commands that were not recorded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _AUTHORIZATION = re.compile(rb"(?i)^(authorization\s*:[ \t]*)[^\r\n]*", re.MULTI
 _COOKIES = re.compile(rb"(?i)^(?:set-)?cookie\s*:[^\r\n]*", re.MULTILINE)
 _COOKIE_VALUE = re.compile(rb"([:;][ \t]*(?!(?i:path|domain|expires|max-age|samesite)=)[^=;\s]+=)[^;]*")
 _TL1_LOGIN = re.compile(rb"(?i)(ACT-USER:[^:]*:[^:]*:[^:]*:[^:]*:)[^;]*")
-_BLANK = b"***"
+_REDACTED = b"***"
 
 _recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
@@ -41,14 +41,14 @@ def redact(data: bytes, accounts: frozenset[Credentials]) -> bytes:
     >>> redact(b"ACT-USER::admin:1::secret;", frozenset())
     b'ACT-USER::admin:1::***;'
     """
-    data = _TL1_LOGIN.sub(rb"\1" + _BLANK, _AUTHORIZATION.sub(rb"\1" + _BLANK, data))
-    data = _COOKIES.sub(lambda line: _COOKIE_VALUE.sub(rb"\1" + _BLANK, line[0]), data)
+    data = _TL1_LOGIN.sub(rb"\1" + _REDACTED, _AUTHORIZATION.sub(rb"\1" + _REDACTED, data))
+    data = _COOKIES.sub(lambda line: _COOKIE_VALUE.sub(rb"\1" + _REDACTED, line[0]), data)
     for account in accounts:
         basic = b64encode(f"{account.user}:{account.password}".encode())
-        data = data.replace(basic, _BLANK)
+        data = data.replace(basic, _REDACTED)
         # Otherwise every mention of the user name would be redacted.
         if len(account.password) > 1 and account.password != account.user:
-            data = data.replace(account.password.encode(), _BLANK)
+            data = data.replace(account.password.encode(), _REDACTED)
     return data
 
 
@@ -60,7 +60,7 @@ class Recorder:
         self._started_s = time.monotonic()
 
     def write_entry(self, device: str, what: str, data: bytes = b"") -> None:
-        """Write one line and flush it: a crash must not lose what led to it."""
+        """Write one line and flush it, so that a crash loses nothing."""
         entry = {"s": round(time.monotonic() - self._started_s, 6), "device": device, "what": what}
         if data:
             entry["data"] = redact(data, credentials_in_use()).decode("latin-1")
@@ -83,7 +83,7 @@ def record_sessions(path: Path) -> Iterator[None]:
 
 
 def record(transport: Transport, device: str) -> Transport:
-    """Return the transport, or inside `record_sessions` one that records its traffic."""
+    """Return `transport`; inside `record_sessions`, return a wrapper that records its traffic."""
     recorder = _recorder.get()
     return transport if recorder is None else _Recorded(transport, device, recorder)
 
@@ -130,8 +130,7 @@ class _Recorded:
 class Replay:
     """A transport that replays a recording to a driver that repeats the same operations.
 
-    Raises `ProtocolDesync` if the driver sends other bytes than those recorded. `is_finished` is True once the whole
-    recording was used.
+    Raises `ProtocolDesync` if the driver does not send the recorded bytes.
     """
 
     def __init__(self, path: Path) -> None:
@@ -173,7 +172,7 @@ class Replay:
         """Compare with the recorded bytes; redacted parts count as equal. Raise `ProtocolDesync` if they differ."""
         del deadline
         accounts = credentials_in_use()
-        recorded_data = self._take("sent", data)
+        recorded_data = self._use_entry("sent", data)
         if redact(recorded_data, accounts) != redact(data, accounts):
             raise self._make_mismatch(recorded_data, redact(data, accounts))
 
@@ -183,9 +182,9 @@ class Replay:
         if self._next < len(self._entries) and self._entries[self._next][0] == "lost":
             self._next += 1
             raise make_connection_lost(self._device, "as recorded")
-        return self._take("received", b"")
+        return self._use_entry("received", b"")
 
-    def _take(self, what: str, data: bytes) -> bytes:
+    def _use_entry(self, what: str, data: bytes) -> bytes:
         if self._next == len(self._entries):
             raise self._make_mismatch(b"the end of the recording", data)
         kind, recorded_data = self._entries[self._next]

@@ -20,8 +20,8 @@ from ocs_drivers.transports.transport import make_connect_error, make_connection
 class SerialTransport:
     """One serial line at `path`, such as `/dev/ttyUSB0`, locked against other programs that lock it.
 
-    A serial line has no connection: opening it succeeds if the adapter is there, even without a device. Earlier
-    input is discarded.
+    A serial line has no connection: `open` succeeds if the adapter is present, even without a device, and discards
+    earlier input.
     """
 
     def __init__(self, path: str, *, baud: int, device: str) -> None:
@@ -38,7 +38,7 @@ class SerialTransport:
     def open(self, timeout_s: float) -> None:
         """Open and lock the line. Raise `ConnectError` if it does not exist or another program has locked it."""
         del timeout_s  # opening never waits
-        serial = _pyserial()
+        serial = _import_pyserial()
         self.close()
         try:
             self._port = serial.Serial(self._path, self._baud, timeout=0, exclusive=True)
@@ -79,7 +79,7 @@ class SerialTransport:
             raise make_timeout(self._device, deadline)
         try:
             data: bytes = port.read(max(1, port.in_waiting))
-        except OSError as error:  # pyserial's SerialException is one
+        except OSError as error:  # includes pyserial's SerialException
             raise make_connection_lost(self._device, error) from error
         if not data:
             raise make_connection_lost(self._device, "the serial line has disappeared")
@@ -91,7 +91,7 @@ class SerialTransport:
         return self._port
 
 
-def _pyserial() -> Any:
+def _import_pyserial() -> Any:
     try:
         import serial
     except ImportError as error:

@@ -1,15 +1,15 @@
 """An interactive shell over SSH as a transport (extra `ssh`).
 
 All SSH connections of the process share one event loop in a background thread, which starts with the first
-connection; a closed transport leaves neither a task nor a socket on it.
+connection. A closed transport leaves no task and no socket on the loop.
 
-The device's host key is checked:
+The first rule that applies decides about the device's host key:
 
-1. With the option `known_hosts` of the address, against that file; a key that it does not contain is refused.
-2. Else against `~/.ssh/known_hosts`, if it contains the host.
-3. Else the first key is trusted, with a warning in the log (`ocs_drivers.ssh`), and remembered by the transport:
-   most switches generate their own key, which nobody has signed. Another key at a later connection raises
-   `AnotherDevice`, before the password is sent.
+1. If the address has the option `known_hosts`, that file must contain the key.
+2. If `~/.ssh/known_hosts` contains the host, it must contain the key.
+3. Otherwise the transport trusts and stores the first key, and logs a warning (`ocs_drivers.ssh`): most switches
+   generate their own unsigned key. A different key at a later connection raises `AnotherDevice` before the password is
+   sent.
 
 The user's keys and agent are not offered, because a device counts every refused key as a failed login. Name a key with
 the option `key`.
@@ -66,7 +66,7 @@ class HostKeys:
     def __init__(self, device: str, known_hosts: str | None) -> None:
         self._device = device
         self._file = known_hosts
-        self._in_file = False  # a file has a key of the host
+        self._in_file = False  # True if a known_hosts file decides, so `accept` must refuse
         self._first_key: bytes | None = None
         self.refusal: OcsError | None = None
 
@@ -78,14 +78,14 @@ class HostKeys:
         self.refusal, self._in_file = None, self._file is not None
         if self._file is not None:
             return self._file
-        users = Path("~/.ssh/known_hosts").expanduser()
+        users_file = Path("~/.ssh/known_hosts").expanduser()
         named_port = None if port == DEFAULT_PORT else port
 
         def look_up(host: str, address: str, asked_port: int | None) -> Any:
             if asked_port != named_port:  # another port may forward to another device, with another key
                 return [], [], []
             try:
-                keys = asyncssh_module().match_known_hosts(str(users), host, address, asked_port)
+                keys = asyncssh_module().match_known_hosts(str(users_file), host, address, asked_port)
             except OSError:
                 return [], [], []
             self._in_file = any(keys)
@@ -94,7 +94,7 @@ class HostKeys:
         return look_up
 
     def accept(self, key: asyncssh.SSHKey) -> bool:
-        """Return True if a key of a host without an entry is the first one or equals it; set `refusal` otherwise."""
+        """Return True if the host has no entry and `key` is its first key. Set `refusal` for a different key."""
         if self._in_file:
             return False
         if self._first_key is None:
@@ -113,7 +113,7 @@ class HostKeys:
         return self.refusal is None
 
 
-class _Loop:
+class _EventLoopThread:
     """An event loop in its own thread."""
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class _Loop:
         threading.Thread(target=self._loop.run_forever, name="ocs_drivers.ssh", daemon=True).start()
 
     def run(self, doing: Coroutine[Any, Any, _T]) -> _T:
-        """Run a coroutine, which must limit its own time, and return its result."""
+        """Run a coroutine and return its result. The coroutine must limit its own time."""
         future = asyncio.run_coroutine_threadsafe(doing, self._loop)
         try:
             return future.result()
@@ -135,9 +135,9 @@ class _Loop:
 
 
 @cache
-def _loop_of(process: int) -> _Loop:
-    del process  # part of the cache key: a forked child has the loop of its parent, but not its thread
-    return _Loop()
+def _get_loop(process: int) -> _EventLoopThread:
+    del process  # only a cache key: a forked child inherits the loop of its parent, but not the thread
+    return _EventLoopThread()
 
 
 class _Inbox:
@@ -161,7 +161,7 @@ class _Inbox:
             self._changed.notify_all()
 
     def ready(self) -> bool:
-        """Return True if there are bytes, or none will ever arrive."""
+        """Return True if there are bytes, or if the shell has ended."""
         return bool(self._data) or self.end is not None
 
     def take(self, timeout_s: float) -> bytes:
@@ -176,8 +176,8 @@ class _Inbox:
 class SshTransport:
     """A shell with a terminal on the device at `host`.
 
-    `key` is a private key file, without a passphrase, offered before the password. Raises `Unsupported` without
-    asyncssh.
+    `key` is a private key file without a passphrase, which is tried before the password. Raises `Unsupported` if
+    asyncssh is not installed.
     """
 
     def __init__(
@@ -255,8 +255,8 @@ class SshTransport:
         raise make_timeout(self._device, deadline)
 
     @property
-    def _loop(self) -> _Loop:
-        return _loop_of(os.getpid())
+    def _loop(self) -> _EventLoopThread:
+        return _get_loop(os.getpid())
 
     def _require_connection(self) -> Any:
         if self._connection is None:
@@ -268,7 +268,7 @@ class SshTransport:
             connection = await self._login(inbox, timeout_s)
             try:
                 channel, _ = await connection.create_session(
-                    lambda: _shell(inbox), term_type=TERMINAL, term_size=TERMINAL_SIZE, encoding=None
+                    lambda: _make_shell(inbox), term_type=TERMINAL, term_size=TERMINAL_SIZE, encoding=None
                 )
             except BaseException:
                 connection.abort()
@@ -280,7 +280,7 @@ class SshTransport:
         return await self._asyncssh.connect(
             host,
             port,
-            client_factory=lambda: _client(inbox, self._host_keys),
+            client_factory=lambda: _make_client(inbox, self._host_keys),
             known_hosts=self._host_keys.find_trusted(port),
             username=self._credentials.user,
             password=self._credentials.password,
@@ -327,7 +327,7 @@ def _write(channel: Any, data: bytes) -> None:
         channel.write(data)
 
 
-def _client(inbox: _Inbox, host_keys: HostKeys) -> asyncssh.SSHClient:
+def _make_client(inbox: _Inbox, host_keys: HostKeys) -> asyncssh.SSHClient:
     import asyncssh
 
     class Client(asyncssh.SSHClient):
@@ -342,7 +342,7 @@ def _client(inbox: _Inbox, host_keys: HostKeys) -> asyncssh.SSHClient:
     return Client()
 
 
-def _shell(inbox: _Inbox) -> asyncssh.SSHClientSession[bytes]:
+def _make_shell(inbox: _Inbox) -> asyncssh.SSHClientSession[bytes]:
     import asyncssh
 
     class Shell(asyncssh.SSHClientSession[bytes]):

@@ -1,4 +1,4 @@
-"""Telnet (RFC 854) as a transport around another: it answers options and passes on the data.
+"""Telnet (RFC 854) over another transport: it answers option requests and passes on the data.
 
 We accept ECHO and SUPPRESS GO AHEAD, as every interactive client does, and refuse all other options.
 Sub-negotiations are skipped.
@@ -19,7 +19,7 @@ LONGEST_NEGOTIATION_BYTES = 4096
 LONGEST_NEGOTIATION_S = 1.0
 
 
-class _Inside(Enum):
+class _Context(Enum):
     DATA = auto()
     COMMAND = auto()  # after IAC
     OPTION = auto()  # after IAC and DO, DONT, WILL or WONT
@@ -35,67 +35,67 @@ class Negotiator:
     """
 
     def __init__(self) -> None:
-        self._inside = _Inside.DATA
-        self._verb = 0
+        self._context = _Context.DATA
+        self._request = 0
         self._skipped = 0
         self._enabled: set[int] = set()  # options of the device that we accepted
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
         """Return the data, and the answer to send. Raise `ProtocolDesync` for a negotiation that is too long."""
-        if self._inside is _Inside.DATA and IAC not in data:
+        if self._context is _Context.DATA and IAC not in data:
             return data, b""
         text, answer = bytearray(), bytearray()
         for byte in data:
-            self._take(byte, text, answer)
+            self._process(byte, text, answer)
         return bytes(text), bytes(answer)
 
-    def _take(self, byte: int, text: bytearray, answer: bytearray) -> None:
-        if self._inside is _Inside.DATA:
+    def _process(self, byte: int, text: bytearray, answer: bytearray) -> None:
+        if self._context is _Context.DATA:
             if byte == IAC:
-                self._inside = _Inside.COMMAND
+                self._context = _Context.COMMAND
             else:
                 text.append(byte)
-        elif self._inside is _Inside.COMMAND:
-            self._take_command(byte, text)
-        elif self._inside is _Inside.OPTION:
-            self._inside = _Inside.DATA
+        elif self._context is _Context.COMMAND:
+            self._process_command(byte, text)
+        elif self._context is _Context.OPTION:
+            self._context = _Context.DATA
             answer += self._answer(byte)
         else:
-            self._skip(byte)
+            self._skip_negotiation(byte)
 
-    def _take_command(self, byte: int, text: bytearray) -> None:
+    def _process_command(self, byte: int, text: bytearray) -> None:
         if byte in {DO, DONT, WILL, WONT}:
-            self._verb, self._inside = byte, _Inside.OPTION
+            self._request, self._context = byte, _Context.OPTION
         elif byte == SB:
-            self._skipped, self._inside = 0, _Inside.NEGOTIATION
+            self._skipped, self._context = 0, _Context.NEGOTIATION
         else:  # IAC IAC is a byte of data; every other command is ignored
             if byte == IAC:
                 text.append(byte)
-            self._inside = _Inside.DATA
+            self._context = _Context.DATA
 
     def _answer(self, option: int) -> bytes:
-        if self._verb == DO:
+        if self._request == DO:
             return bytes([IAC, WONT, option])
-        if self._verb == WILL and option not in self._enabled:
+        if self._request == WILL and option not in self._enabled:
             if option not in {ECHO, SUPPRESS_GO_AHEAD}:
                 return bytes([IAC, DONT, option])
             self._enabled.add(option)
             return bytes([IAC, DO, option])
-        if self._verb == WONT and option in self._enabled:
+        if self._request == WONT and option in self._enabled:
             self._enabled.discard(option)
             return bytes([IAC, DONT, option])
         return b""  # a request that changes nothing must not be answered (RFC 854)
 
-    def _skip(self, byte: int) -> None:
+    def _skip_negotiation(self, byte: int) -> None:
         self._skipped += 1
         if self._skipped > LONGEST_NEGOTIATION_BYTES:
             raise ProtocolDesync(
                 "a telnet negotiation without end", hint="Check that the port speaks telnet."
             )
-        if self._inside is _Inside.NEGOTIATION_COMMAND:
-            self._inside = _Inside.DATA if byte == SE else _Inside.NEGOTIATION
+        if self._context is _Context.NEGOTIATION_COMMAND:
+            self._context = _Context.DATA if byte == SE else _Context.NEGOTIATION
         elif byte == IAC:
-            self._inside = _Inside.NEGOTIATION_COMMAND
+            self._context = _Context.NEGOTIATION_COMMAND
 
 
 class TelnetTransport:
@@ -126,7 +126,7 @@ class TelnetTransport:
         negotiations = Deadline(LONGEST_NEGOTIATION_S)
         try:
             while not self._text and self._carrier.has_input() and not negotiations.passed:
-                self._take(Deadline(0))
+                self._process(Deadline(0))
         except ConnectionLost:
             return True  # the next `receive` raises it
         return bool(self._text)
@@ -142,11 +142,11 @@ class TelnetTransport:
             if is_late:  # negotiations without end
                 raise make_timeout("", deadline)
             is_late = deadline.passed
-            self._take(deadline)
+            self._process(deadline)
         text, self._text = self._text, b""
         return text
 
-    def _take(self, deadline: Deadline) -> None:
+    def _process(self, deadline: Deadline) -> None:
         text, answer = self._negotiator.feed(self._carrier.receive(deadline))
         self._text += text
         if answer:

@@ -40,7 +40,7 @@ class TlsTransport:
         self._ca = ca
         self._insecure = insecure
         self._socket: ssl.SSLSocket | None = None
-        self._early = b""
+        self._early_data = b""
 
     @property
     def is_open(self) -> bool:
@@ -48,19 +48,19 @@ class TlsTransport:
         return self._socket is not None
 
     def open(self, timeout_s: float) -> None:
-        """Connect and shake hands. Raise `ConnectError`, also for a certificate that is not trusted."""
+        """Connect and negotiate TLS. Raise `ConnectError`, also for a certificate that is not trusted."""
         try:
             context = client_context(ca=self._ca, insecure=self._insecure)
-            with_tcp = socket.create_connection(self._target, timeout_s)
+            tcp_socket = socket.create_connection(self._target, timeout_s)
         except OSError as error:
             raise make_connect_error(self._device, error) from error
-        with_tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        tcp_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            self._socket = context.wrap_socket(with_tcp, server_hostname=self._target[0])
+            self._socket = context.wrap_socket(tcp_socket, server_hostname=self._target[0])
         except OSError as error:
-            with_tcp.close()
+            tcp_socket.close()
             raise self._make_handshake_error(error) from error
-        self._early = b""
+        self._early_data = b""
         if self._insecure:
             logger.warning("%s: the certificate is not verified (insecure=1)", self._device)
 
@@ -84,12 +84,12 @@ class TlsTransport:
 
         TLS messages without data, such as session tickets, do not count. Early data is kept for `receive`.
         """
-        connection = self._connection()
-        if self._early:
+        connection = self._require_connection()
+        if self._early_data:
             return True
         connection.settimeout(0)
         try:
-            self._early = connection.recv(_CHUNK_BYTES)
+            self._early_data = connection.recv(_CHUNK_BYTES)
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             return False
         except OSError:
@@ -98,7 +98,7 @@ class TlsTransport:
 
     def send(self, data: bytes, deadline: Deadline) -> None:
         """Send all of `data`. Raises `ConnectionLost`, `Timeout`."""
-        connection = self._connection()
+        connection = self._require_connection()
         connection.settimeout(max(deadline.remaining_s(), 0.001))
         try:
             connection.sendall(data)
@@ -109,17 +109,17 @@ class TlsTransport:
 
     def receive(self, deadline: Deadline) -> bytes:
         """Return the data that has arrived, at least one byte. Raises `ConnectionLost`, `Timeout`."""
-        connection = self._connection()
-        data, self._early = self._early, b""
+        connection = self._require_connection()
+        data, self._early_data = self._early_data, b""
         try:
-            data = data or self._next(connection, deadline)
+            data = data or self._receive_data(connection, deadline)
         except OSError as error:
             raise make_connection_lost(self._device, error) from error
         if not data:
             raise make_connection_lost(self._device, "the device closed the connection")
         return data
 
-    def _next(self, connection: ssl.SSLSocket, deadline: Deadline) -> bytes:
+    def _receive_data(self, connection: ssl.SSLSocket, deadline: Deadline) -> bytes:
         connection.settimeout(0)
         while True:
             try:
@@ -131,7 +131,7 @@ class TlsTransport:
             if not wait_for(connection, event, deadline.remaining_s()):
                 raise make_timeout(self._device, deadline)
 
-    def _connection(self) -> ssl.SSLSocket:
+    def _require_connection(self) -> ssl.SSLSocket:
         if self._socket is None:
             raise make_connection_lost(self._device, "it is closed")
         return self._socket

@@ -1,8 +1,8 @@
 """Bytes to a device and back over a TCP connection, with a deadline on every wait.
 
-The interface between sessions (`ocs_drivers.protocols`) and the network. `SocketTransport` is a plain
-socket; `visa.VisaTransport` is the same over a PyVISA resource. Both wait on the socket itself, so that an
-answer is seen the moment it arrives and a closed connection is distinguished from silence.
+`Transport` is the interface between sessions (`ocs_drivers.protocols`) and the network. `SocketTransport` is a plain
+socket, `visa.VisaTransport` a PyVISA resource. Both wait on the socket itself, so that they notice an answer at once
+and can distinguish a closed connection from silence.
 """
 
 from __future__ import annotations
@@ -43,24 +43,24 @@ class Transport(Protocol):
 
 
 def wait_for(connection: socket.socket | int, event: int, timeout_s: float) -> bool:
-    """Return True if `event` (`select.POLLIN` or `POLLOUT`), an error or a disconnect came within `timeout_s`."""
+    """Wait for `event` (`select.POLLIN` or `POLLOUT`), an error or a disconnect; return False after `timeout_s`."""
     poller = select.poll()
     poller.register(connection, event)
     return bool(poller.poll(math.ceil(timeout_s * 1000)))
 
 
 def count_readable_bytes(connection: socket.socket) -> int:
-    """Return the number of bytes to read; 0 on a readable socket means that the peer closed the connection."""
+    """Return the number of bytes that can be read; 0 on a readable socket means that the peer closed it."""
     count = array.array("i", [0])
     fcntl.ioctl(connection, termios.FIONREAD, count)
     return count[0]
 
 
 def acknowledge_at_once(connection: socket.socket) -> None:
-    """Make the kernel acknowledge received data at once, on systems that support it (Linux resets this after a while).
+    """Make the kernel acknowledge received data at once, if it supports this. Linux resets the option after a while.
 
-    A device that sends an answer in pieces without TCP_NODELAY delays the second piece until the first is
-    acknowledged, and the kernel of this machine may hold back that acknowledgement for 40 ms.
+    Without TCP_NODELAY, a device delays the second piece of an answer until the first piece is acknowledged, and our
+    kernel may delay that acknowledgement by 40 ms.
     """
     if hasattr(socket, "TCP_QUICKACK"):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
@@ -143,11 +143,11 @@ class SocketTransport:
 
     def has_input(self) -> bool:
         """Return True if input can be read at once. Raise `ConnectionLost` if the transport is closed."""
-        return wait_for(self._connection(), select.POLLIN, 0)
+        return wait_for(self._require_connection(), select.POLLIN, 0)
 
     def send(self, data: bytes, deadline: Deadline) -> None:
         """Send all of `data`. Raises `ConnectionLost`, `Timeout`."""
-        connection = self._connection()
+        connection = self._require_connection()
         connection.settimeout(max(deadline.remaining_s(), 0.001))
         try:
             connection.sendall(data)
@@ -158,7 +158,7 @@ class SocketTransport:
 
     def receive(self, deadline: Deadline) -> bytes:
         """Return the bytes that have arrived, at least one. Raises `ConnectionLost`, `Timeout`."""
-        connection = self._connection()
+        connection = self._require_connection()
         if not wait_for(connection, select.POLLIN, deadline.remaining_s()):
             raise make_timeout(self._device, deadline)
         try:
@@ -170,7 +170,7 @@ class SocketTransport:
             raise make_connection_lost(self._device, "the device closed the connection")
         return data
 
-    def _connection(self) -> socket.socket:
+    def _require_connection(self) -> socket.socket:
         if self._socket is None:
             raise make_connection_lost(self._device, "it is closed")
         return self._socket

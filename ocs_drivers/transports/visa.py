@@ -2,18 +2,18 @@
 
 pyvisa-py 0.8 has six quirks on raw sockets that would each corrupt a session. Our workarounds:
 
-1. `read_termination` is None by default, and a query then times out though the answer arrived: we set both
+1. `read_termination` is None by default, and a query then times out although the answer arrived. We set both
    terminations, and frame replies with our own codec.
-2. Opening a refused port succeeds: we ask the socket for its pending error, and sessions probe at open.
-3. A closed peer makes a read spin until the timeout and then reports a timeout: we wait on the socket
-   ourselves; readable with nothing to read is a closed connection. VISA errors and bare `OSError` are both caught.
-4. After a timeout the late answer goes to the next query: sessions close the connection on any failure.
-5. VISA locks exclude nobody: we use `device_lock`.
-6. Threads steal one another's answers: sessions hold a lock over each exchange.
+2. Opening a refused port succeeds. We read the pending error of the socket, and sessions send a query at open.
+3. After the peer has closed, a read spins until the timeout and then reports a timeout. We wait on the socket
+   ourselves: a readable socket without bytes is closed. We catch both VISA errors and bare `OSError`.
+4. After a timeout, the next query reads the late answer. Sessions close the connection on any failure.
+5. VISA locks do not exclude other clients. We use `device_lock`.
+6. A thread may read the answer of another thread. Sessions hold a lock over each exchange.
 
 A read asks for exactly the bytes that have arrived, so it never waits inside pyvisa-py. This also avoids the
-back-off of its select, which delays an answer in two pieces by up to 0.12 s, and its timeouts, which use the
-wall clock.
+back-off of its `select`, which delays an answer in two pieces by up to 0.12 s, and its timeouts, which use the wall
+clock.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from pyvisa.resources import MessageBasedResource
 
 _CHUNK_BYTES = 4096
-"""Chunk size of pyvisa-py. It checks for room in the send buffer only before each chunk. A read of more than one
-chunk may buffer extra bytes, and waiting on the socket does not notice these."""
+"""Chunk size of pyvisa-py, which checks for room in the send buffer only before each chunk. A longer read may buffer
+extra bytes, and a wait on the socket does not notice those."""
 
 
-def _resource_manager() -> Any:
-    """Return the manager of the pure-Python backend; not cached, because any other user may close it."""
+def _make_resource_manager() -> Any:
+    """Return a manager of the pure-Python backend. It is not cached, because other code may close it."""
     try:
         import pyvisa
     except ImportError as error:
@@ -70,7 +70,7 @@ class VisaTransport:
 
     def open(self, timeout_s: float) -> None:
         """Open the VISA resource and check its TCP connection. Raise `ConnectError` if there is none."""
-        manager = _resource_manager()
+        manager = _make_resource_manager()
         timeout_ms = max(1, round(timeout_s * 1000))
         try:
             resource = manager.open_resource(
@@ -82,14 +82,14 @@ class VisaTransport:
             )
         except Exception as error:  # pyvisa-py raises a bare Exception here
             raise make_connect_error(self._device, error) from error
-        self._adopt(resource, timeout_s)
+        self._use_resource(resource, timeout_s)
 
-    def _adopt(self, resource: MessageBasedResource, timeout_s: float) -> None:
+    def _use_resource(self, resource: MessageBasedResource, timeout_s: float) -> None:
         connection: socket.socket = resource.visalib.sessions[resource.session].interface
-        problem = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-        if problem:
+        error_number = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error_number:
             resource.close()
-            raise make_connect_error(self._device, os.strerror(problem))
+            raise make_connect_error(self._device, os.strerror(error_number))
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.settimeout(timeout_s)
         self._resource, self._socket = resource, connection
@@ -98,7 +98,7 @@ class VisaTransport:
         """Close the connection. Do nothing if it is closed."""
         resource, self._resource, self._socket = self._resource, None, None
         if resource is not None:
-            with contextlib.suppress(_visa_error(), OSError):
+            with contextlib.suppress(_get_visa_error(), OSError):
                 resource.close()
 
     def has_input(self) -> bool:
@@ -107,18 +107,18 @@ class VisaTransport:
         return wait_for(connection, select.POLLIN, 0)
 
     def send(self, data: bytes, deadline: Deadline) -> None:
-        """Send all of `data`, each chunk only when there is room for it."""
+        """Send all of `data`. Raises `ConnectionLost`, `Timeout`. Each chunk waits for room in the send buffer."""
         resource, connection = self._require_resource()
         for start in range(0, len(data), _CHUNK_BYTES):
             if not wait_for(connection, select.POLLOUT, deadline.remaining_s()):
                 raise make_timeout(self._device, deadline)
             try:
                 resource.write_raw(data[start : start + _CHUNK_BYTES])
-            except (_visa_error(), OSError) as error:
+            except (_get_visa_error(), OSError) as error:
                 raise make_connection_lost(self._device, error) from error
 
     def receive(self, deadline: Deadline) -> bytes:
-        """Return the bytes that have arrived, at least one, and no more: so pyvisa-py never waits."""
+        """Return the bytes that have arrived, at least one. Raises `ConnectionLost`, `Timeout`."""
         resource, connection = self._require_resource()
         if not wait_for(connection, select.POLLIN, deadline.remaining_s()):
             raise make_timeout(self._device, deadline)
@@ -126,7 +126,7 @@ class VisaTransport:
             count = min(count_readable_bytes(connection), _CHUNK_BYTES)
             data = resource.read_bytes(count) if count else b""
             acknowledge_at_once(connection)
-        except (_visa_error(), OSError) as error:
+        except (_get_visa_error(), OSError) as error:
             raise make_connection_lost(self._device, error) from error
         if not data:
             raise make_connection_lost(self._device, "the device closed the connection")
@@ -139,7 +139,7 @@ class VisaTransport:
 
 
 @cache
-def _visa_error() -> type[Exception]:
+def _get_visa_error() -> type[Exception]:
     import pyvisa
 
     error: type[Exception] = pyvisa.Error

@@ -4,7 +4,6 @@
     driver       the switch: reading, writing, ports; `tl1_driver` and so on for a vendor with several protocols
     codec        commands and replies, pure; `tl1_codec` and so on likewise
 
-A folder has those of these files that it needs, and further modules for what only this vendor has; a vendor that only
-names its commands is one module. Vendors do not import each other; several share `banks` (switches made of 1xN
-switches) and `tl1_driver`.
+A folder may omit some of these files and have further modules. A vendor that only defines its commands is one module.
+Vendors do not import each other; several share `banks` (switches that consist of 1xN switches) and `tl1_driver`.
 """

@@ -5,10 +5,9 @@
     ROUTE2:OPEN:STATE?         only with the option `open_state=1`: we read 1 as "no channel is connected",
                                which no public text confirms; omit the option if that is wrong
 
-CR ends commands and replies (manual of the MXS-9100, page 17). One query is sent at a time, with its full
-header: the device remembers the path of the last header, so that no abbreviation is safe on a shared line.
-TCP port, baud rate and `*IDN?` are assumptions (`identity=0` in the address avoids the last). Tested
-against a simulated switch only, on no real unit yet.
+CR ends commands and replies (manual of the MXS-9100, page 17). One query is sent at a time, with its full header,
+because the device remembers the path of the last header. TCP port, baud rate and `*IDN?` are assumptions; the option
+`identity=0` omits `*IDN?`. Tested against a simulated switch only, on no real unit yet.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ def tcp_switch(
     """Return an unopened `dicon+scpi://host?banks=2&channels=8` on PyVISA; there is no login."""
     del credentials
     address = address.check_options(*_OPTIONS).with_port(PORT)
-    return _switch(address, visa_line(address, PORT), timeout_s)
+    return _make_switch(address, visa_line(address, PORT), timeout_s)
 
 
 def serial_switch(
@@ -55,10 +54,10 @@ def serial_switch(
     """Return an unopened `dicon+serial:/dev/ttyUSB0?baud=9600&banks=2&channels=8`; there is no login."""
     del credentials
     address = address.check_options(*_OPTIONS, "baud")
-    return _switch(address, serial_line(address, BAUD), timeout_s)
+    return _make_switch(address, serial_line(address, BAUD), timeout_s)
 
 
-def _switch(address: Address, line: Transport, timeout_s: float) -> BankSwitch:
+def _make_switch(address: Address, line: Transport, timeout_s: float) -> BankSwitch:
     banks, channels = size_in(address)
     commands = COMMANDS
     if flag_in(address, "open_state", default=False):

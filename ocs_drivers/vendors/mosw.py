@@ -19,7 +19,7 @@ from ocs_drivers.vendors.banks.driver import BankSwitch, size_in
 __all__ = ["tcp_switch"]
 
 PORT = 8100
-"""SCPI port of a MAP chassis; an assumption, which the port of the address overrides."""
+"""Default SCPI port of a MAP chassis (an assumption)."""
 
 COMMANDS = CommandSet(
     select=":ROUTe:CLOSe {bank},1,{channel}",

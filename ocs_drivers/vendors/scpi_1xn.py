@@ -1,13 +1,13 @@
-"""1xN switches with their commands in the address: one driver for the many makes that differ in a word.
+"""1xN switches with their commands in the address: one driver for many makes with almost the same commands.
 
     scpi-1xn://host?channels=8                                      `:ROUTe:CHANnel 3`, `:ROUTe:CHANnel?`
     scpi-1xn://host?channels=8&set=:SWITch {channel}&query=:SWITch?
     scpi-1xn://host?banks=2&channels=4&set=ROUT{bank}:SCAN {channel}&query=ROUT{bank}:SCAN?
     scpi-1xn+serial:/dev/ttyUSB0?channels=8&preset=leoni-eol        commands and baud rate of a known make
 
-`set` must have no reply and `query` must answer with the channel; `idn=` (empty) is for devices without an
-identity query, `errors=:SYSTem:ERRor?` for those with an error queue, `monitor=` for a query that answers
-`direction, dBm`; `end` is `lf`, `cr` or `crlf`.
+The command `set` has no reply; the answer to `query` is the channel. Use an empty `idn=` for a device without an
+identity query, `errors=:SYSTem:ERRor?` for a device with an error queue, and `monitor=` for a query with the answer
+`direction, dBm`. `end` is `lf`, `cr` or `crlf`.
 """
 
 from __future__ import annotations
@@ -57,11 +57,17 @@ PRESETS: Mapping[str, Make] = {
     "jds-sb": Make(CommandSet("CLOSE {channel}", "CLOSE?", identity="IDN?", vendor="JDSU", model="SB")),
     "santec-sx1": Make(CommandSet("CLOSe {channel}", "CLOSe?", vendor="Santec", model="SX1")),
 }
-"""Makes by name. `scpi` is the default; the others are the commands of public clients (see the evidence page)."""
+"""Makes by name. `scpi` is the default; public clients use the commands of the others (see the evidence page)."""
 
-_ENDS = {"lf": b"\n", "cr": b"\r", "crlf": b"\r\n"}
-_FIELD_OF = {"set": "select", "query": "query", "idn": "identity", "errors": "errors", "monitor": "monitor"}
-OPTIONS = ("banks", "channels", "preset", "end", *_FIELD_OF)
+_LINE_ENDS = {"lf": b"\n", "cr": b"\r", "crlf": b"\r\n"}
+_FIELDS_BY_OPTION = {
+    "set": "select",
+    "query": "query",
+    "idn": "identity",
+    "errors": "errors",
+    "monitor": "monitor",
+}
+OPTIONS = ("banks", "channels", "preset", "end", *_FIELDS_BY_OPTION)
 
 
 def tcp_switch(
@@ -70,7 +76,7 @@ def tcp_switch(
     """Return an unopened 1xN switch on PyVISA; there is no login."""
     del credentials
     address = address.check_options(*OPTIONS).with_port(PORT)
-    return _switch(address, visa_line(address, PORT), timeout_s)
+    return _make_switch(address, visa_line(address, PORT), timeout_s)
 
 
 def serial_switch(
@@ -79,10 +85,10 @@ def serial_switch(
     """Return an unopened 1xN switch on a serial line; the option `baud` overrides the rate of the preset."""
     del credentials
     address = address.check_options(*OPTIONS, "baud")
-    return _switch(address, serial_line(address, make_in(address).baud), timeout_s)
+    return _make_switch(address, serial_line(address, make_in(address).baud), timeout_s)
 
 
-def _switch(address: Address, line: Transport, timeout_s: float) -> BankSwitch:
+def _make_switch(address: Address, line: Transport, timeout_s: float) -> BankSwitch:
     banks, channels = size_in(address)
     commands = commands_in(address)
     check_banks_apart(commands, banks, address)
@@ -92,8 +98,8 @@ def _switch(address: Address, line: Transport, timeout_s: float) -> BankSwitch:
 def commands_in(address: Address) -> CommandSet:
     """Return the commands of the address's preset, overridden by its options. Raise `AddressError`."""
     options = address.options
-    changed = {field: options[option] for option, field in _FIELD_OF.items() if option in options}
-    commands = replace(make_in(address).commands, terminator=_end(address))
+    changed = {field: options[option] for option, field in _FIELDS_BY_OPTION.items() if option in options}
+    commands = replace(make_in(address).commands, terminator=_find_line_end(address))
     try:
         return replace(commands, **changed)  # type: ignore[arg-type]
     except ValueError as error:
@@ -105,7 +111,7 @@ def commands_in(address: Address) -> CommandSet:
 
 
 def make_in(address: Address) -> Make:
-    """Return the preset of an address. Raise `AddressError` for an unknown one."""
+    """Return the preset of an address. Raise `AddressError` for an unknown preset."""
     name = address.options.get("preset", "scpi")
     if name not in PRESETS:
         raise AddressError(
@@ -114,10 +120,10 @@ def make_in(address: Address) -> Make:
     return PRESETS[name]
 
 
-def _end(address: Address) -> bytes:
+def _find_line_end(address: Address) -> bytes:
     name = address.options.get("end")
     if name is None:
         return make_in(address).commands.terminator
-    if name not in _ENDS:
+    if name not in _LINE_ENDS:
         raise AddressError(f"unknown line end {name!r}", device=str(address), hint="Known: lf, cr, crlf.")
-    return _ENDS[name]
+    return _LINE_ENDS[name]

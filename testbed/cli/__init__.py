@@ -1,8 +1,8 @@
 """`testbed`: the operator's command line. It parses options, runs commands, and prints their documents.
 
-Exit codes of every command: 0 done or no change, 1 error (usage errors too), 2 changes or findings (`plan`, `verify`),
-130 interrupted. `run` has that of its program, and 3 without lease or light. `--json` on every command prints one
-document.
+Exit codes of every command: 0 done or no change, 1 error (also a usage error), 2 changes or findings (`plan`,
+`verify`), 130 interrupted. `run` returns the exit code of its program, or 3 without lease or light. `--json` on every
+command prints one document.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The command line of `testbed`, made from the table of commands.
 
-A module is imported only when its command is used. At its head it imports what `--help` needs; everything else is
-imported in the functions that need it, so that `--help` and completion stay fast.
+A module is imported only when its command is used. At the top it imports only modules that `--help` needs; functions
+import the others, so that `--help` and completion stay fast.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ Completions = list[tuple[str, str]]
 """Words, with the description that a shell shows beside each."""
 
 PORTS_TIMEOUT_S = 2.0
-"""Time limit for reading the ports of a switch; after it there are no completions."""
+"""Time limit for reading the ports of a switch. If it passes, there are no completions."""
 
 
 def addresses(incomplete: str) -> Completions:
@@ -32,13 +32,13 @@ def families(incomplete: str) -> list[str]:
 def lab_files(incomplete: str) -> Completions:
     """Return YAML files and directories that begin with `incomplete`."""
     path = Path(incomplete)
-    folder, begin = (path, "") if incomplete.endswith("/") or not incomplete else (path.parent, path.name)
-    return [(path, "") for path in sorted(_yaml_files(folder, begin))]
+    folder, prefix = (path, "") if incomplete.endswith("/") or not incomplete else (path.parent, path.name)
+    return [(path, "") for path in sorted(_find_yaml_files(folder, prefix))]
 
 
-def _yaml_files(folder: Path, begin: str) -> Iterator[str]:
+def _find_yaml_files(folder: Path, prefix: str) -> Iterator[str]:
     for entry in folder.iterdir() if folder.is_dir() else ():
-        if entry.name.startswith(begin) and (begin or not entry.name.startswith(".")):
+        if entry.name.startswith(prefix) and (prefix or not entry.name.startswith(".")):
             if entry.is_dir():
                 yield f"{entry}/"
             elif entry.suffix in {".yaml", ".yml"}:
@@ -59,23 +59,23 @@ def shutter_states() -> list[str]:
 
 def ports(ctx: typer.Context, incomplete: str) -> Completions:
     """Return the ports, by number and by name, that begin with `incomplete`."""
-    return _ports(ctx, incomplete, "")
+    return _read_matching_ports(ctx, incomplete, "")
 
 
 def inputs(ctx: typer.Context, incomplete: str) -> Completions:
     """Return the inputs that begin with `incomplete`."""
-    return _ports(ctx, incomplete, "in")
+    return _read_matching_ports(ctx, incomplete, "in")
 
 
 def pairs(ctx: typer.Context, incomplete: str) -> Completions:
     """Return the matching inputs, each with a colon; after a colon, the matching outputs."""
     source, colon, output = incomplete.partition(":")
     if not colon:
-        return [(f"{word}:", about) for word, about in _ports(ctx, source, "in")]
-    return [(f"{source}:{word}", about) for word, about in _ports(ctx, output, "out")]
+        return [(f"{word}:", about) for word, about in _read_matching_ports(ctx, source, "in")]
+    return [(f"{source}:{word}", about) for word, about in _read_matching_ports(ctx, output, "out")]
 
 
-def _ports(ctx: typer.Context, begin: str, side: str) -> Completions:
+def _read_matching_ports(ctx: typer.Context, prefix: str, side: str) -> Completions:
     """Read the ports of the switch in the command line; return none if it does not answer within `PORTS_TIMEOUT_S`."""
     from ocs_drivers import OcsError, open_switch
     from testbed.commands.devices.session import time_limit
@@ -84,7 +84,7 @@ def _ports(ctx: typer.Context, begin: str, side: str) -> Completions:
     address = ctx.parent.params.get("address") if ctx.parent else None
     if not address:
         return []
-    logging.disable()  # log lines would appear in the middle of the command line that is typed
+    logging.disable()  # log lines would appear inside the command line that the user types
     try:
         with (
             time_limit(PORTS_TIMEOUT_S, address),
@@ -101,4 +101,4 @@ def _ports(ctx: typer.Context, begin: str, side: str) -> Completions:
         if info.side.value.startswith(side)
         for word in dict.fromkeys((str(info.number), info.name))
     ]
-    return [(word, about) for word, about in words if word and word.startswith(begin)]
+    return [(word, about) for word, about in words if word and word.startswith(prefix)]

@@ -1,6 +1,6 @@
-"""Output of commands: people read lines on a terminal, programs read one JSON document on standard output.
+"""Output of commands: lines for people, one JSON document on standard output for programs.
 
-Progress goes to standard error, so that `--json` leaves standard output to the document alone.
+Progress goes to standard error, so that with `--json` standard output contains only the document.
 """
 
 from __future__ import annotations

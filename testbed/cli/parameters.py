@@ -77,7 +77,7 @@ _SERVER = Annotated[
         **_SHARED,
     ),
 ]
-"""Values of `DATABASE`, `_LEASE` and `_SERVER` are stored in context variables, so no function passes them on."""
+"""Callbacks store the values of `DATABASE`, `_LEASE` and `_SERVER` in context variables, so no function passes them."""
 _PASS_THROUGH_SETTINGS = {"allow_extra_args": True, "ignore_unknown_options": True}
 """Settings of a command that passes words on to another program."""
 
@@ -96,40 +96,43 @@ def add_command(app: typer.Typer, name: str) -> None:
         kind = (
             _CommandWithProgram if any(each.option.follows_dashes for each in fields_of(declared)) else None
         )
-        app.command(name, cls=kind, help=_help_of(name, declared), context_settings=_settings_of(declared))(
-            make_callback(name, declared)
-        )
+        app.command(
+            name,
+            cls=kind,
+            help=_format_help(name, declared),
+            context_settings=_get_context_settings(declared),
+        )(make_callback(name, declared))
         return
-    commands = {one: _declaration_of(f"{name} {one}") for one in names}
+    commands = {one: _load_declaration(f"{name} {one}") for one in names}
     shared = {
         each.name: each for one in commands.values() for each in fields_of(one) if each.option.is_of_group
     }
     group = typer.Typer(help=COMMANDS[name][1], no_args_is_help=declared is None and not shared)
     if shared:
         group.info.cls, group.info.epilog = _OptionsAnywhere, commands[names[0]].group_epilog()
-        group.callback()(_keep_options([_parameter(each) for each in shared.values()]))
+        group.callback()(_keep_options([_make_parameter(each) for each in shared.values()]))
     elif declared is not None:
-        group.callback(invoke_without_command=True)(_callback_of_group(make_callback(name, declared)))
+        group.callback(invoke_without_command=True)(_make_group_callback(make_callback(name, declared)))
     for one, command in commands.items():
-        group.command(one, help=_help_of(f"{name} {one}", command), context_settings=_settings_of(command))(
-            make_callback(f"{name} {one}", command)
-        )
+        group.command(
+            one, help=_format_help(f"{name} {one}", command), context_settings=_get_context_settings(command)
+        )(make_callback(f"{name} {one}", command))
     app.add_typer(group, name=name)
 
 
-def _declaration_of(words: str) -> type[Command[Any]]:
+def _load_declaration(words: str) -> type[Command[Any]]:
     command = load_command(words)
     assert command is not None, f"{words} is not declared"
     return command
 
 
-def _settings_of(command: type[Command[Any]]) -> dict[str, bool] | None:
-    """Return the settings of a command that takes any words for another program; None for others."""
+def _get_context_settings(command: type[Command[Any]]) -> dict[str, bool] | None:
+    """Return the settings of a command that passes words on to another program, or None for other commands."""
     has_rest = any(each.option.is_rest and not each.option.follows_dashes for each in fields_of(command))
     return _PASS_THROUGH_SETTINGS if has_rest else None
 
 
-def _help_of(words: str, declared: type[Command[Any]]) -> str:
+def _format_help(words: str, declared: type[Command[Any]]) -> str:
     return f"{COMMANDS[words][1]}\n\n{declared.details}".strip()
 
 
@@ -178,7 +181,9 @@ def make_callback(words: str, declared: type[Command[Any]]) -> Callback:
 
         return _repeat(getattr(command, "every", None), run_once, as_json=as_json)
 
-    vars(callback).update(declared=declared, __signature__=inspect.Signature(list(_parameters(declared))))
+    vars(callback).update(
+        declared=declared, __signature__=inspect.Signature(list(_make_parameters(declared)))
+    )
     return callback
 
 
@@ -197,7 +202,7 @@ def _repeat(every_s: float | None, once: Callable[[], int], *, as_json: bool) ->
 
 
 def _print_stream(command: StreamCommand[Any], place: Place) -> int:
-    """Print each document as it comes, and close the stream at the end, also after an error."""
+    """Print each document when it arrives. Close the stream at the end, also after an error."""
     with closing(command.stream(place)) as documents:
         for document in documents:
             if place.is_quiet:
@@ -207,7 +212,7 @@ def _print_stream(command: StreamCommand[Any], place: Place) -> int:
     return DONE
 
 
-def _callback_of_group(callback: Callback) -> Callback:
+def _make_group_callback(callback: Callback) -> Callback:
     """Return a callback that runs `callback` if no command of the group is named.
 
     Options before a named command are refused, because they belong after it.
@@ -232,10 +237,10 @@ def _callback_of_group(callback: Callback) -> Callback:
 
 
 class _CommandWithProgram(TyperCommand):
-    """A command that takes the words after `--` as they are, and none before."""
+    """A command that passes on the words after `--` unchanged, and accepts no other words before it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the words before `--`; those after it become `ctx.args`."""
+        """Parse the words before `--`. The words after it become `ctx.args`."""
         at = args.index("--") if "--" in args else len(args)
         super().parse_args(ctx, args[:at])
         ctx.args = args[at + 1 :]
@@ -274,35 +279,35 @@ def _keep_options(parameters: Sequence[inspect.Parameter]) -> Callable[..., None
     return store
 
 
-def _parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
+def _make_parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
     fields = [each for each in fields_of(declared) if not (each.option.is_of_group or each.option.is_rest)]
     if len(fields) < len(fields_of(declared)):
-        yield _keyword("context", typer.Context, inspect.Parameter.empty)
-    lab = list(_lab_parameter(declared))
-    arguments = [_parameter(each) for each in fields if each.option.is_argument]
+        yield _make_keyword_parameter("context", typer.Context, inspect.Parameter.empty)
+    lab = list(_make_lab_parameter(declared))
+    arguments = [_make_parameter(each) for each in fields if each.option.is_argument]
     if declared.needs == "lab by option":
-        yield from _word_parameters(declared)
+        yield from _make_word_parameters(declared)
     else:
         yield from [*arguments, *lab] if declared.is_lab_last else [*lab, *arguments]
-    yield from (_parameter(each) for each in fields if not each.option.is_argument)
+    yield from (_make_parameter(each) for each in fields if not each.option.is_argument)
     if declared.has_runs_dir:
-        yield _keyword("runs_dir", RUNS_DIR, DEFAULT_RUNS)
+        yield _make_keyword_parameter("runs_dir", RUNS_DIR, DEFAULT_RUNS)
     if declared.has_json:
-        yield _keyword("as_json", AS_JSON, False)
+        yield _make_keyword_parameter("as_json", AS_JSON, False)
     yield from _make_shared_parameters(declared)
 
 
 def _make_shared_parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
     """Yield the options that go to context variables: `--database`, `--lease`, `--server`."""
     if declared.has_runs_dir:
-        yield _keyword("database", DATABASE, "")
+        yield _make_keyword_parameter("database", DATABASE, "")
     if {"really_move", "yes"} & {each.name for each in fields_of(declared)}:  # it changes a lab or a switch
-        yield _keyword("lease", _LEASE, "")
+        yield _make_keyword_parameter("lease", _LEASE, "")
     if declared.role is not None:
-        yield _keyword("server", _SERVER, "")
+        yield _make_keyword_parameter("server", _SERVER, "")
 
 
-def _lab_parameter(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
+def _make_lab_parameter(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
     if declared.needs in ("nothing", "switch"):
         return
     is_needed, has_several = declared.needs in ("lab", "bare lab"), declared.needs == "labs if any"
@@ -312,20 +317,22 @@ def _lab_parameter(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
         autocompletion=completion.lab_files,
     )
     if has_several:
-        yield _keyword("labs", Annotated[list[Path] | None, argument], None)
+        yield _make_keyword_parameter("labs", Annotated[list[Path] | None, argument], None)
         return
     kind: Any = Path if is_needed else Path | None
-    yield _keyword("lab_file", Annotated[kind, argument], inspect.Parameter.empty if is_needed else None)
+    yield _make_keyword_parameter(
+        "lab_file", Annotated[kind, argument], inspect.Parameter.empty if is_needed else None
+    )
 
 
-def _word_parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
+def _make_word_parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter]:
     """Yield the parameters of a command whose LAB is optional: all arguments as one list, and `--lab`."""
     names = " ".join(str(each.option.metavar) for each in fields_of(declared) if each.option.is_argument)
     texts = [each.option.help for each in fields_of(declared) if each.option.is_argument]
     about = "; ".join(["Lab file, if not given by --lab", *(text[0].lower() + text[1:-1] for text in texts)])
     words = typer.Argument(metavar=f"[LAB] {names}", help=f"{about}.", autocompletion=completion.lab_files)
-    yield _keyword("context", typer.Context, inspect.Parameter.empty)
-    yield _keyword("words", Annotated[list[str], words], inspect.Parameter.empty)
+    yield _make_keyword_parameter("context", typer.Context, inspect.Parameter.empty)
+    yield _make_keyword_parameter("words", Annotated[list[str], words], inspect.Parameter.empty)
     lab = typer.Option(
         "--lab",
         metavar="LAB",
@@ -333,7 +340,7 @@ def _word_parameters(declared: type[Command[Any]]) -> Iterator[inspect.Parameter
         envvar="LIGHTBED_LAB",
         autocompletion=completion.lab_files,
     )
-    yield _keyword("lab_file", Annotated[Path, lab], DEFAULT_LAB)
+    yield _make_keyword_parameter("lab_file", Annotated[Path, lab], DEFAULT_LAB)
 
 
 def _split_words(declared: type[Command[Any]], values: dict[str, Any]) -> dict[str, Any]:
@@ -358,14 +365,14 @@ def _split_words(declared: type[Command[Any]], values: dict[str, Any]) -> dict[s
     return {**others, **arguments, "lab_file": Path(labs[0]) if labs else lab_file}
 
 
-def _parameter(field: Field) -> inspect.Parameter:
+def _make_parameter(field: Field) -> inspect.Parameter:
     option, is_number = field.option, field.kind in (int, float)
     more: dict[str, Any] = {
         "metavar": option.metavar,
         "help": option.help or None,
         "min": option.least if is_number else None,
         "max": option.most if is_number else None,
-        "parser": _parser(option.text) if option.text else None,
+        "parser": _make_parser(option.text) if option.text else None,
         "autocompletion": getattr(completion, option.complete) if option.complete else None,
         "show_default": option.show_default,
         "envvar": option.envvar or None,
@@ -379,11 +386,11 @@ def _parameter(field: Field) -> inspect.Parameter:
         kind, default = kind | None, None
     elif field.is_optional:
         kind = kind | None
-    return _keyword(field.name, Annotated[kind, parameter], default)
+    return _make_keyword_parameter(field.name, Annotated[kind, parameter], default)
 
 
-def _parser(text: Text) -> Callable[[str], Any]:
-    """Return the parser of an option, which raises `typer.BadParameter`; typer puts the option before the message."""
+def _make_parser(text: Text) -> Callable[[str], Any]:
+    """Return the parser of an option. It raises `typer.BadParameter`, to whose message typer adds the option."""
 
     def parse(value: str) -> Any:
         try:
@@ -394,5 +401,5 @@ def _parser(text: Text) -> Callable[[str], Any]:
     return parse
 
 
-def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+def _make_keyword_parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)

@@ -25,7 +25,7 @@ _server: ContextVar[str] = ContextVar("server", default="")
 
 
 def choose_server(url: str) -> None:
-    """Choose the service that runs commands; with an empty URL they run in this process."""
+    """Choose the service that runs commands. With an empty URL, commands run in this process."""
     _server.set(url)
 
 
@@ -44,8 +44,8 @@ def run_on_service(words: str, command: Command[Any], place: Place) -> int:
 
     with connect(_server.get()) as client:
         if command.has_own_route:
-            return _stop(client, cast("Stop", command), place)
-        return _wait(
+            return _run_stop(client, cast("Stop", command), place)
+        return _run_submission(
             client,
             make_submission(
                 client,
@@ -58,7 +58,7 @@ def run_on_service(words: str, command: Command[Any], place: Place) -> int:
         )
 
 
-def _wait(client: Client, submission: Submission) -> int:
+def _run_submission(client: Client, submission: Submission) -> int:
     run = client.wait(client.submit(submission.lab, submission.words, **submission.fields))
     submission.save_files(client, run)
     output = run.output
@@ -73,7 +73,7 @@ def _wait(client: Client, submission: Submission) -> int:
 
 
 def lab_name(lab_file: Path) -> str:
-    """Return the name in a lab file; if the file does not exist, its path as the name; empty for an empty path."""
+    """Return the name in a lab file, the path as the name if the file does not exist, or "" for an empty path."""
     if lab_file == Path():
         return ""
     if not lab_file.exists():
@@ -83,8 +83,8 @@ def lab_name(lab_file: Path) -> str:
     return load_bare_lab(lab_file).name
 
 
-def _stop(client: Client, command: Stop, place: Place) -> int:
-    """Stop a lab or release its stop, through the service's own route, which is faster than a run."""
+def _run_stop(client: Client, command: Stop, place: Place) -> int:
+    """Stop a lab or release its stop, through a separate route of the service, because a run would be slower."""
     from testbed.commands.share.stop import StopDocument
 
     lab = client.lab(lab_name(place.lab_file or Path()))

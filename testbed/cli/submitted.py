@@ -1,7 +1,7 @@
 """Process of a run: `python -m testbed.cli.submitted RUN RUNS LAB=FILE...`, which only the service starts.
 
-It claims the run, runs its command as the command line does, and stores the output. If an earlier process of the run
-ended too early, its operation is resumed. If the operation had sent no command to a device, the command of the run
+The process claims the run, runs its command as the command line does, and stores the output. If an earlier process of
+the run was killed, this process resumes the operation. If that operation had sent no command to a device, the command
 starts again.
 """
 
@@ -56,7 +56,7 @@ def main(run_id: str, runs_dir: Path, lab_files: Mapping[str, Path]) -> None:
 
 
 def _shorten_paths(text: str, run: Run, runs_dir: Path) -> str:
-    """Return the text with shortened paths of the run's files: they begin with the id of the run, not its folder."""
+    """Return the text with the paths of the run's files shortened, so that they begin with the id of the run."""
     return text.replace(f"{get_run_folder(runs_dir, run.id)}/", f"{run.id}/")
 
 
@@ -79,9 +79,9 @@ def carry_out(run: Run, lab_files: Mapping[str, Path], runs_dir: Path) -> int:
     if earlier is not None:
         epochs = [one for one in load_intents(runs_dir, run.lab) if one.operation == earlier.id]
         if any(one.state == "verified" for one in epochs):
-            return _report(earlier, runs_dir)
+            return _print_verified(earlier, runs_dir)
         if epochs or any(step.row["intent_at"] for step in earlier.steps):
-            return _resume(request, earlier, lab_files[run.lab], runs_dir, lease)
+            return _resume_operation(request, earlier, lab_files[run.lab], runs_dir, lease)
     try:
         if match := getattr(
             request, "if_match", ""
@@ -100,7 +100,7 @@ def find_earlier_operation(run: Run, runs_dir: Path) -> OperationRecord | None:
     return records[-1] if records else None
 
 
-def _resume(
+def _resume_operation(
     request: Request, earlier: OperationRecord, lab_file: Path, runs_dir: Path, lease: list[str]
 ) -> int:
     really_move = getattr(request, "really_move", None)
@@ -110,11 +110,8 @@ def _resume(
     return run_app(["resume", *options, "--", str(lab_file), earlier.id])
 
 
-def _report(earlier: OperationRecord, runs_dir: Path) -> int:
-    """Print the document that a resume would print.
-
-    Nothing is left to do, because the earlier process ended after the proof.
-    """
+def _print_verified(earlier: OperationRecord, runs_dir: Path) -> int:
+    """Print the document that a resume would print. The earlier process ended after the verification."""
     intents = load_intents(runs_dir, str(earlier.row["lab"]))
     epoch = next((one.epoch for one in intents if one.operation == earlier.id), None)
     print_json(

@@ -6,22 +6,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-_chosen: ContextVar[str] = ContextVar("lease", default="")
+_selected_lease: ContextVar[str] = ContextVar("lease", default="")
 
 
 def select_lease(lease: str) -> None:
     """Use this lease from now on; an empty id means an implicit lease for each operation."""
-    _chosen.set(lease)
+    _selected_lease.set(lease)
 
 
 def get_selected_lease() -> str:
-    """Return the id of the chosen lease, empty if none was chosen."""
-    return _chosen.get()
+    """Return the id of the selected lease, or "" if none is selected."""
+    return _selected_lease.get()
 
 
 @contextmanager
 def use_lease(lease: str) -> Iterator[None]:
-    """Make changes under this lease in the block; with an empty id, each under one of its own."""
+    """Make the changes in the block under this lease. With an empty id, each operation gets an implicit lease."""
     before = get_selected_lease()
     select_lease(lease)
     try:

@@ -1,12 +1,12 @@
-"""The fence before devices: nothing is sent under a lease that has ended, however late the sender wakes up.
+"""The fence before devices: it refuses every write under a lease that has ended, also from a suspended process.
 
     with hold_fence(database, lab.name, parts) as fence:  # the lease of --lease, or an implicit one
-        with fence.sending():                             # check and send share the lock that ending a lease needs
+        with fence.sending():                             # holds a lock that the end of the lease needs
             ... write to the device ...
 
 While a process is suspended inside `sending`, its lease cannot end and its parts cannot be granted again. A process
-that is suspended anywhere else is refused when it continues. The lease of an operation lasts as long as its steps
-continue, and no longer: its heartbeat is sent before each write, by the operation and not by a timer.
+that is suspended elsewhere may find that its lease has ended, and then the fence refuses its writes. The operation
+itself sends the heartbeat before each write, so the lease lasts only while its steps continue.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from testbed.storage.database import DATABASE_ERRORS, Database
 from testbed.storage.looking import hint_for, reason_of
 from testbed.storage.schema import leases, maintenance
 
-_current: ContextVar[Fence | None] = ContextVar("fence", default=None)
+_current_fence: ContextVar[Fence | None] = ContextVar("fence", default=None)
 BEATS = 3
-"""Heartbeats per duration of a lease: few transactions, and one heartbeat may be late."""
+"""Heartbeats per duration of a lease; few, to save transactions, but more than one, because one may be late."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """A lease while an operation changes devices under it. Threads may share it."""
+    """A lease under which an operation changes devices. Threads may share the fence."""
 
     database: Database
     lease: Lease
@@ -53,29 +53,29 @@ class Fence:
 
     @contextmanager
     def sending(self) -> Iterator[None]:
-        """Extend the lease if that is due, check it, and keep it from ending within the block, which may send.
+        """Extend the lease if that is due, check it, and prevent its end while the block sends.
 
-        Raises `LeaseStale`, `UnderMaintenance` and `JournalError`; then nothing may be sent.
+        Raises `LeaseStale`, `UnderMaintenance` or `JournalError` before the block, which then does not run.
         """
         with ExitStack() as stack:
             with database_errors(self.database):
                 self.beat()
-                self._hold(stack)
+                self._hold_lock(stack)
             yield
 
-    def _hold(self, stack: ExitStack) -> None:
+    def _hold_lock(self, stack: ExitStack) -> None:
         # Lock, then check: a lease that ended before the lock was taken fails the check.
         address = self.database.address
         if isinstance(address, Path):
             stack.enter_context(locks.share_in_file(address, self.token))
             with self.database.open_reading() as connection:
-                self._check(connection)
+                self._check_lease(connection)
         else:
             connection = stack.enter_context(self.database.open_reading())
             locks.share_on_server(connection, self.token)
-            self._check(connection)
+            self._check_lease(connection)
 
-    def _check(self, connection: sa.Connection) -> None:
+    def _check_lease(self, connection: sa.Connection) -> None:
         query = sa.select(leases.c.state, leases.c.token, leases.c.reason).where(leases.c.id == self.lease.id)
         row = connection.execute(query).first()
         if row is None or row.state not in ("granted", "draining") or row.token != self.token:
@@ -107,13 +107,12 @@ def hold_fence(
     lease: str | None = None,
     store: Callable[[Database, str], LeaseStore] | None = None,
 ) -> Iterator[Fence]:
-    """Hold parts of a lab for an operation, under a lease (by default that of `--lease`) or an implicit one.
+    """Hold parts of a lab for an operation, under `lease`: by default the lease of `--lease`, or an implicit lease.
 
-    Pass an empty `lease` for an implicit one. Within a `hold_fence` that covers the parts, its fence is provided again.
-    Raises `UnderMaintenance`, `LeaseDenied` and its subclasses, and `JournalError` if the database cannot be written:
-    then nothing may be sent.
+    An empty `lease` selects an implicit lease. Inside another `hold_fence` that covers the parts, yield its fence.
+    Raises `UnderMaintenance`, `LeaseDenied` and its subclasses, and `JournalError` if the database cannot be written.
     """
-    outer = _current.get()
+    outer = _current_fence.get()
     if outer is not None and outer.database is database and outer.lease.lab == lab and parts <= outer.parts:
         yield outer
         return
@@ -126,12 +125,12 @@ def hold_fence(
             _check_maintenance(connection, lab)
         granted = leases_of_lab.begin(lease_id, parts) if lease_id else leases_of_lab.request_implicit(parts)
     fence = Fence(database, granted, granted.parts, Heartbeat(leases_of_lab, granted).beat)
-    mark = _current.set(fence)
+    mark = _current_fence.set(fence)
     try:
         with about(lease=granted.id):
             yield fence
     finally:
-        _current.reset(mark)
+        _current_fence.reset(mark)
         # If this fails, the use of the lease ends with this process, or when the lease expires.
         with suppress(JournalError, ClockError), database_errors(database):
             leases_of_lab.end(granted.id)
@@ -139,7 +138,7 @@ def hold_fence(
 
 @contextmanager
 def database_errors(database: Database) -> Iterator[None]:
-    """Convert errors of the database into `JournalError`: without a record nothing may be sent."""
+    """Convert errors of the database into `JournalError`. Without a record, nothing may be sent."""
     try:
         yield
     except StorageError as error:
@@ -162,8 +161,8 @@ class Heartbeat:
     def beat(self) -> None:
         """Extend the lease if a third of its duration has passed since the last heartbeat.
 
-        A lease that cannot be extended is no error here: the fence decides whether anything may be sent. Raises what
-        the database raises.
+        Ignore a lease that cannot be extended, because the fence checks it before each write. Raises the errors of the
+        database.
         """
         with self._lock:
             now_s = self._steady()

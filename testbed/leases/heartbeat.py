@@ -10,7 +10,7 @@ from lightbed.errors import LightbedError
 from testbed.storage.database import DATABASE_ERRORS
 
 TTL_S = 300.0
-"""Duration of a lease that a heartbeat extends: it expires so long after its process was killed."""
+"""Duration of a lease that a heartbeat extends, in seconds; after its process is killed, it expires in this time."""
 
 
 @contextmanager
@@ -23,10 +23,10 @@ def keep_alive(extend: Callable[[], object], every_s: float = TTL_S / 3) -> Iter
             with suppress(LightbedError, *DATABASE_ERRORS, OSError):
                 extend()
 
-    heart = threading.Thread(target=beat, name="heartbeat of a lease", daemon=True)
-    heart.start()
+    heartbeat_thread = threading.Thread(target=beat, name="heartbeat of a lease", daemon=True)
+    heartbeat_thread.start()
     try:
         yield
     finally:
         is_over.set()
-        heart.join()
+        heartbeat_thread.join()

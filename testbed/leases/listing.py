@@ -1,4 +1,4 @@
-"""Reading leases of a lab: nothing is written, and no lock is waited for."""
+"""Reading leases of a lab, without writes and without waiting for a lock."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from testbed.storage.address import Address
 from testbed.storage.looking import read_or_refuse
 from testbed.storage.owner import is_running
 
-_LISTS = ("resources", "parts", "allowed")
+_LIST_FIELDS = ("resources", "parts", "allowed")
 
 
 def lease_of(row: Mapping[str, Any]) -> Lease:
     """Return the lease in a row of the database; lists may be JSON text, as in SQLite."""
     values = {field.name: row[field.name] for field in fields(Lease)}
-    for name in _LISTS:
+    for name in _LIST_FIELDS:
         values[name] = tuple(json.loads(row[name]) if isinstance(row[name], str) else row[name])
     return Lease(**values | {"parts": frozenset(values["parts"]), "is_implicit": bool(row["is_implicit"])})
 
@@ -31,11 +31,11 @@ def read_leases(address: Address, lab: str, *, ended: bool = False) -> tuple[Lea
 
 
 def describe_leases(address: Address, lab: str, now_s: float, *, ended: bool = False) -> list[dict[str, Any]]:
-    """Return the leases of a lab for JSON documents, with what pending requests wait for.
+    """Return the leases of a lab for JSON documents, with the reason why each pending request waits.
 
-    A lease whose time is over is shown as expired, even if that is not stored before the next change.
+    A lease whose time is over is shown as expired, although the database stores that only at the next change.
     """
-    leases = tuple(_as_of(now_s, one) for one in read_leases(address, lab, ended=ended))
+    leases = tuple(_predict_state(now_s, one) for one in read_leases(address, lab, ended=ended))
     query = "select part, fault from part_checks where lab = ? and fault != ''"
     faults = {row["part"]: row["fault"] for row in read_or_refuse(address, query, (lab,))}
     living = [one for one in leases if one.state in LIVING]
@@ -50,7 +50,7 @@ def describe_leases(address: Address, lab: str, now_s: float, *, ended: bool = F
     ]
 
 
-def _as_of(now_s: float, lease: Lease) -> Lease:
+def _predict_state(now_s: float, lease: Lease) -> Lease:
     """Return a lease as the next change will store it: draining if an operation still uses it, else expired."""
     if lease.state not in LIVING - {"draining"} or not rules.is_due(lease, now_s):
         return lease

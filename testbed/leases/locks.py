@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 _BASE = 0x11617 << 40
-"""Number of the first advisory lock of leases, apart from those of the database itself."""
+"""Offset of the numbers of our advisory locks, to avoid the numbers of other locks of the database."""
 _FLOCK = "hhqqi4x"
 """`struct flock` of Linux on 64 bits: type, whence, start, length, process."""
 
@@ -32,16 +32,16 @@ def lock_file(database: Path) -> Path:
 def share_in_file(database: Path, token: int) -> Iterator[None]:
     """Share the lock of a token within the block; wait while another process ends the lease."""
     with _open_lock(database) as descriptor:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLKW, _flock(fcntl.F_RDLCK, token))
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLKW, _pack_flock(fcntl.F_RDLCK, token))
         yield
 
 
 @contextmanager
 def lock_exclusively(database: Path, token: int) -> Iterator[bool]:
-    """Take the lock of a token exclusively within the block; provide False, without waiting, if a sender shares it."""
+    """Take the lock of a token exclusively within the block. Yield False, without waiting, if a sender shares it."""
     with _open_lock(database) as descriptor:
         try:
-            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _flock(fcntl.F_WRLCK, token))
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _pack_flock(fcntl.F_WRLCK, token))
         except BlockingIOError:
             yield False
         else:
@@ -67,5 +67,5 @@ def _open_lock(database: Path) -> Iterator[int]:
         os.close(descriptor)  # releases the lock
 
 
-def _flock(kind: int, token: int) -> bytes:
+def _pack_flock(kind: int, token: int) -> bytes:
     return struct.pack(_FLOCK, kind, os.SEEK_SET, token, 1, 0)

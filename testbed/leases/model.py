@@ -3,9 +3,9 @@ r"""A lease, its states, and the parts of a lab that it covers.
     requested --> queued --> granted --> draining --> expired
          \___________\___________\___________\------> released | broken
 
-A `requested` lease is a reservation whose time has not come, a `queued` one waits for others, a `draining` one has
-expired while an operation uses it. A lease covers parts: a host with its NICs and their switch ports, a NIC with its
-ports, a port, or a board. Two leases conflict if they have a part in common.
+A `requested` lease is a reservation that has not started. A `queued` lease waits for other leases. A `draining` lease
+has expired while an operation uses it. A lease covers parts: a host with its NICs and their switch ports, a NIC with
+its ports, a port, or a board. Two leases conflict if they have a part in common.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ LIVING = WAITING | HELD
 class Lease:
     """A right to change parts of a lab. Times are seconds since 1970.
 
-    `arrival` numbers the requests; `token` is the fencing token of its grant. `process` requested it, and `operation`
-    is the process that uses it now. An implicit lease ends with its process. `reason` is that of the request, preceded
-    by that of the end if there is one. `allowed` are other people who may use it.
+    `arrival` is the number of the request; `token` is the fencing token of the grant. `process` requested the lease,
+    and the process `operation` uses it now. An implicit lease ends with its process. `reason` is the reason of the
+    request, after the reason of the end if the lease has ended. `allowed` names other people who may use the lease.
     """
 
     id: str
@@ -70,27 +70,29 @@ class Lease:
         return replace(self, state=state, **changes)  # type: ignore[arg-type]
 
     def reason_of_end(self, why: str) -> str:
-        """Return the reason of its end with that of the request, as far as either is given."""
+        """Return the reason of the end and the reason of the request, each only if it is given."""
         return f"{why}; it was for: {self.reason}" if why and self.reason else why or self.reason
 
     @property
     def is_held(self) -> bool:
-        """True while it is granted or draining, so that its parts cannot be granted to others."""
+        """True while the lease is granted or draining; its parts cannot be granted to others."""
         return self.state in HELD
 
     def may_be_used_by(self, owner: str) -> bool:
-        """Return whether this person owns it, or is allowed to use it."""
+        """Return True if this person owns the lease or is allowed to use it."""
         return owner == self.owner or owner in self.allowed or owner.partition("@")[0] in self.allowed
 
 
 def parts_of_lab(lab: Lab) -> dict[str, frozenset[str]]:
-    """Return the resources of a lab that can be leased, by name, each with the parts that it comprises."""
+    """Return the parts of each resource of a lab that can be leased, by the name of the resource."""
     resources: dict[str, frozenset[str]] = {}
     for switch in lab.switches:
         for number in range(1, switch.inputs + switch.outputs + 1):
             resources[f"port:{switch.name}/{number}"] = frozenset({f"port:{switch.name}/{number}"})
     for host in (*lab.hosts, *lab.others):
-        nics = {f"nic:{host.name}/{nic.name}": _nic_parts(host, nic) for nic in (*host.nics, *host.unused)}
+        nics = {
+            f"nic:{host.name}/{nic.name}": _find_nic_parts(host, nic) for nic in (*host.nics, *host.unused)
+        }
         resources |= nics
         resources[f"host:{host.name}"] = frozenset({f"host:{host.name}"}).union(*nics.values())
     for board in lab.boards:
@@ -100,16 +102,17 @@ def parts_of_lab(lab: Lab) -> dict[str, frozenset[str]]:
     return resources
 
 
-def _nic_parts(host: LabHost, nic: LabNic) -> frozenset[str]:
+def _find_nic_parts(host: LabHost, nic: LabNic) -> frozenset[str]:
     ends = (nic.transmit, nic.receive)
     ports = {f"port:{end.switch}/{end.port}" for end in ends if end.switch}
     return frozenset({f"nic:{host.name}/{nic.name}"} | ports)
 
 
 def parts_of(lab: Lab, resources: Iterable[str]) -> frozenset[str]:
-    """Return the parts of resources: `host:a`, `nic:a/nic1`, `port:ocs1/5`, `board:kit1`; of none, of the whole lab.
+    """Return the parts of resources such as `host:a`, `nic:a/nic1`, `port:ocs1/5`, `board:kit1`.
 
-    Any board name is valid, in the lab file or not. Raises `LeaseImpossible` for anything else that the lab lacks.
+    Without resources, return the parts of the whole lab. A board need not be in the lab file. Raises `LeaseImpossible`
+    for any other resource that the lab does not have.
     """
     known = parts_of_lab(lab)
     names = tuple(resources)

@@ -22,24 +22,24 @@ def read_living(connection: sa.Connection, lab: str) -> dict[str, Lease]:
 
 def insert(connection: sa.Connection, lease: Lease) -> None:
     """Insert a new lease; for a reservation also the time of each part."""
-    connection.execute(leases.insert().values(_row(lease)))
+    connection.execute(leases.insert().values(_make_row(lease)))
     if lease.starts_s is not None:
         values = {"lease": lease.id, "lab": lease.lab, "starts_s": lease.starts_s, "ends_s": lease.expires_s}
         connection.execute(reservations.insert(), [values | {"part": part} for part in sorted(lease.parts)])
 
 
 def update(connection: sa.Connection, before: Lease, after: Lease) -> None:
-    """Store the new state of a lease and the parts that it holds; the key of their table prevents a double grant."""
+    """Store the new state of a lease and the parts that it holds. The key of `lease_parts` prevents a double grant."""
     if after.is_held and not before.is_held and after.parts:
         parts = [{"lab": after.lab, "part": part, "lease": after.id} for part in sorted(after.parts)]
         connection.execute(lease_parts.insert(), parts)
     if after.state not in LIVING:
         connection.execute(lease_parts.delete().where(lease_parts.c.lease == after.id))
         connection.execute(reservations.delete().where(reservations.c.lease == after.id))
-    connection.execute(leases.update().where(leases.c.id == after.id).values(_row(after)))
+    connection.execute(leases.update().where(leases.c.id == after.id).values(_make_row(after)))
 
 
-def _row(lease: Lease) -> dict[str, Any]:
+def _make_row(lease: Lease) -> dict[str, Any]:
     values = {field.name: getattr(lease, field.name) for field in fields(Lease)}
     return values | {
         "resources": list(lease.resources),
@@ -61,7 +61,7 @@ def set_counter(connection: sa.Connection, name: str, value: int) -> int:
 
 
 def increment_counter(connection: sa.Connection, name: str) -> int:
-    """Increment a counter and return its value, which is never returned again."""
+    """Increment a counter and return the new value, which is unique."""
     return set_counter(connection, name, read_counter(connection, name) + 1)
 
 

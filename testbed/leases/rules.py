@@ -1,9 +1,9 @@
 """Grants and ends of leases: pure functions over the leases of a lab.
 
-Within a priority, requests are granted in the order of their arrival. A request that must wait holds its parts back
-from those behind it, so that small requests do not starve a large one. A request that waits for a part that failed its
-check, or for a reservation ahead, holds nothing back, because the wait is unbounded. Implicit leases are granted for
-parts that failed, too: a repair must be able to change them.
+Within a priority, requests are granted in the order of their arrival. A request that must wait reserves its parts
+against later requests, so that small requests do not starve a large one. But a request that waits for a faulty part or
+for an earlier reservation reserves nothing, because its wait is unbounded. Implicit leases may cover faulty parts,
+because a repair must be able to change them.
 
 `POLICIES` are the conditions of a grant.
 """
@@ -17,7 +17,7 @@ from testbed.errors import ClockError, LeaseDenied
 from testbed.leases.model import Lease
 
 CLOCK_STEP_S = 5.0
-"""Largest step back of a clock, in seconds, that counts as an adjustment; until it is over, time does not advance."""
+"""Largest backward step of the clock, in seconds, that is tolerated; meanwhile our time stands still."""
 
 
 def check_monotonic(now_s: float, newest_s: float) -> float:
@@ -33,13 +33,13 @@ def check_monotonic(now_s: float, newest_s: float) -> float:
 
 
 def sort_requests(waiting: Iterable[Lease]) -> list[Lease]:
-    """Return requests in the order in which they are served: reservations first, then by priority, then by arrival."""
+    """Return requests in their order of service: reservations first, then by priority, then by arrival."""
     return sorted(waiting, key=lambda one: (one.starts_s is None, -one.priority, one.arrival))
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The leases of a lab while requests are granted, with parts that are `taken` and parts held back by requests."""
+    """The leases of a lab while requests are granted. Leases hold `taken` parts, waiting requests `held_back` parts."""
 
     leases: Collection[Lease]
     faults: Mapping[str, str]
@@ -52,9 +52,9 @@ class Queue:
 class Policy:
     """A condition of a grant.
 
-    `stops` returns whether it stops a request. `why` returns what the request waits for, as a sentence, or "" if it
-    does not wait for this condition; its queue has no `taken` parts. With `holds_back`, a stopped request holds its
-    parts back from those behind it.
+    `stops` returns True if the condition stops a request. `why` returns a sentence that says what the request waits
+    for, or "" if it does not wait for this condition; it gets a queue without `taken` parts. With `holds_back`, a
+    stopped request reserves its parts against later requests.
     """
 
     stops: Callable[[Lease, Queue], bool]
@@ -62,11 +62,11 @@ class Policy:
     holds_back: bool = False
 
 
-def _is_broken(lease: Lease, queue: Queue) -> bool:
+def _has_faulty_part(lease: Lease, queue: Queue) -> bool:
     return not (lease.is_implicit or lease.parts.isdisjoint(queue.faults))
 
 
-def _why_broken(lease: Lease, queue: Queue) -> str:
+def _explain_fault(lease: Lease, queue: Queue) -> str:
     broken = sorted(part for part in lease.parts if part in queue.faults)
     return f"{broken[0]} failed its last check ({queue.faults[broken[0]]})" if broken else ""
 
@@ -75,33 +75,33 @@ def _must_queue(lease: Lease, queue: Queue) -> bool:
     return not lease.parts.isdisjoint(queue.taken | queue.held_back)
 
 
-def _why_queued(lease: Lease, queue: Queue) -> str:
+def _explain_queue(lease: Lease, queue: Queue) -> str:
     others = [one for one in queue.leases if one.id != lease.id and not one.parts.isdisjoint(lease.parts)]
     for one in (*filter(lambda each: each.is_held, others), *sort_requests(others)):
         if one.is_held:
-            return f"lease {one.id} of {one.owner} holds {_common(one, lease)}"
+            return f"lease {one.id} of {one.owner} holds {_choose_common_part(one, lease)}"
         if one.state == "queued" and sort_requests((one, lease))[0] is one:
-            return f"request {one.id} of {one.owner} for {_common(one, lease)} is served first"
+            return f"request {one.id} of {one.owner} for {_choose_common_part(one, lease)} is served first"
     return ""
 
 
 def _meets_reservation(lease: Lease, queue: Queue) -> bool:
     ahead = [one for one in queue.leases if one.state == "requested"]
-    return _ends_before(ahead, lease, queue.now_s) < queue.now_s + lease.ttl_s
+    return _find_latest_end(ahead, lease, queue.now_s) < queue.now_s + lease.ttl_s
 
 
-def _why_reserved(lease: Lease, queue: Queue) -> str:
+def _explain_reservation(lease: Lease, queue: Queue) -> str:
     others = [one for one in queue.leases if one.id != lease.id]
-    overlaps = _ends_before(others, lease, queue.now_s) < queue.now_s + lease.ttl_s
+    overlaps = _find_latest_end(others, lease, queue.now_s) < queue.now_s + lease.ttl_s
     return f"a duration of {lease.ttl_s:.0f} s would overlap a reservation" if overlaps else ""
 
 
 POLICIES = (
-    Policy(_is_broken, _why_broken),
-    Policy(_must_queue, _why_queued, holds_back=True),
-    Policy(_meets_reservation, _why_reserved),
+    Policy(_has_faulty_part, _explain_fault),
+    Policy(_must_queue, _explain_queue, holds_back=True),
+    Policy(_meets_reservation, _explain_reservation),
 )
-"""Every condition of a grant. A pending request reports the first whose sentence is not empty."""
+"""Every condition of a grant. The reason of a pending request is the first sentence of `why` that is not empty."""
 
 
 def select_grants(leases: Collection[Lease], faults: Mapping[str, str], now_s: float) -> list[Lease]:
@@ -120,17 +120,17 @@ def select_grants(leases: Collection[Lease], faults: Mapping[str, str], now_s: f
 
 
 def why_waiting(lease: Lease, leases: Collection[Lease], faults: Mapping[str, str], now_s: float) -> str:
-    """Return what a request waits for, as a sentence; empty if nothing stops it."""
+    """Return a sentence that says what a request waits for, or "" if nothing stops it."""
     if lease.state == "requested":
         return "its start has not come"
     queue = Queue(leases, faults, now_s)
     return next((why for policy in POLICIES if (why := policy.why(lease, queue))), "")
 
 
-def _ends_before(ahead: Iterable[Lease], lease: Lease, now_s: float) -> float:
+def _find_latest_end(ahead: Iterable[Lease], lease: Lease, now_s: float) -> float:
     """Return the time by which a lease must end: the start of the next reservation of one of its parts.
 
-    This is not before `now_s`, and infinite without such a reservation.
+    The time is at least `now_s`, and infinite without such a reservation.
     """
     starts = [
         one.starts_s
@@ -140,18 +140,18 @@ def _ends_before(ahead: Iterable[Lease], lease: Lease, now_s: float) -> float:
     return max(now_s, min(starts, default=float("inf")))
 
 
-def _common(one: Lease, other: Lease) -> str:
+def _choose_common_part(one: Lease, other: Lease) -> str:
     """Return a part that both leases have, a host if possible."""
     return min(one.parts & other.parts, key=lambda part: (not part.startswith("host:"), part))
 
 
 def is_due(lease: Lease, now_s: float) -> bool:
-    """Return whether the time of a lease is over, or that of a request which nobody has extended."""
+    """Return True if the time of a lease or request is over."""
     return now_s >= lease.expires_s
 
 
 def is_start_due(lease: Lease, now_s: float) -> bool:
-    """Return whether a lease is a reservation whose start has come."""
+    """Return True if a lease is a reservation whose start time has passed."""
     return lease.state == "requested" and lease.starts_s is not None and lease.starts_s <= now_s
 
 
@@ -166,12 +166,12 @@ def extend(lease: Lease, leases: Collection[Lease], now_s: float, ttl_s: float) 
     if lease.state not in ("granted", "queued"):
         raise LeaseDenied(f"lease {lease.id} is {lease.state} and cannot be extended; request a new one")
     ahead = [one for one in leases if one.state == "requested"]
-    until_s = min(now_s + ttl_s, _ends_before(ahead, lease, now_s))
+    until_s = min(now_s + ttl_s, _find_latest_end(ahead, lease, now_s))
     return replace(lease, ttl_s=ttl_s, expires_s=max(lease.expires_s if lease.starts_s else 0.0, until_s))
 
 
 def check_reservation(lease: Lease, leases: Collection[Lease]) -> None:
-    """Raise `LeaseDenied` if a reservation overlaps another, or a lease that is held beyond its start."""
+    """Raise `LeaseDenied` if a reservation overlaps another reservation or a held lease that ends after its start."""
     assert lease.starts_s is not None
     for one in leases:
         if one.id == lease.id or one.parts.isdisjoint(lease.parts):
@@ -182,6 +182,6 @@ def check_reservation(lease: Lease, leases: Collection[Lease]) -> None:
             is_free = not one.is_held or one.expires_s <= lease.starts_s
         if not is_free:
             raise LeaseDenied(
-                f"{_common(one, lease)} is reserved then by lease {one.id} of {one.owner}; choose another "
+                f"{_choose_common_part(one, lease)} is reserved then by lease {one.id} of {one.owner}; choose another "
                 "time (--at)"
             )

@@ -1,6 +1,6 @@
-"""Leases of one lab in the database. Each change is a transaction that first ends and grants what is due.
+"""Leases of one lab in the database. Each change is a transaction that first applies due ends and grants.
 
-A lease can end, and its parts be granted again, only while nobody sends to a device under it (`locks`).
+A lease can end only while nobody sends to a device under it (see `locks`); then its parts can be granted again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MIN_TTL_S = 1.0
 
 @dataclass
 class Change:
-    """One transaction over the leases of a lab that have not ended; `held` releases locks after the commit."""
+    """One transaction on the leases of a lab that have not ended; `held` releases locks after the commit."""
 
     connection: sa.Connection
     address: Address
@@ -81,14 +81,14 @@ class Change:
 
 
 def this_owner() -> str:
-    """Return the requesting person, else the user and machine of this process, as `user@machine`."""
+    """Return the requesting person, or else `user@machine` of this process."""
     return asking_person() or f"{getpass.getuser()}@{os.uname().nodename}"
 
 
 class LeaseStore:
     """The leases of one lab. `now` returns seconds since 1970; `is_alive` returns whether a process runs.
 
-    Methods raise `LeaseDenied` and its subclasses, `ClockError`, and what the database raises.
+    Methods raise `LeaseDenied` and its subclasses, `ClockError`, and the errors of the database.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class LeaseStore:
         allowed: Collection[str] = (),
         reason: str = "",
     ) -> Lease:
-        """Request parts, all or nothing, and return the lease: granted at once if nothing stops it, else queued.
+        """Request parts, all or nothing. Return the lease: granted if nothing stops it, or else queued.
 
         With `starts_s` the parts are reserved from that time. Raises `LeaseDenied` for a reservation that overlaps
         another or starts in the past, and for a duration below `MIN_TTL_S`.
@@ -156,7 +156,7 @@ class LeaseStore:
             return change.find(lease_id)
 
     def extend(self, lease_id: str, ttl_s: float | None = None) -> Lease:
-        """Extend a lease to `ttl_s` from now, by default to its own duration. Also serves as heartbeat."""
+        """Extend a lease to `ttl_s` from now, by default to its own duration. This is also its heartbeat."""
         _check_ttl(ttl_s)
         with self._open_change() as change:
             lease = self._check_owner(change.find(lease_id))
@@ -195,13 +195,13 @@ class LeaseStore:
             lease = self._check_owner(change.find(lease_id))
             if self._is_in_flight(lease):
                 raise LeaseHeld(f"an operation is using lease {lease_id} ({process_of(lease)}); wait for it")
-            return self._must_end(change, lease, "released")
+            return self._end_or_refuse(change, lease, "released")
 
     def break_(self, lease_id: str, reason: str) -> Lease:
         """End the lease of another owner. Raises `LeaseHeld` while somebody sends under it."""
         with self._open_change() as change:
             lease = change.find(lease_id)
-            return self._must_end(change, lease, "broken", reason=f"{reason} (by {self.owner})")
+            return self._end_or_refuse(change, lease, "broken", reason=f"{reason} (by {self.owner})")
 
     def set_maintenance(self, reason: str) -> None:
         """Start maintenance: no new write is sent from now on. To wait for current ones, see `wait_until_still`."""
@@ -230,7 +230,7 @@ class LeaseStore:
             return tuple(one for one in change.leases.values() if one.is_held and not change.lock(one))
 
     def write_checks(self, checks: Mapping[str, str]) -> None:
-        """Store the last check of parts, with the fault of each; faulty parts are not granted until they pass."""
+        """Store the last check of parts, with the fault of each. Faulty parts are not granted until they pass."""
         with self._open_change() as change:
             rows.write_checks(change.connection, self.lab, checks, change.now_s)
 
@@ -255,11 +255,11 @@ class LeaseStore:
     def _add(self, change: Change, lease: Lease) -> None:
         rows.insert(change.connection, lease)
         change.leases[lease.id] = lease
-        self._settle(change)
+        self._apply_due_changes(change)
 
     @contextmanager
     def _open_change(self) -> Iterator[Change]:
-        """Open a transaction, settle what is due, provide it, and settle again. Locks outlast the transaction."""
+        """Open a transaction, and apply due changes before and after the block. Locks outlast the transaction."""
         with ExitStack() as held, self.database.transaction() as connection:
             newest_s = rows.read_counter(connection, "newest_ms") / 1000
             now_s = rules.check_monotonic(self._now(), newest_s)
@@ -267,11 +267,11 @@ class LeaseStore:
                 rows.set_counter(connection, "newest_ms", int(now_s * 1000))
             living, faults = rows.read_living(connection, self.lab), rows.read_faults(connection, self.lab)
             change = Change(connection, self.database.address, now_s, living, faults, held)
-            self._settle(change)
+            self._apply_due_changes(change)
             yield change
-            self._settle(change)
+            self._apply_due_changes(change)
 
-    def _settle(self, change: Change) -> None:
+    def _apply_due_changes(self, change: Change) -> None:
         """Queue reservations whose start has come, end leases that are due, then grant requests."""
         for lease in [one for one in change.leases.values() if rules.is_start_due(one, change.now_s)]:
             change.put(lease.become("queued"))
@@ -279,7 +279,7 @@ class LeaseStore:
             is_orphaned = lease.is_implicit and not self._is_alive(lease.process)
             if not (rules.is_due(lease, change.now_s) or lease.state == "draining" or is_orphaned):
                 continue
-            # While somebody sends under the lease, its parts must not go to the next one.
+            # While somebody sends under the lease, its parts must not be granted again.
             if self._is_in_flight(lease) or not change.lock(lease):
                 if lease.state == "granted":
                     change.put(lease.become("draining"))
@@ -297,7 +297,7 @@ class LeaseStore:
     def _is_in_flight(self, lease: Lease) -> bool:
         return lease.operation is not None and self._is_alive(lease.operation)
 
-    def _must_end(self, change: Change, lease: Lease, state: State, *, reason: str = "") -> Lease:
+    def _end_or_refuse(self, change: Change, lease: Lease, state: State, *, reason: str = "") -> Lease:
         if not change.lock(lease):
             raise LeaseHeld(
                 f"{process_of(lease)} is sending to a device under lease {lease.id}, and may be suspended: "
@@ -318,7 +318,7 @@ class LeaseStore:
 
 
 def process_of(lease: Lease) -> str:
-    """Return the process that uses a lease, or else requested it, as text for people."""
+    """Return text for people that names the process that uses a lease, or else the process that requested it."""
     owner = (lease.operation or lease.process).split(" ")
     return f"process {owner[0]}" + (f" on {owner[2]}" if len(owner) > 2 else "")
 

@@ -12,14 +12,14 @@ from testbed.operate.session import open_lab
 
 
 def device_samples(lab: Lab) -> tuple[Sample, ...]:
-    """Read the switches of a lab and return their samples; a switch that does not answer is reported as down."""
+    """Read the switches of a lab and return their samples. The sample of a switch that does not answer says down."""
     with open_lab(lab, None, model_hosts=True, partial=True) as session:
         readings = read_ports(own_ports(lab), session.switches)
         return tuple(samples_of(lab.name, readings, session.off))
 
 
 def samples_of(lab: str, readings: Mapping[str, SwitchReading], off: Collection[str]) -> Iterator[Sample]:
-    """Yield the samples of the readings, and of switches that do not answer. Pure."""
+    """Yield the samples of the readings, and of switches that do not answer (`off`). Pure."""
     for switch in off:
         yield Sample("testbed_switch_up", (lab, switch), 0)
     for switch, reading in readings.items():

@@ -103,10 +103,12 @@ def format_exposition(samples: Iterable[Sample]) -> str:
     by_metric: dict[str, list[Sample]] = {}
     for sample in samples:
         by_metric.setdefault(sample.metric, []).append(sample)
-    return "".join(line for metric in METRICS for line in _lines(metric.name, by_metric.get(metric.name, [])))
+    return "".join(
+        line for metric in METRICS for line in _format_lines(metric.name, by_metric.get(metric.name, []))
+    )
 
 
-def _lines(name: str, samples: list[Sample]) -> Iterator[str]:
+def _format_lines(name: str, samples: list[Sample]) -> Iterator[str]:
     if not samples:
         return
     metric = BY_NAME[name]

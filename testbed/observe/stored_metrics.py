@@ -1,4 +1,4 @@
-"""Samples from the database of a laboratory: journal, leases, runs, optical power and loss. Nothing is written."""
+"""Samples from the database of a laboratory, read-only: journal, leases, runs, optical power and loss."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def load_samples(runs_dir: str | Path) -> tuple[Sample, ...]:
         return read_rows(address, query, values)
 
     try:
-        return tuple(_samples(Path(runs_dir), address, read))
+        return tuple(_yield_samples(Path(runs_dir), address, read))
     except Exception as error:
         if not is_database_error(error):
             raise
@@ -39,7 +39,7 @@ def load_samples(runs_dir: str | Path) -> tuple[Sample, ...]:
 Read = Callable[..., Sequence[Row]]
 
 
-def _samples(runs_dir: Path, address: Address, read: Read) -> Iterator[Sample]:
+def _yield_samples(runs_dir: Path, address: Address, read: Read) -> Iterator[Sample]:
     labs = sorted(
         {
             row["lab"]
@@ -49,16 +49,16 @@ def _samples(runs_dir: Path, address: Address, read: Read) -> Iterator[Sample]:
             )
         }
     )
-    yield from _count_rows(read)
+    yield from _sample_counts(read)
     for lab in labs:
-        yield from _steps(lab, read)
-        yield from _epoch(lab, read)
-        yield from _leases(lab, address, read)
-        yield from _newest_run(lab, runs_dir, read)
-        yield from _light(lab, read)
+        yield from _sample_steps(lab, read)
+        yield from _sample_epoch(lab, read)
+        yield from _sample_leases(lab, address, read)
+        yield from _sample_newest_run(lab, runs_dir, read)
+        yield from _sample_light(lab, read)
 
 
-def _count_rows(read: Read) -> Iterator[Sample]:
+def _sample_counts(read: Read) -> Iterator[Sample]:
     for row in read("select lab, kind, state, count(*) as number from operations group by lab, kind, state"):
         yield Sample(
             "testbed_operations_total", (row["lab"], row["kind"] or "apply", row["state"]), row["number"]
@@ -74,7 +74,7 @@ def _count_rows(read: Read) -> Iterator[Sample]:
         yield Sample("testbed_runs_total", (row["lab"], row["status"]), row["number"])
 
 
-def _steps(lab: str, read: Read) -> Iterator[Sample]:
+def _sample_steps(lab: str, read: Read) -> Iterator[Sample]:
     query = (
         "select s.change, s.intent_at, s.outcome_at from steps s join operations o on o.id = s.operation "
         "where o.lab = ? and s.outcome_at is not null and s.intent_at <> '' order by s.intent_at desc limit ?"
@@ -86,32 +86,32 @@ def _steps(lab: str, read: Read) -> Iterator[Sample]:
     for change, seconds in durations_s.items():
         seconds.sort()
         for quantile in QUANTILES:
-            at = min(len(seconds) - 1, int(quantile * len(seconds)))
-            yield Sample("testbed_step_seconds", (lab, change, str(quantile)), seconds[at])
+            index = min(len(seconds) - 1, int(quantile * len(seconds)))
+            yield Sample("testbed_step_seconds", (lab, change, str(quantile)), seconds[index])
 
 
-def _epoch(lab: str, read: Read) -> Iterator[Sample]:
+def _sample_epoch(lab: str, read: Read) -> Iterator[Sample]:
     for row in read("select epoch, state from intents where lab = ? order by epoch desc limit 1", lab):
         yield Sample("testbed_epoch", (lab,), row["epoch"])
         yield Sample("testbed_epoch_verified", (lab,), float(row["state"] == "verified"))
 
 
-def _leases(lab: str, address: Address, read: Read) -> Iterator[Sample]:
+def _sample_leases(lab: str, address: Address, read: Read) -> Iterator[Sample]:
     now_s = time.time()
     states = [one.state for one in read_leases(address, lab) if one.expires_s > now_s or one.is_held]
     for state in ("requested", "queued", "granted", "draining"):
         yield Sample("testbed_leases", (lab, state), states.count(state))
     stopped = read("select count(*) as number from maintenance where lab = ?", lab)
     faulty = read("select count(*) as number from part_checks where lab = ? and fault <> ''", lab)
-    yield Sample("testbed_maintenance", (lab,), _number(stopped))
-    yield Sample("testbed_faulty_parts", (lab,), _number(faulty))
+    yield Sample("testbed_maintenance", (lab,), _get_count(stopped))
+    yield Sample("testbed_faulty_parts", (lab,), _get_count(faulty))
 
 
-def _number(rows: Sequence[Row]) -> float:
+def _get_count(rows: Sequence[Row]) -> float:
     return float(rows[0]["number"]) if rows else 0.0
 
 
-def _newest_run(lab: str, runs_dir: Path, read: Read) -> Iterator[Sample]:
+def _sample_newest_run(lab: str, runs_dir: Path, read: Read) -> Iterator[Sample]:
     """Yield the start of the newest run, and the bandwidth of the newest completed run that has timings."""
     for row in read("select started from runs where lab = ? order by id desc limit 1", lab):
         yield Sample(
@@ -120,11 +120,11 @@ def _newest_run(lab: str, runs_dir: Path, read: Read) -> Iterator[Sample]:
     for row in read("select id from runs where lab = ? and status = 'done' order by id desc limit 20", lab):
         timings = read_parquet(runs_dir / row["id"] / "timings.parquet", Timing)
         if timings:
-            yield from _bandwidth(lab, timings)
+            yield from _sample_bandwidth(lab, timings)
             return
 
 
-def _bandwidth(lab: str, timings: Iterable[Timing]) -> Iterator[Sample]:
+def _sample_bandwidth(lab: str, timings: Iterable[Timing]) -> Iterator[Sample]:
     newest = {
         (
             lab,
@@ -141,7 +141,7 @@ def _bandwidth(lab: str, timings: Iterable[Timing]) -> Iterator[Sample]:
         yield Sample("testbed_link_limit_mbps", labels, row.limit_mbps)
 
 
-def _light(lab: str, read: Read) -> Iterator[Sample]:
+def _sample_light(lab: str, read: Read) -> Iterator[Sample]:
     """Yield only the newest reading, so that fibre sections that no longer exist disappear."""
     newest = (
         "select * from losses where lab = ? and taken_s = (select max(taken_s) from losses where lab = ?)"

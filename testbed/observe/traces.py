@@ -1,6 +1,6 @@
 """Traces for OpenTelemetry: nested spans of run, operation, step, and exchange with a device.
 
-Each block of `testbed.log_context` becomes a span, and so does each exchange from sending to the start of the answer.
+Each block of `testbed.log_context` becomes a span. So does each exchange, from sending to the start of the answer.
 OpenTelemetry is imported only if traces are enabled.
 """
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer, TracerProvider
 
 VARIABLES = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-"""Environment variables of OpenTelemetry with the address that traces are sent to."""
+"""Environment variables of OpenTelemetry that hold the destination of traces."""
 SPANS = {"run": "run", "operation": "operation", "device": "step"}
 """Subject of a block -> name of its span. A lease has no span; it is an attribute of the spans under it."""
 EXCHANGE = "exchange"
 _SENT_CHARACTERS = 200
-_asked_for: list[Callable[[], None]] = []
+_stop_functions: list[Callable[[], None]] = []
 
 
 def trace_as_asked() -> None:
     """Send traces as the environment says, once per process; log a warning if the extra `traces` is missing."""
-    if _asked_for or not any(os.environ.get(name) for name in VARIABLES):
+    if _stop_functions or not any(os.environ.get(name) for name in VARIABLES):
         return
     if find_spec("opentelemetry.exporter") is None or find_spec("opentelemetry.sdk") is None:
         logger.warning(
             "no traces: %s is set, but the extra [traces] of lightbed is not installed", VARIABLES[1]
         )
-        _asked_for.append(lambda: None)
+        _stop_functions.append(lambda: None)
         return
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.resources import Resource
@@ -45,14 +45,14 @@ def trace_as_asked() -> None:
 
     provider = TracerProvider(resource=Resource.create({"service.name": "lightbed"}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))  # the provider sends the rest at exit
-    _asked_for.append(trace_to(provider))
+    _stop_functions.append(trace_to(provider))
 
 
 def trace_to(provider: TracerProvider) -> Callable[[], None]:
-    """Create spans with this provider from now on; return a function that ends this."""
+    """Create spans with this provider from now on; return a function that stops it."""
     tracer = provider.get_tracer("lightbed")
     exchanges = Exchanges(tracer)
-    surround(lambda subjects: _span(tracer, subjects))
+    surround(lambda subjects: _open_span(tracer, subjects))
     wire.listen(exchanges)
 
     def stop() -> None:
@@ -64,8 +64,8 @@ def trace_to(provider: TracerProvider) -> Callable[[], None]:
 
 
 @contextmanager
-def _span(tracer: Tracer, subjects: Mapping[str, str]) -> Iterator[None]:
-    """Wrap a block in a span with all bound subjects, if one of its own subjects has spans."""
+def _open_span(tracer: Tracer, subjects: Mapping[str, str]) -> Iterator[None]:
+    """Wrap a block in a span with all bound subjects, if one of `subjects` has spans."""
     name = next((SPANS[one] for one in subjects if one in SPANS), "")
     if not name:
         yield
@@ -76,7 +76,7 @@ def _span(tracer: Tracer, subjects: Mapping[str, str]) -> Iterator[None]:
 
 
 class Exchanges:
-    """Spans of exchanges, from sending to the start of the answer, or to the next sending."""
+    """Spans of exchanges, from sending to the start of the answer, or to the next command without an answer."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer, self._lock = tracer, Lock()

@@ -4,9 +4,9 @@
     def test_a_ring_carries_light(testbed_lab):
         assert testbed_lab.apply().verified
 
-Without options it is a simulated lab that ends with the test. With `--lab FILE` or `--lab-server URL` it is part of a
-running lab, leased for the test and restored after it. pytest loads this module in every session of an environment
-with lightbed, so only the fixture imports the testbed.
+Without options the lab is simulated and ends with the test. With `--lab FILE` or `--lab-server URL` it is part of a
+running lab, leased for the test and restored after it. pytest loads this module in every environment that contains
+lightbed, so only the fixture imports the testbed, to keep pytest fast.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def testbed_lab(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LabOfTest]:
-    """Provide a lab for one test, leased for it, and restore it afterwards."""
+    """Yield a lab that is leased for one test; restore it afterwards."""
     from testbed.pytest_plugin.provision import lab_for
 
     with lab_for(request.node, tmp_path_factory.mktemp("testbed")) as lab:

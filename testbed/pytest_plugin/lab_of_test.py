@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class LabOfTest(Lab):
-    """The lab of a test, leased for it: `hosts` are those of the test, and commands use only these.
+    """The lab that is leased for a test. Commands use only the `hosts` of the test.
 
     `board` is the address of the board, empty if the test needs none.
     """
@@ -31,7 +31,7 @@ class LabOfTest(Lab):
         board: str = "",
         control: Mapping[str, str] | None = None,
     ) -> None:
-        """Take what `Lab` takes, the board, and the address of each twin's control socket."""
+        """Take the arguments of `Lab`, the address of the board, and the control socket of each twin (`control`)."""
         super().__init__(carrier, hosts, really_move, hosts_of=hosts_of)
         self.board = board
         self._control = control or {}
@@ -44,7 +44,7 @@ class LabOfTest(Lab):
     def apply(self, **options: Any) -> ApplyDocument:
         """Patch a topology, install the hosts' routes, and verify both (`testbed apply`).
 
-        Without options it is the default topology, never one that an earlier test applied.
+        Without options, apply the default topology, never a topology of an earlier test.
         """
         default = {"method": "geometric"} if WHOLE_TOPOLOGY.isdisjoint(options) else {}
         return super().apply(**default | options)

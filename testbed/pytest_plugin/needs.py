@@ -28,19 +28,19 @@ class Needs(HostNeeds):
     def from_item(cls, item: Marked) -> Needs:
         """Return the needs of a test. Raises `ValueError` for a marker whose argument is not a count."""
         return cls(
-            hosts=_count(item, "testbed_hosts", least=2),
-            degree=_count(item, "testbed_degree"),
-            gpus=_count(item, "testbed_gpu", default=1) or 0,
+            hosts=_read_count(item, "testbed_hosts", minimum=2),
+            degree=_read_count(item, "testbed_degree"),
+            gpus=_read_count(item, "testbed_gpu", default=1) or 0,
             board=item.get_closest_marker("testbed_board") is not None,
         )
 
 
-def _count(item: Marked, name: str, *, least: int = 1, default: int | None = None) -> int | None:
+def _read_count(item: Marked, name: str, *, minimum: int = 1, default: int | None = None) -> int | None:
     marker = item.get_closest_marker(name)
     if marker is None:
         return None
     given = (*marker.args, *marker.kwargs.values())
     count = given[0] if given else default
-    if not isinstance(count, int) or isinstance(count, bool) or count < least or len(given) > 1:
-        raise ValueError(f"@pytest.mark.{name}{given} is not a count of {least} or more: write {name}(4)")
+    if not isinstance(count, int) or isinstance(count, bool) or count < minimum or len(given) > 1:
+        raise ValueError(f"@pytest.mark.{name}{given} is not a count of {minimum} or more: write {name}(4)")
     return count

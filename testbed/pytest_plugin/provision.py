@@ -23,7 +23,7 @@ SIMULATED_BOARD = "sim://kit"
 def lab_for(item: pytest.Item, scratch: Path) -> AbstractContextManager[LabOfTest]:
     """Return the lab of a test as a context manager; `scratch` is a directory for its files.
 
-    A test is skipped if the lab does not meet its needs, or is marked broken.
+    Skip the test if the lab does not meet its needs or is marked broken.
     """
     options = LabOptions.from_config(item.config)
     try:
@@ -35,11 +35,11 @@ def lab_for(item: pytest.Item, scratch: Path) -> AbstractContextManager[LabOfTes
 
         return lease_served_lab(needs, options, item.nodeid)
     if options.file is None:
-        return _own_lab(_generate_lab(needs, scratch), needs, options, scratch, item.nodeid)
+        return _start_own_lab(_generate_lab(needs, scratch), needs, options, scratch, item.nodeid)
     lab = load_lab(options.file)
     running = find_running(lab)
     if lab.simulated and not is_up(running):
-        return _own_lab(lab, needs, options, scratch, item.nodeid)
+        return _start_own_lab(lab, needs, options, scratch, item.nodeid)
     from testbed.pytest_plugin.standing import standing_lab
 
     return standing_lab(running, options.file, needs, options, item.nodeid)
@@ -53,18 +53,20 @@ def _generate_lab(needs: Needs, scratch: Path) -> Lab:
 
 
 @contextmanager
-def _own_lab(lab: Lab, needs: Needs, options: LabOptions, scratch: Path, test: str) -> Iterator[LabOfTest]:
+def _start_own_lab(
+    lab: Lab, needs: Needs, options: LabOptions, scratch: Path, test: str
+) -> Iterator[LabOfTest]:
     """Start a simulated lab in the first free subnet, lease it, and stop it at the end of the block."""
     if needs.gpus:
         skip(lab, "it is simulated, and its hosts have no GPUs: name a real lab by --lab")
     names = [host.name for host in lab.hosts if len(host.nics) >= (needs.degree or 1)]
-    wanted = needs.hosts or len(lab.hosts)
-    if len(names) < wanted:
-        skip(lab, f"it has {len(names)} hosts of {needs.degree or 1} NICs, and {wanted} are needed")
+    host_count = needs.hosts or len(lab.hosts)
+    if len(names) < host_count:
+        skip(lab, f"it has {len(names)} hosts of {needs.degree or 1} NICs, and {host_count} are needed")
     with start_lab(lab, hosts=options.hosts, move=True) as started:
         file = scratch / "lab.yaml"
         file.write_text(render_lab(started.lab), encoding="utf-8")
-        part = names[:wanted] if wanted < len(lab.hosts) else []
+        part = names[:host_count] if host_count < len(lab.hosts) else []
         lab_of_test = LabOfTest(
             LocalCarrier(file, scratch / "runs"),
             started.hosts,
@@ -72,7 +74,7 @@ def _own_lab(lab: Lab, needs: Needs, options: LabOptions, scratch: Path, test: s
             board=SIMULATED_BOARD if needs.board else "",
             control=started.control,
         )
-        # Nobody else uses the lab, but a program under a lease gets the circuits as they are.
+        # Nobody else uses the lab, but under a lease a program gets the existing circuits.
         resources = [f"host:{host}" for host in part]
         with lab_of_test.lease(resources, ttl=f"{TTL_S:g}s", reason=f"pytest: {test}"):
             yield lab_of_test

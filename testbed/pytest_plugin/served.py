@@ -28,7 +28,7 @@ LONGEST_WAIT_S = 3600.0
 
 @contextmanager
 def lease_served_lab(needs: Needs, options: LabOptions, test: str) -> Iterator[LabOfTest]:
-    """Lease a lab of a service, and roll back to the earlier epoch at the end. Skips the test if that is impossible.
+    """Lease a lab of a service, and roll back to the earlier epoch at the end. Skip the test if the lab does not fit.
 
     Raises `LeaseDenied`, and the errors of the client if the service does not answer or refuses.
     """
@@ -72,7 +72,7 @@ def _choose_lab(client: Client, options: LabOptions, needs: Needs) -> str:
 
 
 def _find_epoch(lab: LabOfTest, name: str) -> int:
-    """Return the epoch in force. Skips the test without a verified one, to which it could roll back."""
+    """Return the current epoch. Skip the test unless this epoch is verified, because a rollback needs it."""
     epochs = lab.epochs()
     if not epochs:
         _skip(name, "no epoch is in force on it to go back to: `testbed apply` first")

@@ -1,4 +1,4 @@
-"""A lab file for tests that name no other: so many hosts, so many NICs each, behind one optical circuit switch."""
+"""The default lab file of tests: hosts with a number of NICs each, on one optical circuit switch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ MAX_PORTS = 1000
 
 
 def lab_text(hosts: int, degree: int) -> str:
-    """Return the lab file: transmitter k of host h in input `degree * h + k + 1`, receivers likewise behind the inputs.
+    """Return a lab file for `hosts` hosts with `degree` NICs each.
 
-    Raises `ValueError` for a lab that one switch and one subnet do not hold.
+    Transmitter k of host h is on input `degree * h + k + 1`, its receiver on the corresponding output. Raises
+    `ValueError` for a lab that does not fit one switch and one subnet.
     """
     ports = hosts * degree
     if hosts > MAX_HOSTS or ports > MAX_PORTS:
@@ -33,7 +34,7 @@ def lab_text(hosts: int, degree: int) -> str:
     ]
     for host in range(hosts):
         lines += [
-            f"  - name: {_name(host)}",
+            f"  - name: {_make_name(host)}",
             f"    management: {FIRST_SUBNET}.{11 + host}",
             f"    address: 10.100.{host + 1}.200",
             "    nics:",
@@ -47,10 +48,10 @@ def lab_text(hosts: int, degree: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _name(host: int) -> str:
+def _make_name(host: int) -> str:
     """Return a, b, ..., z, a1, b1, ...
 
-    >>> _name(0), _name(25), _name(26)
+    >>> _make_name(0), _make_name(25), _make_name(26)
     ('a', 'z', 'a1')
     """
     letter = chr(ord("a") + host % 26)

@@ -30,10 +30,10 @@ from testbed.storage.database import Database
 def standing_lab(
     lab: Lab, lab_file: Path, needs: Needs, options: LabOptions, test: str
 ) -> Iterator[LabOfTest]:
-    """Lease what the test needs of a running lab, and restore it after the test.
+    """Lease the parts of a running lab that the test needs, and restore them after the test.
 
-    Raises `RefusedToMove` and `LeaseDenied`. A lab that cannot be restored is marked broken: the error is
-    reported once, and later tests are skipped.
+    Raises `RefusedToMove` and `LeaseDenied`. If the restore fails, its error is raised and the hosts are marked as
+    faulty, so that later tests are skipped.
     """
     check_permission(lab, options.really_move)
     if needs.board and not options.board:
@@ -72,7 +72,7 @@ def standing_lab(
                 LocalCarrier(lab_file, options.runs_dir),
                 options.hosts,
                 options.really_move,
-                # Also if they are all: the newest epoch may be that of a test with fewer hosts.
+                # Name the hosts even if they are all hosts: the newest epoch may belong to a test with fewer hosts.
                 hosts_of=names,
                 board=address if needs.board else "",
             )
@@ -97,9 +97,9 @@ def _restore(before: LabState, part: Lab, reopen: OpenSession, store: LeaseStore
 
 @contextmanager
 def hold_lease(request: HostRequest) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Provide the id of a granted lease and its hosts; it is extended until the end of the block, then released.
+    """Yield the id of a granted lease and its hosts. Extend the lease until the end of the block, then release it.
 
-    Skips the test if the lab can never grant it.
+    Skip the test if the lab can never grant the lease or is under maintenance.
     """
     try:
         lease, hosts = request.acquire()

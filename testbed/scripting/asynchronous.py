@@ -1,4 +1,4 @@
-"""The lab for coroutines: each method runs in a thread of its own, and can be cancelled."""
+"""The lab for coroutines: each method runs in a separate thread, and can be cancelled."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ _COROUTINES = (
     "lease",
     "command",
 )
-"""Methods of `Lab` that `AsyncLab` has as coroutines."""
+"""Methods of `Lab` that are coroutines of `AsyncLab`."""
 
 
 async def open_lab_async(source: str | Path, **options: Any) -> AsyncLab:
-    """Return the lab of a lab file or of a service for coroutines. Arguments and errors are those of `open_lab`."""
+    """Return the lab of a lab file or of a service for coroutines. Takes and raises the same as `open_lab`."""
     return AsyncLab(await asyncio.to_thread(partial(open_lab, source, **options)))
 
 
 class AsyncLab:
-    """A lab whose methods are those of `Lab`, to be awaited: `await lab.apply()`.
+    """A lab with the methods of `Lab` as coroutines: `await lab.apply()`. It is an async context manager.
 
-    Cancelling a change stops it after its current step. An async context manager.
+    Cancelling a change stops it after its current step.
     """
 
     def __init__(self, lab: Lab) -> None:
@@ -53,11 +53,11 @@ class AsyncLab:
         await self.close()
 
     async def close(self) -> None:
-        """Release what the lab holds; stop it if `open_lab_async` started it."""
+        """Release the resources of the lab; stop it if `open_lab_async` started it."""
         await asyncio.to_thread(self._lab.close)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        """Return a method of `Lab` as a coroutine function. Raises `AttributeError` for a name that is none."""
+        """Return a method of `Lab` as a coroutine function. Raise `AttributeError` for an unknown name."""
         if name not in _COROUTINES:
             raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")
         return partial(self._run, getattr(self._lab, name))
@@ -72,7 +72,7 @@ class AsyncLab:
                 # A change ends after its current step, never in the middle of it.
                 await asyncio.wait([thread])
                 if thread.exception() is None and isinstance(thread.result(), HeldLease):
-                    await asyncio.to_thread(thread.result().release)  # nobody else can
+                    await asyncio.to_thread(thread.result().release)  # the caller never gets this lease
                 raise
 
     async def list_hosts(self) -> tuple[str, ...]:
@@ -80,7 +80,7 @@ class AsyncLab:
         return await asyncio.to_thread(lambda: self._lab.hosts)
 
     async def events(self, after: int | None = None) -> AsyncIterator[LabEvent]:
-        """Yield the events after number `after`, or from now on, each once as it happens; endless."""
+        """Yield the events after number `after` (None: from now on) without end, each once as it happens."""
         events = await asyncio.to_thread(self._lab.events_async, after)
         async for event in events:
             yield event

@@ -1,4 +1,4 @@
-"""Two ways to a lab, with one interface: commands run in this process, or as runs of a service."""
+"""Carriers, which run commands on a lab: in this process, or as runs of a service."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from testbed.service.events import EventLog
 
 POLL_S = 0.2
-"""Time between two looks at the journal for new events."""
+"""Seconds between two reads of the journal for new events."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,10 @@ class Carrier(Protocol):
         """Yield the same events to a coroutine."""
 
     def extend_lease(self, lease: str) -> None:
-        """Extend a lease, counted from now. Called from a thread of its own."""
+        """Extend a lease, counted from now. This may be called from another thread."""
 
     def close(self) -> None:
-        """Release what the carrier holds."""
+        """Release the resources of the carrier."""
 
 
 def _ignore(_done: int, _total: int, _text: str) -> None:
@@ -140,7 +140,7 @@ class LocalCarrier:
                     await asyncio.sleep(POLL_S)
 
     def _read_page(self, log: EventLog, after: int) -> list[tuple[int, LabEvent | None]]:
-        """Return the next events with their numbers; None for one of another lab."""
+        """Return the next events with their numbers; an event of another lab is None."""
         from testbed.lab.inventory import load_lab
 
         lab = load_lab(self.lab_file).name
@@ -227,7 +227,7 @@ class ServiceCarrier:
         raise AssertionError("a stream of events does not end")
 
     def find_newest_event(self) -> int:
-        """Return the number of the newest event, which the snapshot of a stream has."""
+        """Return the number of the newest event, read from the snapshot at the start of a stream."""
         return next(iter(self.client.events(lab=self.lab))).number
 
     def events(self, after: int) -> Iterator[LabEvent]:
@@ -268,13 +268,16 @@ class RunFailed(UsageError, code="service.run", who="unknown"):
 
 
 def make_error(problem: Mapping[str, Any], default: LightbedError | None = None) -> LightbedError:
-    """Return the error of a JSON document, as an instance of the class with its code; `default` if none has it."""
+    """Return the error of a JSON document, as an instance of the class with its code.
+
+    For an unknown code, return `default`, or else a `LightbedError`.
+    """
     import testbed.errors
     import testbed.operation_errors
     import testbed.service_errors  # noqa: F401  these define the classes
     from ocs_drivers import errors  # noqa: F401
 
-    kinds = (each for each in _subclasses(LightbedError) if each.code == problem.get("code"))
+    kinds = (each for each in _yield_subclasses(LightbedError) if each.code == problem.get("code"))
     kind = next(kinds, None)
     if kind is None and default is not None:
         return default
@@ -289,18 +292,18 @@ def make_error(problem: Mapping[str, Any], default: LightbedError | None = None)
     return error
 
 
-def _subclasses(kind: type[LightbedError]) -> Iterator[type[LightbedError]]:
-    """Yield the classes below a class, bases first: a class without a code of its own has that of its base."""
+def _yield_subclasses(kind: type[LightbedError]) -> Iterator[type[LightbedError]]:
+    """Yield the subclasses of a class, bases first, because a class without its own code has the code of its base."""
     for each in kind.__subclasses__():
         yield each
-        yield from _subclasses(each)
+        yield from _yield_subclasses(each)
 
 
 def make_command(words: str, positional: tuple[Any, ...], options: Mapping[str, Any]) -> Command[Any]:
     """Return the command with these options; positional values are its arguments, in order.
 
-    An option with several values takes a list, or one text. Raises `UsageError` for an unknown option, a missing one,
-    and a value that an option does not take.
+    An option with several values takes a list or one text. Raises `UsageError` for an unknown or missing option and for
+    an invalid value.
     """
     declared = load_command(words)
     assert declared is not None, words
@@ -318,15 +321,15 @@ def make_command(words: str, positional: tuple[Any, ...], options: Mapping[str, 
     missing = [name for name, field in fields.items() if field.default is REQUIRED and name not in given]
     if missing:
         raise UsageError(f"{words} needs {missing[0]!r}")
-    return declared(**{name: _convert(fields[name], value) for name, value in given.items()})
+    return declared(**{name: _convert_value(fields[name], value) for name, value in given.items()})
 
 
-def _convert(field: Field, value: Any) -> Any:
-    """Return a value as the field holds it: tuples, paths, and seconds for a text like `10m`.
+def _convert_value(field: Field, value: Any) -> Any:
+    """Return a value converted for a field: to a tuple, a path, or seconds for a text like `10m`.
 
-    Raises `UsageError` for a value that the field does not take, as the command line does.
+    Raises `UsageError` for an invalid value, as the command line does.
     """
-    option, choices = field.option, _choices_of(field.kind)
+    option, choices = field.option, _list_choices(field.kind)
     if value is None and (field.is_optional or field.default is None):
         return None
     if choices and value not in choices:
@@ -350,7 +353,7 @@ def _convert(field: Field, value: Any) -> Any:
     return value
 
 
-def _choices_of(kind: Any) -> tuple[Any, ...]:
+def _list_choices(kind: Any) -> tuple[Any, ...]:
     """Return the values of a `Literal`, also as a part of a union; empty for another type."""
     kinds = (kind, *get_args(kind))
     return tuple(choice for each in kinds if get_origin(each) is Literal for choice in get_args(each))

@@ -1,4 +1,4 @@
-"""One lab, through its file or through a service: `open_lab` returns it, its methods are the commands."""
+"""One lab, through its file or through a service: `open_lab` returns the lab, whose methods are the commands."""
 
 from __future__ import annotations
 
@@ -70,14 +70,16 @@ def open_lab(
 ) -> Lab:
     """Return the lab of a lab file, or of a service by its URL and the lab's name: `https://lab.example/testbed12`.
 
-    A lab is a context manager; leaving it releases what it holds. The arguments:
+    A lab is a context manager, which closes the lab at the end of the block. The arguments:
 
-    - `start`: start the simulated lab of the file unless it runs, in the first free subnet, and stop it at the end. It
-      has no effect on a real lab, and on a lab of a service.
+    - `start`: start the simulated lab of the file unless it is running, in the first free subnet, and stop it at the
+      end. This has no effect on a real lab or a lab of a service.
     - `token`: token of the service; by default `LIGHTBED_TOKEN`. `verify_certificate` is passed to httpx.
     - `runs_dir`: folder of results and of the journal; by default `LIGHTBED_RUNS`, or `runs`.
-    - `hosts`, `really_move`: as the options of the commands; `really_move` names a real lab that may be changed.
-    - `progress`: a function of steps done, all steps (0 if unknown) and a text, or True for a bar on standard error.
+    - `hosts`, `really_move`: the same as the options of the commands; `really_move` names a real lab that may be
+      changed.
+    - `progress`: a function that takes the number of steps done, the number of all steps (0 if unknown) and a text, or
+      True for a progress bar on standard error.
 
     Raises `LabFileError`, `LabStartError`, `UsageError`, and the errors of the client.
     """
@@ -90,12 +92,12 @@ def open_lab(
         carrier: Carrier = _connect(str(source), token, verify_certificate)
     else:
         folder = Path(runs_dir or os.environ.get("LIGHTBED_RUNS") or DEFAULT_RUNS)
-        carrier = _open_file(Path(source), folder, hosts, start=start)
+        carrier = _open_lab_file(Path(source), folder, hosts, start=start)
     return Lab(carrier, hosts, really_move, report)
 
 
 def _connect(url: str, token: str | None, verify: Any) -> ServiceCarrier:
-    """Return the carrier to the lab at the end of a URL; without a name, to the only lab of the service."""
+    """Return the carrier for the lab that a URL names, or for the only lab of the service if it names none."""
     from testbed.client import connect, connect_async
 
     scheme, _, rest = url.partition("://")
@@ -114,20 +116,20 @@ def _connect(url: str, token: str | None, verify: Any) -> ServiceCarrier:
     return ServiceCarrier(client, name or names[0], partial(connect_async, base, token, verify=verify))
 
 
-def _open_file(lab_file: Path, runs_dir: Path, hosts: HostsChoice, *, start: bool) -> LocalCarrier:
+def _open_lab_file(lab_file: Path, runs_dir: Path, hosts: HostsChoice, *, start: bool) -> LocalCarrier:
     from testbed.lab.inventory import load_lab, render_lab
     from testbed.lab.simulated.lifecycle import find_running, is_up, start_lab
 
     lab = load_lab(lab_file)
     if not start or not lab.simulated:
         return LocalCarrier(lab_file, runs_dir)
-    with suppress(LabStartError):  # several labs of this name run elsewhere: none of them is meant
+    with suppress(LabStartError):  # several running labs have this name, so start another lab
         if is_up(find_running(lab)):
             return LocalCarrier(lab_file, runs_dir)
     with ExitStack() as stack:
         simulated = start_lab(lab, hosts=hosts, move=True)
         stack.callback(simulated.close)
-        if simulated.lab != lab:  # it runs at other addresses or rates, so it gets a file of its own
+        if simulated.lab != lab:  # it runs at other addresses or rates, so it needs a separate file
             lab_file = runs_dir / "labs" / f"{simulated.lab_id}.yaml"
             lab_file.parent.mkdir(parents=True, exist_ok=True)
             lab_file.write_text(render_lab(simulated.lab), encoding="utf-8")
@@ -136,13 +138,13 @@ def _open_file(lab_file: Path, runs_dir: Path, hosts: HostsChoice, *, start: boo
 
 
 class Lab:
-    """A lab, for one thread at a time. Methods take the options of the command of their name, as keywords.
+    """A lab, for one thread at a time. Each method runs the command of the same name.
 
-    Names of options are those of the command line with underscores, without `--`; arguments of a command may be
+    Keywords are the options of the command, with underscores and without `--`; arguments of a command may be
     positional. Methods return the command's document, a frozen dataclass with `to_json`, and raise the errors of
-    `testbed.errors` and of the devices. Changes are made under the lease of their `with lab.lease()` block, else under
-    `LIGHTBED_LEASE`, else under a lease of their own. Ctrl-C stops a change after its current step; a second one stops
-    it at once.
+    `testbed.errors` and of the devices. A change uses the lease of its `with lab.lease()` block, or else the lease in
+    `LIGHTBED_LEASE`, or else an implicit lease. Ctrl-C stops a change after its current step; a second Ctrl-C stops it
+    at once.
     """
 
     def __init__(
@@ -154,7 +156,7 @@ class Lab:
         *,
         hosts_of: Sequence[str] = (),
     ) -> None:
-        """Take the way to the lab, defaults for options of commands, and the hosts; by default all."""
+        """Take the carrier, defaults for options of commands, and the hosts that commands use (default: all)."""
         self._carrier = carrier
         self._hosts = tuple(hosts_of)
         self._defaults: dict[str, Any] = {"hosts": hosts, "really_move": really_move}
@@ -171,11 +173,11 @@ class Lab:
         self.close()
 
     def _repr_html_(self) -> str:
-        """Return the topology that an apply would bring into force, as a drawing; notebooks call this."""
+        """Return a drawing of the topology that `apply` would set up; notebooks call this."""
         return self.plan()._repr_html_()
 
     def close(self) -> None:
-        """Release what the lab holds; stop it if `open_lab` started it. Safe to call again."""
+        """Release the resources of the lab; stop it if `open_lab` started it. Safe to call again."""
         self._carrier.close()
 
     @property
@@ -192,7 +194,7 @@ class Lab:
         return cast("OptimiseDocument", self.command("optimise", workload, lab_file=lab_file, **options))
 
     def plan(self, **options: Any) -> PlanDocument:
-        """Return what would change on the switches (`testbed plan`)."""
+        """Return the changes that `apply` would make on the switches (`testbed plan`)."""
         return cast("PlanDocument", self.command("plan", **options))
 
     def apply(self, **options: Any) -> ApplyDocument:
@@ -216,10 +218,10 @@ class Lab:
         return cast("PlanJobDocument", self.command("job", **options))
 
     def run(self, *words: str, hosts: Sequence[str] = (), **options: Any) -> ProgramDocument:
-        """Run a command on hosts of the lab, on light of its own (`testbed run`): `lab.run("hostname", nodes=4)`.
+        """Run a command on hosts of the lab, on its own circuits (`testbed run`): `lab.run("hostname", nodes=4)`.
 
-        A single text is split into words as a shell does it. Within a block of `lease`, the light is used as it is.
-        Ranks that fail are no error: see `exit_code`. Raises `LightDenied`, and `HostError` for modelled hosts.
+        A single text is split into words as by a shell. Within a block of `lease`, the command uses the existing
+        circuits. Failed ranks raise no error (see `exit_code`). Raises `LightDenied`; `HostError` for modelled hosts.
         """
         if self._defaults["hosts"] == "model":  # the hosts of the lab itself may be namespaces
             raise HostError(
@@ -232,7 +234,7 @@ class Lab:
         )
 
     def repair(self, **options: Any) -> RepairDocument:
-        """Find lost fibres and plan how to avoid them; with `apply=True` do so (`testbed repair`)."""
+        """Find lost fibres and plan how to avoid them; with `apply=True`, apply the plan (`testbed repair`)."""
         return cast("RepairDocument", self.command("repair", **options))
 
     def resume(self, **options: Any) -> ResumeDocument:
@@ -244,7 +246,7 @@ class Lab:
         return cast("RollbackDocument", self.command("rollback", **options))
 
     def light(self, **options: Any) -> DriftDocument:
-        """Read and store power and loss of every fibre, and compare them with earlier ones (`testbed drift`)."""
+        """Read and store power and loss of every fibre, and compare them with earlier readings (`testbed drift`)."""
         return cast("DriftDocument", self.command("drift", **options))
 
     def epochs(self) -> tuple[Epoch, ...]:
@@ -260,10 +262,11 @@ class Lab:
         reason: str = "",
         **options: Any,
     ) -> HeldLease:
-        """Request parts of the lab, by default all of it, and return the lease; use it as a context manager.
+        """Request parts of the lab (default: all parts), and return the lease; use it as a context manager.
 
-        Changes in the block are made under the lease, which is extended until its end and then released. `wait` is how
-        many seconds to wait for the grant; other options are those of `testbed lease request`. Raises `LeaseDenied`.
+        Changes in the block use the lease, which is extended until the end of the block and then released. `wait` is
+        the longest time to wait for the grant, in seconds; other options are the options of `testbed lease request`.
+        Raises `LeaseDenied`.
         """
         command = {"ttl": ttl, "wait": wait, "reason": reason, **options}
         document = cast("LeaseDocument", self.command("lease request", resources, **command))
@@ -274,7 +277,7 @@ class Lab:
         return HeldLease(self, self._carrier, lease, parse_interval(ttl))
 
     def events(self, after: int | None = None) -> Iterator[LabEvent]:
-        """Return an endless iterator of the events after number `after`, or from now on, each once as it happens."""
+        """Return an endless iterator of the events after number `after` (None: from now on), each as it happens."""
         return self._carrier.events(self._carrier.find_newest_event() if after is None else after)
 
     def events_async(self, after: int | None = None) -> AsyncIterator[LabEvent]:
@@ -283,12 +286,12 @@ class Lab:
 
     def command(self, words: str, /, *arguments: Any, **options: Any) -> Document:
         """Run any command of `testbed` on this lab, such as `doctor` or `lease list`, and return its document."""
-        command = make_command(words, arguments, self._fill(words, options))
+        command = make_command(words, arguments, self._add_defaults(words, options))
         with use_lease(self.lease_in_use.get()):
             return self._carrier.run(words, command, self._progress)
 
-    def _fill(self, words: str, options: dict[str, Any]) -> dict[str, Any]:
-        """Return the options, with those of the lab where the command has them."""
+    def _add_defaults(self, words: str, options: dict[str, Any]) -> dict[str, Any]:
+        """Return the options, with the defaults of the lab for options that the command has."""
         declared = load_command(words)
         if declared is None:
             raise UsageError(f"testbed has no command {words!r} that can run on a lab")
@@ -304,7 +307,7 @@ class Lab:
 
 @dataclass
 class HeldLease:
-    """A lease of a lab, and a context manager: in its block it is extended, and changes of the lab are made under it.
+    """A lease of a lab, and a context manager: the block extends the lease, and its changes of the lab use the lease.
 
     Coroutines use `async with`.
     """
@@ -316,8 +319,8 @@ class HeldLease:
     is_released: bool = False
 
     def __post_init__(self) -> None:
-        self._heart = ExitStack()
-        self._before: Token[str] | None = None
+        self._heartbeat = ExitStack()
+        self._earlier_lease: Token[str] | None = None
 
     @property
     def id(self) -> str:
@@ -326,7 +329,7 @@ class HeldLease:
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """The parts of the lab that it covers."""
+        """The parts of the lab that the lease covers."""
         return self.lease.resources
 
     def extend(self) -> None:
@@ -342,8 +345,8 @@ class HeldLease:
     def __enter__(self) -> Self:
         if self.lease.state != "granted":
             raise LeaseDenied(f"lease {self.id} is {self.lease.state}: a block needs one that is granted")
-        self._before = self.lab.lease_in_use.set(self.id)
-        self._heart.enter_context(keep_alive(self.extend, self.ttl_s / 3))
+        self._earlier_lease = self.lab.lease_in_use.set(self.id)
+        self._heartbeat.enter_context(keep_alive(self.extend, self.ttl_s / 3))
         return self
 
     def __exit__(
@@ -362,13 +365,13 @@ class HeldLease:
         await asyncio.to_thread(self._end, error)
 
     def _restore(self) -> None:
-        """Make changes under the lease of before the block again."""
-        assert self._before is not None, "the block was entered"
-        self.lab.lease_in_use.reset(self._before)
+        """Select the lease from before the block again."""
+        assert self._earlier_lease is not None, "the block was entered"
+        self.lab.lease_in_use.reset(self._earlier_lease)
 
     def _end(self, error: BaseException | None) -> None:
         """End the heartbeat, and release the lease."""
-        self._heart.close()
+        self._heartbeat.close()
         try:
             self.release()
         except LightbedError:

@@ -1,4 +1,4 @@
-"""Documents from their JSON: what a service answers becomes the dataclass that a local command returns."""
+"""Documents from JSON: an answer of a service becomes the dataclass that a local command returns."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ def read_document(kind: type[T], data: Mapping[str, Any]) -> T:
 
 
 def choose_document(kinds: tuple[type[T], ...], data: Mapping[str, Any]) -> type[T]:
-    """Return the type with most keys in common with a JSON object, among those whose required keys it has."""
+    """Return the type that has the most keys in common with a JSON object, of the types whose required keys it has."""
 
     def rank(kind: type[Any]) -> tuple[bool, int]:
-        required, known = _keys_of(kind)  # type: ignore[arg-type]  # a class is hashable
+        required, known = _find_keys(kind)  # type: ignore[arg-type]  # a class is hashable
         return required <= set(data), len(known & set(data))
 
     return max(kinds, key=rank)
 
 
 @cache
-def _hints_of(kind: Any) -> Mapping[str, Any]:
+def _get_type_hints(kind: Any) -> Mapping[str, Any]:
     return get_type_hints(kind)
 
 
 @cache
-def _keys_of(kind: Any) -> tuple[frozenset[str], frozenset[str]]:
+def _find_keys(kind: Any) -> tuple[frozenset[str], frozenset[str]]:
     """Return the keys that a document needs, and all keys that it has."""
     needs = {
         each.metadata.get("key", each.name): each.default is dataclasses.MISSING
@@ -52,18 +52,18 @@ def _keys_of(kind: Any) -> tuple[frozenset[str], frozenset[str]]:
 def _read_record(kind: type[Any], data: Any) -> Any:
     if not isinstance(data, Mapping):
         raise ValueError(f"{kind.__name__} is a JSON object, not {type(data).__name__}")  # noqa: TRY004
-    hints, values = _hints_of(kind), {}  # type: ignore[arg-type]
+    hints, values = _get_type_hints(kind), {}  # type: ignore[arg-type]
     for each in dataclasses.fields(kind):
         name = each.metadata.get("key", each.name)
         if name in data:
-            values[each.name] = _read(hints[each.name], data[name])
+            values[each.name] = _read_value(hints[each.name], data[name])
     try:
         return kind(**values)
     except TypeError as error:
         raise ValueError(f"{kind.__name__}: {error}") from error
 
 
-def _read(kind: Any, value: Any) -> Any:
+def _read_value(kind: Any, value: Any) -> Any:
     """Return a value of JSON as a type of a document: records, tuples, mappings and unions, to any depth."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
@@ -73,11 +73,11 @@ def _read(kind: Any, value: Any) -> Any:
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         return _read_record(kind, value)
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
-        return {_read_key(parts[0], name): _read(parts[1], each) for name, each in value.items()}
+        return {_read_key(parts[0], name): _read_value(parts[1], each) for name, each in value.items()}
     if (origin is tuple and len(parts) != 2) or (origin is tuple and parts[1] is not ...):
-        return tuple(_read(part, each) for part, each in zip(parts, value, strict=True))
+        return tuple(_read_value(part, each) for part, each in zip(parts, value, strict=True))
     if origin is not None and parts:
-        several = tuple(_read(parts[0], each) for each in value)
+        several = tuple(_read_value(parts[0], each) for each in value)
         return list(several) if origin is list else several
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
@@ -96,10 +96,10 @@ def _read_union(parts: tuple[Any, ...], value: Any) -> Any:
     kinds = [part for part in parts if part is not NoneType]
     records: tuple[Any, ...] = tuple(part for part in kinds if dataclasses.is_dataclass(part))
     if len(records) > 1 and isinstance(value, Mapping):
-        return _read(choose_document(records, value), value)
+        return _read_value(choose_document(records, value), value)
     for part in kinds:
         try:
-            return _read(part, value)
+            return _read_value(part, value)
         except (ValueError, TypeError, AttributeError):
             continue
     raise ValueError(f"{value!r} fits none of {', '.join(map(str, kinds))}")

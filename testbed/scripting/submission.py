@@ -1,4 +1,4 @@
-"""Requests of a service from commands: `--server` and a lab of a service send the same."""
+"""Requests to a service, made from commands, for `--server` and for labs of a service."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Submission:
     files: Mapping[str, Path]
 
     def save_files(self, client: Client, run: Run) -> None:
-        """Write the files of a run that has done its work to their local paths."""
+        """Write the files of a successful run to their local paths."""
         for name, path in self.files.items():
             if run.exit_code in (DONE, CHANGES):
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,10 +41,10 @@ def make_submission(
     labs: Sequence[str] = (),
     wants_text: bool = False,
 ) -> Submission:
-    """Return the request for a command on a lab; `labs` are those of a command that takes several.
+    """Return the request for a command on a lab, or on `labs` if the command takes several.
 
-    With `wants_text` the run has lines for people instead of JSON. Raises `NotThroughService` for an option that works
-    only locally, and an error for a file that exists already.
+    With `wants_text` the run prints lines for people instead of JSON. Raises `NotThroughService` for an option that
+    works only locally, and an error for a file that already exists.
     """
     from testbed.lab.wired_file import check_new_file
     from testbed.leases.choice import get_selected_lease
@@ -58,7 +58,9 @@ def make_submission(
         check_new_file(path, replace=getattr(command, flag) if flag else True)
     variant = next((name for name in command.variants if getattr(command, name)), "")
     changed = [each for each in fields_of(type(command)) if getattr(command, each.name) != each.default]
-    fields = {each.name: _value(command, each) for each in _fields_to_send(words, command, changed, variant)}
+    fields = {
+        each.name: _get_value(command, each) for each in _fields_to_send(words, command, changed, variant)
+    }
     fields |= {each.name: True for each in fields_of(type(command)) if each.option.writes and files}
     fields["text"] = wants_text
     may_move = {each.name for each in fields_of(type(command)) if each.option.only_with in ("", variant)}
@@ -88,7 +90,7 @@ def _fields_to_send(words: str, command: Command[Any], changed: list[Field], var
         yield each
 
 
-def _value(command: Command[Any], each: Field) -> Any:
+def _get_value(command: Command[Any], each: Field) -> Any:
     """Return the value of a field for a request: the text of a file, a value as text, or the value itself."""
     value = getattr(command, each.name)
     if each.option.reads:

@@ -1,7 +1,7 @@
 """Addresses of databases: the SQLite file of a directory of runs, or the URL of a PostgreSQL server.
 
-`choose_database` stores the value of the option `--database`, which holds for a whole command. This module imports no
-database.
+`choose_database` stores the value of the option `--database` for a whole command. This module imports no database
+library.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ Address: TypeAlias = Path | str
 """The path of an SQLite file, or the URL of a server as text."""
 
 SCHEME = "postgresql+psycopg://"
-_chosen: ContextVar[str] = ContextVar("database", default="")
+_chosen_url: ContextVar[str] = ContextVar("database", default="")
 
 
 def choose_database(url: str) -> None:
     """Use this database instead of the file in each directory of runs; an empty URL restores the default."""
-    _chosen.set(check_url(url) if url else "")
+    _chosen_url.set(check_url(url) if url else "")
 
 
 def address_in(runs_dir: str | Path) -> Address:
     """Return the address of the chosen database, or else the file in the directory of runs."""
-    return _chosen.get() or database_in(runs_dir)
+    return _chosen_url.get() or database_in(runs_dir)
 
 
 def address_of(place: str | Path) -> Address:

@@ -1,8 +1,8 @@
 """The append-only audit log: each line has the hash of the line before it.
 
-A changed line no longer matches its hash. A removed line leaves a gap in the numbers or, at the end, a count that is
-higher than the number of lines. Anybody who can write the database can compute all hashes again: store the newest hash,
-which `testbed audit --verify` prints, elsewhere.
+A changed line no longer matches its hash. A removed line leaves a gap in the numbers; if it was the last line, the
+stored count is higher than the number of lines. But anybody who can write the database can compute all hashes again. To
+detect this, store the newest hash, which `testbed audit --verify` prints, elsewhere.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def append(connection: sa.Connection, entry: Entry) -> int:
 
 
 def hash_of(row: Mapping[str, Any]) -> str:
-    """Return the hash of a line: SHA-256 of its fields as JSON, the hash of the line before among them."""
+    """Return the hash of a line: SHA-256 of its fields as JSON, including the hash of the line before it."""
     text = json.dumps([row[name] for name in _FIELDS], ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -116,7 +116,7 @@ def verify(address: Address, expected: str = "") -> Verified:
 
 
 def check_chain(rows: Iterable[Mapping[str, Any]], count: int) -> Verified:
-    """Check the numbers, links and hashes of lines of which there should be `count`."""
+    """Check the numbers, links and hashes of the lines, and that there are `count` lines."""
     previous, number = FIRST, 0
     for row in rows:
         number += 1

@@ -1,10 +1,11 @@
 """Backups: one tar file with the database, always as SQLite, and the directories of its runs.
 
-    lightbed.sqlite     every table, at one moment
+    lightbed.sqlite     every table, from one transaction
     <run>/...           the files of each run
 
-A backup can be restored to a file or a server, which also moves a laboratory from one to the other. Fencing tokens are
-never reused: earlier leases end as `broken`, and the next token is far above those of the backup.
+A backup can be restored to a file or a server, so it can also move a laboratory from a file to a server or back.
+Fencing tokens are never reused: earlier leases end as `broken`, and the next token is far above the newest token of the
+backup.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from testbed.storage.database import DATABASE_ERRORS, Database
 from testbed.storage.looking import hint_for, read_rows, reason_of
 from testbed.storage.schema import counters, lease_parts, leases, metadata, reservations
 
-_MEMBER = "lightbed.sqlite"
+_DATABASE_MEMBER = "lightbed.sqlite"
 _LIVING = ("requested", "queued", "granted", "draining")
 TOKENS_LEFT_OUT = 1_000_000
 """Number of fencing tokens skipped by a restore: more than can have been granted since the backup."""
@@ -46,38 +47,41 @@ def back_up(address: Address, runs_dir: Path, file: Path) -> BackupReport:
     if file.is_file():
         raise StorageError(f"{file} exists: name another file, or move it away")
     check_output(file)
-    with _errors(address), tempfile.TemporaryDirectory(prefix="lightbed-", dir=file.parent) as scratch:
-        copy = Path(scratch) / _MEMBER
+    with (
+        _convert_errors(address),
+        tempfile.TemporaryDirectory(prefix="lightbed-", dir=file.parent) as scratch,
+    ):
+        copy = Path(scratch) / _DATABASE_MEMBER
         _copy(address, copy)
         _check_whole(copy)
         kept = [row["id"] for row in read_rows(copy, "select id from runs order by id")]
         there = tuple(run for run in kept if (runs_dir / run).is_dir())
-        report = BackupReport(_row_counts(copy), there)
+        report = BackupReport(_count_rows(copy), there)
         with open_output(file) as stream, tarfile.open(fileobj=stream, mode="w|") as archive:
-            archive.add(copy, _MEMBER)
+            archive.add(copy, _DATABASE_MEMBER)
             for run in there:
                 archive.add(runs_dir / run, run, filter=_exclude_lock)
         return report
 
 
 def restore(file: Path, address: Address, runs_dir: Path, *, replace: bool = False) -> BackupReport:
-    """Restore a backup into an empty database; with `replace`, its contents are removed first.
+    """Restore a backup into an empty database. With `replace`, first remove the contents of the database.
 
     The database is changed in one transaction, completely or not at all. Raises `StorageError` and `OSError`.
     """
-    with _errors(address), tempfile.TemporaryDirectory(prefix="lightbed-") as scratch:
+    with _convert_errors(address), tempfile.TemporaryDirectory(prefix="lightbed-") as scratch:
         with _open_archive(file) as archive:
-            archive.extract(_member(archive, file), scratch, filter="data")
-            copy = Path(scratch) / _MEMBER
+            archive.extract(_find_member(archive, file), scratch, filter="data")
+            copy = Path(scratch) / _DATABASE_MEMBER
             _check_whole(copy)
             source, target = Database(copy, keep_open=False), Database(address, keep_open=False)
             with source.open_reading() as original, target.transaction() as connection:
-                newest = _empty(connection, target.name, replace=replace)
+                newest = _empty_database(connection, target.name, replace=replace)
                 _insert_all(original, connection)
-                _go_on_counting(connection)
+                _advance_sequences(connection)
                 _end_leases(connection, newest)
             there = _extract_runs(archive, runs_dir)
-        return BackupReport(_row_counts(copy), there)
+        return BackupReport(_count_rows(copy), there)
 
 
 def _copy(address: Address, copy: Path) -> None:
@@ -103,7 +107,7 @@ def _insert_all(original: sa.Connection, connection: sa.Connection) -> None:
             connection.execute(table.insert(), [dict(row) for row in chunk])
 
 
-def _go_on_counting(connection: sa.Connection) -> None:
+def _advance_sequences(connection: sa.Connection) -> None:
     """Set the sequences of a server to continue after the inserted numbers."""
     if connection.dialect.name != "postgresql":
         return
@@ -117,7 +121,7 @@ def _go_on_counting(connection: sa.Connection) -> None:
             )
 
 
-def _empty(connection: sa.Connection, name: str, *, replace: bool) -> int:
+def _empty_database(connection: sa.Connection, name: str, *, replace: bool) -> int:
     """Empty a database and return its newest token. Raises `StorageError` if it has rows and `replace` is false."""
     full = [
         table.name
@@ -147,7 +151,7 @@ def _end_leases(connection: sa.Connection, newest: int) -> None:
 
 
 def _extract_runs(archive: tarfile.TarFile, runs_dir: Path) -> tuple[str, ...]:
-    members = [member for member in archive.getmembers() if member.name != _MEMBER]
+    members = [member for member in archive.getmembers() if member.name != _DATABASE_MEMBER]
     for member in members:
         if member.isdir() or not (runs_dir / member.name).exists():
             archive.extract(member, runs_dir, filter="data")
@@ -164,10 +168,10 @@ def _open_archive(file: Path) -> Iterator[tarfile.TarFile]:
         yield archive
 
 
-def _member(archive: tarfile.TarFile, file: Path) -> tarfile.TarInfo:
-    if _MEMBER not in archive.getnames():
-        raise StorageError(f"{file} is not a backup of `testbed backup`: it has no {_MEMBER}")
-    return archive.getmember(_MEMBER)
+def _find_member(archive: tarfile.TarFile, file: Path) -> tarfile.TarInfo:
+    if _DATABASE_MEMBER not in archive.getnames():
+        raise StorageError(f"{file} is not a backup of `testbed backup`: it has no {_DATABASE_MEMBER}")
+    return archive.getmember(_DATABASE_MEMBER)
 
 
 def _exclude_lock(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -180,14 +184,14 @@ def _check_whole(copy: Path) -> None:
         raise StorageError(f"the database is damaged ({row['integrity_check']}): no backup is made")
 
 
-def _row_counts(copy: Path) -> dict[str, int]:
+def _count_rows(copy: Path) -> dict[str, int]:
     names: Sequence[str] = sorted(metadata.tables)
     counted = {name: read_rows(copy, f"select count(*) as n from {name}") for name in names}  # noqa: S608 - our own
     return {name: rows[0]["n"] for name, rows in counted.items() if rows}
 
 
 @contextmanager
-def _errors(address: Address) -> Iterator[None]:
+def _convert_errors(address: Address) -> Iterator[None]:
     try:
         yield
     except DATABASE_ERRORS as error:

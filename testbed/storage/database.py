@@ -3,8 +3,9 @@
 SQLite uses WAL, `synchronous=FULL`, and takes the write lock at the beginning of a transaction; network file systems
 are refused, because locks and shared memory do not work there. PostgreSQL uses an advisory lock to behave alike.
 
-A new database gets all tables, one of an earlier release is migrated at its first use, and one of a later release is
-refused. A migration is one transaction under its own lock, on SQLite too. Alembic is imported only to migrate.
+A new database gets all tables. A database of an earlier release is migrated at its first use; a database of a later
+release is refused. A migration is one transaction under its own lock, also on SQLite. Alembic is imported only to
+migrate.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ FIRST = "1001"
 class Database:
     """A database with our schema. Raises `StorageError` if it cannot be used, and `DATABASE_ERRORS`.
 
-    `commit_s` is the time spent in writing transactions. With `keep_open` connections stay open until `close`; without
-    it each is closed after its use.
+    `commit_s` is the time spent in writing transactions. With `keep_open`, connections stay open until `close`.
+    Otherwise each connection is closed after its use.
     """
 
     def __init__(
@@ -70,9 +71,9 @@ class Database:
     ) -> None:
         self.address = address_of(place)
         self.commit_s = 0.0
-        self._adding = threading.Lock()  # switches are worked on in threads
+        self._engine_lock = threading.Lock()  # switches are worked on in threads
         self._is_ready = False
-        self.engine = _engine(self.address, keep_open, busy_timeout_s)
+        self.engine = _make_engine(self.address, keep_open, busy_timeout_s)
 
     @property
     def name(self) -> str:
@@ -102,23 +103,23 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
-        """Provide a connection with the write lock; its changes are on disk when the block ends without an error."""
+        """Yield a connection with the write lock. Its changes are on disk when the block ends without an error."""
         self.prepare()
         begin = time.monotonic()
         with self.engine.execution_options(lightbed_lock=_WRITER).begin() as connection:
             yield connection
-        with self._adding:
+        with self._engine_lock:
             self.commit_s += time.monotonic() - begin
 
     @contextmanager
     def open_reading(self) -> Iterator[sa.Connection]:
-        """Provide a connection that reads one state of the database, without waiting for writers."""
+        """Yield a connection that reads one state of the database, without waiting for writers."""
         self.prepare()
         with self.engine.connect() as connection:
             yield connection
 
 
-def _engine(address: Address, keep_open: bool, busy_timeout_s: float) -> sa.Engine:
+def _make_engine(address: Address, keep_open: bool, busy_timeout_s: float) -> sa.Engine:
     pool: dict[str, Any] = {} if keep_open else {"poolclass": sa.NullPool}
     if isinstance(address, Path):
         engine = sa.create_engine(f"sqlite:///{address}", connect_args={"timeout": busy_timeout_s}, **pool)
@@ -127,12 +128,14 @@ def _engine(address: Address, keep_open: bool, busy_timeout_s: float) -> sa.Engi
         settings = f"-c synchronous_commit=on -c lock_timeout={int(busy_timeout_s * 1000)}"
         arguments = {"connect_timeout": CONNECT_TIMEOUT_S, "options": settings}
         engine = sa.create_engine(address, connect_args=arguments, **pool)
-    sa.event.listen(engine, "begin", _begin)
+    sa.event.listen(engine, "begin", _begin_immediately)
     return engine
 
 
 def _make_durable(connection: sqlite3.Connection, _record: object) -> None:
-    connection.isolation_level = None  # transactions begin where `_begin` says, not at the first write
+    connection.isolation_level = (
+        None  # transactions begin where `_begin_immediately` says, not at the first write
+    )
     _use_wal(connection)
     connection.execute("PRAGMA synchronous=FULL")
     connection.execute("PRAGMA foreign_keys=ON")
@@ -154,7 +157,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
             return
 
 
-def _begin(connection: sa.Connection) -> None:
+def _begin_immediately(connection: sa.Connection) -> None:
     """Take the write lock at the start: SQLite refuses it after a read if another process has written meanwhile."""
     lock = connection.get_execution_options().get("lightbed_lock")
     if connection.dialect.name == "sqlite":
@@ -201,13 +204,13 @@ def check_is_local(file: Path) -> None:
 
 
 def is_up_to_date(connection: sa.Connection, name: str) -> bool:
-    """Return whether a database has the current schema. Raises `StorageError` for one of a later release."""
-    return _revision_of(connection, name) == REVISION
+    """Return True if a database has the current schema. Raise `StorageError` for a database of a later release."""
+    return _read_revision(connection, name) == REVISION
 
 
 def bring_up_to_date(connection: sa.Connection, name: str) -> None:
-    """Create all tables, or migrate them. Raises `StorageError` for a later release and for one before the first."""
-    revision = _revision_of(connection, name)
+    """Create or migrate all tables. Raise `StorageError` for a later release and for a revision before the first."""
+    revision = _read_revision(connection, name)
     if revision == REVISION:
         return  # another process was faster
     if revision is None and metadata.tables.keys().isdisjoint(sa.inspect(connection).get_table_names()):
@@ -232,8 +235,8 @@ def migrate(connection: sa.Connection) -> None:
     command.upgrade(config, "head")
 
 
-def _revision_of(connection: sa.Connection, name: str) -> str | None:
-    """Return the revision of a database, None if it has none. Raises `StorageError` for a later one than ours."""
+def _read_revision(connection: sa.Connection, name: str) -> str | None:
+    """Return the revision of a database, or None if it has none. Raise `StorageError` for a later revision."""
     if not sa.inspect(connection).has_table(_VERSION):
         return None
     revision = connection.exec_driver_sql(f"select version_num from {_VERSION}").scalar()  # noqa: S608 - our own name

@@ -1,7 +1,6 @@
 """Read-only access to a database: rows of a query, and reasons and hints if it cannot be read.
 
-A file may be read-only and of any revision; a table that does not exist has no rows. Writers use the same reasons and
-hints.
+A file may be read-only and of any revision; a missing table counts as empty. Writers use the same reasons and hints.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _DISK = "free disk space, or choose another directory for runs (--runs-dir)"
 
 
 def read_rows(address: Address, query: str, values: Sequence[object] = ()) -> list[Mapping[str, Any]]:
-    """Return the rows of a query with `?` for each value; none if the database or its tables do not exist.
+    """Return the rows of a query with `?` for each value, or no rows if the database or its tables do not exist.
 
     Raises `OSError` and `sqlite3.DatabaseError` for a file that cannot be read, `psycopg.Error` for a server.
     """
@@ -61,7 +60,7 @@ def read_or_refuse(address: Address, query: str, values: Sequence[object] = ()) 
 
 
 def is_database_error(error: Exception) -> bool:
-    """Return whether an error comes from a database. Compares module names, so that no library is imported."""
+    """Return True if an error comes from a database. This compares module names, to avoid importing a library."""
     return isinstance(error, OSError | StorageError) or type(error).__module__.partition(".")[0] in (
         "psycopg",
         "sqlite3",
@@ -69,7 +68,7 @@ def is_database_error(error: Exception) -> bool:
 
 
 def why_unreadable(address: Address, error: Exception) -> str:
-    """Return a sentence that names the database and why it cannot be read."""
+    """Return a sentence that names the database and the reason why it cannot be read."""
     return (
         f"{hide_password(address)} cannot be read ({getattr(error, 'strerror', None) or str(error).strip()})"
     )

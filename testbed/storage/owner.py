@@ -17,8 +17,8 @@ _person: ContextVar[str] = ContextVar("person", default="")
 
 
 def this_process() -> str:
-    """Return this process as an owner: its id, start and machine, separated by spaces."""
-    return f"{os.getpid()} {_birth(os.getpid())} {_machine()}"
+    """Return the owner text of this process: its id, start and machine, separated by spaces."""
+    return f"{os.getpid()} {_read_process_start(os.getpid())} {_get_machine_name()}"
 
 
 @contextmanager
@@ -32,12 +32,12 @@ def on_behalf_of(person: str) -> Iterator[None]:
 
 
 def this_run() -> str:
-    """Return the id of the service's run that this process executes; empty without one."""
+    """Return the id of the service's run that this process executes, or "" if it executes none."""
     return os.environ.get(RUN, "")
 
 
 def asking_person() -> str:
-    """Return the person on whose behalf this process acts; empty if it acts for its own user."""
+    """Return the person on whose behalf this process acts, or "" if it acts for its own user."""
     return _person.get() or os.environ.get(ON_BEHALF_OF, "")
 
 
@@ -49,41 +49,41 @@ def this_person() -> str:
         name = getpass.getuser()
     except (KeyError, OSError):  # a number without a name
         name = str(os.getuid())
-    return f"{name}@{_machine()}"
+    return f"{name}@{_get_machine_name()}"
 
 
 def is_running(owner: str) -> bool:
-    """Return whether the process that wrote `owner` still runs; another process with a reused id does not count.
+    """Return True if the process that wrote `owner` still runs. Another process with a reused id does not count.
 
-    A process of another machine cannot be checked here, and counts as running.
+    A process of another machine cannot be checked, so it counts as running.
     """
     number, birth, machine = (*owner.split(" "), "", "")[:3]
-    if machine and machine != _machine():
+    if machine and machine != _get_machine_name():
         return True
-    return bool(birth) and birth == _birth(int(number))
+    return bool(birth) and birth == _read_process_start(int(number))
 
 
 def is_of_this_boot(owner: str) -> bool:
     """Return whether an owner started since the last boot of this machine."""
-    return owner.partition(" ")[2].partition("/")[0] == _boot()
+    return owner.partition(" ")[2].partition("/")[0] == _read_boot_id()
 
 
-def _boot() -> str:
+def _read_boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
 
-def _machine() -> str:
+def _get_machine_name() -> str:
     return os.uname().nodename.replace(" ", "-") or "localhost"
 
 
-def _birth(number: int) -> str:
-    """Return the start of a process, in a form unique on this machine; empty if it does not exist or is a zombie.
+def _read_process_start(number: int) -> str:
+    """Return the start of a process, unique on this machine, or "" if it does not exist or is a zombie.
 
-    Its start in clock ticks since boot (proc(5), field 22 of `stat`) together with the boot's own id.
+    The text holds the start in clock ticks since boot (proc(5), field 22 of `stat`) and the id of the boot.
     """
     try:
         status = Path(f"/proc/{number}/stat").read_text(encoding="ascii", errors="replace")
-        boot = _boot()
+        boot = _read_boot_id()
     except OSError:
         return ""
     fields = status.rpartition(")")[2].split()  # the command name may contain spaces and parentheses

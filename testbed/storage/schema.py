@@ -120,8 +120,8 @@ step_events = sa.Table(
     _text_column("at"),
     *(_text_column(name, empty=True) for name in ("lab", "run", "data")),
 )
-"""Events of steps, never changed: replayed, they give the states in `steps`. Those without an operation are of runs of
-the service and name their lab; `number` is the one sequence of all, in the order of commits."""
+"""Events, never changed. The events of an operation, in order, give the states in `steps`. Events without an operation
+belong to runs of the service and name their lab. `number` counts all events in the order of commits."""
 submitted_runs = sa.Table(
     "submitted_runs",
     metadata,
@@ -151,7 +151,7 @@ audit = sa.Table(
     *(_text_column(name) for name in ("at", "who", "role", "action", "lab", "why", "plan", "outcome")),
     *(_text_column(name) for name in ("previous", "hash")),
 )
-"""Lines of who did what, never changed; each holds the hash of the one before it."""
+"""Lines of the audit log, never changed; each holds the hash of the line before it."""
 confirmations = sa.Table(
     "confirmations",
     metadata,
@@ -162,7 +162,7 @@ confirmations = sa.Table(
     *(_text_column(name) for name in ("state", "who", "requested_at")),
     *(_text_column(name, empty=True) for name in ("watcher", "due_at", "ended_at", "reason")),
 )
-"""Applies that are rolled back unless confirmed; `watcher` is the process that does it."""
+"""Applies that are rolled back unless confirmed; `watcher` is the process that rolls back."""
 intents = sa.Table(
     "intents",
     metadata,

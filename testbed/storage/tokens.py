@@ -30,7 +30,7 @@ _FORM = re.compile(rf"{PREFIX}_([0-9a-f]{{12}})_([0-9a-f]{{64}})")
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token without its secret; times are in UTC, `revoked` is empty for a token that is not revoked."""
+    """A token without its secret. Times are in UTC; `revoked` is empty until the token is revoked."""
 
     id: str
     name: str
@@ -83,14 +83,14 @@ class TokenStore:
         }
         with self._database.transaction() as connection:
             connection.execute(tokens.insert().values(row))
-            append(connection, _audit_entry("create token", _token(row)))
-        return _token(row), f"{PREFIX}_{key}_{secret}"
+            append(connection, _make_audit_entry("create token", _decode_token(row)))
+        return _decode_token(row), f"{PREFIX}_{key}_{secret}"
 
     def list(self) -> tuple[Token, ...]:
         """Return all tokens, oldest first."""
         with self._database.open_reading() as connection:
             rows = connection.execute(sa.select(tokens).order_by(tokens.c.created, tokens.c.id)).mappings()
-            return tuple(_token(dict(row)) for row in rows)
+            return tuple(_decode_token(dict(row)) for row in rows)
 
     def revoke(self, token_id: str) -> Token:
         """Revoke a token. Raises `NotFound`."""
@@ -100,18 +100,18 @@ class TokenStore:
             is_new = connection.execute(change.values(revoked=at)).rowcount
             row = connection.execute(sa.select(tokens).where(tokens.c.id == token_id)).mappings().first()
             if row is not None and is_new:
-                append(connection, _audit_entry("revoke token", _token(dict(row))))
+                append(connection, _make_audit_entry("revoke token", _decode_token(dict(row))))
         if row is None:
             raise NotFound(f"there is no token {token_id!r}; see `testbed token list`")
-        return _token(dict(row))
+        return _decode_token(dict(row))
 
     def authenticate(self, text: str, now: datetime | None = None) -> Token:
         """Return the token of a text. Raises `NotAuthenticated`; the error names no part of a secret."""
         form = _FORM.fullmatch(text)
-        row = self._row(form[1]) if form else None
+        row = self._find_row(form[1]) if form else None
         if form is None or row is None or not hmac.compare_digest(row["hash"], _hash(form[2])):
             raise NotAuthenticated("this token is not valid; `testbed token create` makes one")
-        token = _token(row)
+        token = _decode_token(row)
         if token.revoked:
             raise NotAuthenticated(f"token {token.id} of {token.name} was revoked; ask for another")
         if datetime.fromisoformat(token.expires) <= (now or datetime.now(UTC)):
@@ -120,18 +120,18 @@ class TokenStore:
             )
         return token
 
-    def _row(self, key: str) -> Mapping[str, Any] | None:
+    def _find_row(self, key: str) -> Mapping[str, Any] | None:
         with self._database.open_reading() as connection:
             row = connection.execute(sa.select(tokens).where(tokens.c.id == key)).mappings().first()
         return dict(row) if row else None
 
 
-def _token(row: Mapping[str, Any]) -> Token:
+def _decode_token(row: Mapping[str, Any]) -> Token:
     lists = {name: tuple(filter(None, row[name].split(","))) for name in ("scopes", "labs")}
     return Token(**{name: row[name] for name in Token.__slots__} | lists)
 
 
-def _audit_entry(action: str, token: Token) -> Entry:
+def _make_audit_entry(action: str, token: Token) -> Entry:
     """Return the line of the audit log. Its role is admin, because the author can write the database."""
     limits = " ".join(["", *token.scopes, *token.labs])
     return Entry(

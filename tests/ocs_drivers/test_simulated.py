@@ -37,9 +37,9 @@ def test_the_same_name_is_the_same_switch_whatever_the_language():
 def test_it_ends_with_the_process_that_asked_for_it():
     program = (
         "from ocs_drivers import open_switch\n"
-        "from ocs_drivers.simulated import _twins\n"
+        "from ocs_drivers.simulated import _addresses_by_command\n"
         "open_switch('sim+glimmerglass+tl1://gone?size=8x8')\n"
-        "print(next(iter(_twins.values()))['tl1'])"
+        "print(next(iter(_addresses_by_command.values()))['tl1'])"
     )
     url = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60

@@ -1,6 +1,6 @@
 """Commands to banks of 1xN switches, and their answers. Pure; unexpected answers raise `ProtocolDesync`.
 
-Makes differ in a few commands only, so each is a `CommandSet`: templates with the fields `{bank}` and `{channel}`,
+Makes differ in a few commands only. Each make has a `CommandSet` of templates with the fields `{bank}` and `{channel}`,
 both counted from 1.
 """
 
@@ -15,7 +15,7 @@ from ocs_drivers.model import Identity, Power
 from ocs_drivers.protocols import scpi
 
 DARK_FLOOR_DBM = -55.0
-"""At and below this a monitor is taken to see no light; not confirmed on a unit."""
+"""Highest power at which an output counts as dark; not confirmed on a unit."""
 
 _NUMBERS = re.compile(r"[+-]?\d{1,9}(\s*,\s*[+-]?\d{1,9}){0,2}", re.ASCII)
 _MONITOR = re.compile(r"\d{1,9}\s*,\s*([+-]?\d+(?:\.\d+)?)", re.ASCII)
@@ -26,10 +26,10 @@ _FIELDS = frozenset({"bank", "channel"})
 class CommandSet:
     """The commands of one make of 1xN switch.
 
-    `select` connects the common port of a bank to a channel, without a reply; `query` reads the channel. Empty
-    if a make has no such command: `identity` (then `vendor` and `model` identify it), `errors` (the oldest entry of
-    the error queue), `monitor` (the power at a common port), `open_state` (whether no channel of a bank is
-    connected). `switch_time_s` is (typical, longest). Raises `ValueError` for commands that cannot be sent.
+    `select` connects the common port of a bank to a channel, without a reply. `query` reads the channel. A make may
+    lack the other commands, which are then empty: `identity` (`vendor` and `model` replace it), `errors` (the oldest
+    entry of the error queue), `monitor` (the power at a common port), `open_state` (whether a bank is open, with no
+    channel connected). `switch_time_s` is (typical, longest). Raises `ValueError` for commands that cannot be sent.
 
     >>> dicon = CommandSet("ROUT{bank}:SCAN {channel}", "ROUT{bank}:SCAN?")
     >>> dicon.select_command(6, 2), dicon.query_command(6)
@@ -50,13 +50,13 @@ class CommandSet:
     def __post_init__(self) -> None:
         for text in (self.select, self.query, self.monitor, self.open_state):
             _check_template(text)
-        if "channel" not in _fields_of(self.select):
+        if "channel" not in _find_fields(self.select):
             raise ValueError(f"{self.select!r} names no {{channel}}")
 
     @property
     def banks_apart(self) -> bool:
-        """True if the commands name the bank, which several banks require."""
-        return "bank" in _fields_of(self.select) and "bank" in _fields_of(self.query)
+        """True if the commands name the bank. A device with several banks needs this."""
+        return "bank" in _find_fields(self.select) and "bank" in _find_fields(self.query)
 
     def select_command(self, bank: int, channel: int) -> str:
         """Return the command that connects a bank's common port to a channel."""
@@ -88,9 +88,9 @@ class CommandSet:
 
 
 def decode_channel(reply: str, bank: int, channels: int) -> int | None:
-    """Return the channel that a bank is connected to, or None for channel 0: none.
+    """Return the channel that a bank is connected to, or None for channel 0, which means unconnected.
 
-    The channel may come alone, or after the numbers of bank and common port (no public text shows which).
+    A reply may hold the numbers of bank and common port before the channel; no public text shows the format.
 
     >>> decode_channel("2", 6, 8), decode_channel("6, 2", 6, 8), decode_channel("6,1,2", 6, 8)
     (2, 2, 2)
@@ -108,7 +108,7 @@ def decode_channel(reply: str, bank: int, channels: int) -> int | None:
 
 
 def decode_open(reply: str) -> bool:
-    """Return True if a bank is open: no channel is connected (our interpretation of `OPEN:STATE?`, an assumption).
+    """Return True if a bank is open, with no channel connected (an assumption about `OPEN:STATE?`).
 
     >>> decode_open("1"), decode_open("0")
     (True, False)
@@ -119,7 +119,7 @@ def decode_open(reply: str) -> bool:
 
 
 def decode_monitor(reply: str) -> Power:
-    """Decode a direction of the light, which is ignored, and a power in dBm.
+    """Decode a power in dBm; ignore the direction of the light before it.
 
     >>> decode_monitor("0, -8.000")
     Power(dbm=-8.0, below_floor=False)
@@ -134,12 +134,12 @@ def decode_monitor(reply: str) -> Power:
 def _check_template(text: str) -> None:
     if not (text.isascii() and (text.isprintable() or not text)):
         raise ValueError(f"{text!r} is not printable ASCII")
-    unknown = _fields_of(text) - _FIELDS
+    unknown = _find_fields(text) - _FIELDS
     if unknown:
         raise ValueError(f"{text!r} has a field other than {{bank}} and {{channel}}")
 
 
-def _fields_of(template: str) -> set[str]:
+def _find_fields(template: str) -> set[str]:
     return {field for _, field, form, how in Formatter().parse(template) if field is not None}
 
 

@@ -1,7 +1,7 @@
-"""A bank of 1xN switches as one switch: input b is the common port of bank b and reaches its channels only.
+"""A driver that presents banks of 1xN switches as one switch.
 
-Every input is always connected, so nothing is ever disconnected. Selecting a channel is one command without a reply;
-one query per bank reads its channel.
+Input b is the common port of bank b, and reaches only the channels of that bank. Every input is always connected, so
+there is no disconnect. Selecting a channel is one command without a reply; one query per bank reads its channel.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_CHANNELS = 1024
 
 
 class BankSwitch(SwitchDriver):
-    """`banks` 1x`channels` switches behind one connection, in the `commands` of their make; `open` before use."""
+    """A device with `banks` switches of size 1x`channels`, with the `commands` of its make; `open` before use."""
 
     _session: ScpiSession
     poll_s = 0.1
@@ -55,14 +55,14 @@ class BankSwitch(SwitchDriver):
         self._command_set = commands
         self._banks = range(1, banks + 1)
         self._channels = channels
-        self._settled_s = 0.0
+        self._settled_at_s = 0.0
         self._session = ScpiSession(
-            transport, device=address, timeout_s=timeout_s, clock=clock, dialect=self._dialect()
+            transport, device=address, timeout_s=timeout_s, clock=clock, dialect=self._make_dialect()
         )
         super().__init__(address, self._session, timeout_s=timeout_s, clock=clock)
 
-    def _dialect(self) -> Dialect:
-        """Return the dialect with the identity query of the make; without one, a read of bank 1 replaces it."""
+    def _make_dialect(self) -> Dialect:
+        """Return the dialect with the identity query of the make, or with a read of bank 1 if it has no such query."""
         commands = self._command_set
         if commands.identity:
             return Dialect(commands.terminator, commands.identity, commands.decode_identity, commands.errors)
@@ -75,7 +75,7 @@ class BankSwitch(SwitchDriver):
         return Identity(self._command_set.vendor, self._command_set.model, "", "")
 
     def _discover(self) -> tuple[Identity, Capabilities]:
-        """Check the banks and channels in the address against the answers of the device."""
+        """Return identity and capabilities. Raise `AddressError` if a bank or channel contradicts the address."""
         if self._command_set.errors:
             self._session.drain_errors("")
         for bank in self._banks:
@@ -98,11 +98,11 @@ class BankSwitch(SwitchDriver):
             silence.hint = f"If this device has no bank {bank}, say so in the address with ?banks=."
             raise silence.locate(device=self.address) from None
         except DeviceError as refusal:
-            raise self._wrong_size(f"the device has no bank {bank} ({refusal.what})") from refusal
+            raise self._make_size_error(f"the device has no bank {bank} ({refusal.what})") from refusal
         if channel is not None and channel > self._channels:
-            raise self._wrong_size(f"bank {bank} is at channel {channel} of {self._channels}")
+            raise self._make_size_error(f"bank {bank} is at channel {channel} of {self._channels}")
 
-    def _wrong_size(self, what: str) -> AddressError:
+    def _make_size_error(self, what: str) -> AddressError:
         return AddressError(what, device=self.address, hint="Correct banks= and channels= in the address.")
 
     def _ask_channel(self, bank: int, channels: int) -> int | None:
@@ -126,19 +126,19 @@ class BankSwitch(SwitchDriver):
             for bank in self._banks
         ]
         infos += [
-            PortInfo(self._output(bank, channel), Side.OUT, PortState.ENABLED, name=f"{bank}.{channel}")
+            PortInfo(self._output_port(bank, channel), Side.OUT, PortState.ENABLED, name=f"{bank}.{channel}")
             for bank in self._banks
             for channel in range(1, self._channels + 1)
         ]
         return {info.number: info for info in infos}
 
-    def _output(self, bank: int, channel: int) -> int:
+    def _output_port(self, bank: int, channel: int) -> int:
         return len(self._banks) + (bank - 1) * self._channels + channel
 
     def _read(self) -> Snapshot:
         with self._session.lock():
             channels = {bank: self._read_channel(bank) for bank in self._banks}
-        pairs = {bank: self._output(bank, channel) for bank, channel in channels.items() if channel}
+        pairs = {bank: self._output_port(bank, channel) for bank, channel in channels.items() if channel}
         return Snapshot(CrossConnects(pairs), self._clock.now())
 
     def _read_channel(self, bank: int) -> int | None:
@@ -153,34 +153,34 @@ class BankSwitch(SwitchDriver):
     def _perform(self, step: Step, guard: Guard) -> None:
         if step.kind != "add":
             raise self._make_unsupported("disconnecting, or all banks at once", step.pairs)
-        for number, command in enumerate(self._commands(step)):
+        for number, command in enumerate(self._list_commands(step)):
             if number:
                 guard()
             try:
                 self._session.tell(command)
-            finally:  # even after a failure: the command may have arrived; each bank moves by itself
-                self._settled_s = self._clock.now() + self.capabilities.switch_time_s[1]
+            finally:  # even after a failure, because the command may have arrived
+                self._settled_at_s = self._clock.now() + self.capabilities.switch_time_s[1]
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
-        """Read the banks, and the refusal of the command from the error queue, if the make has one."""
+        """Return the configuration, and the first error in the error queue, if the make has a queue."""
         snapshot = self.read()
         if not self._command_set.errors:
             return snapshot, None
-        refusals = self._session.drain_errors("; ".join(self._commands(step)))
+        refusals = self._session.drain_errors("; ".join(self._list_commands(step)))
         if not refusals:
             return snapshot, None
-        self._settled_s = self._clock.now()  # a refusal is reported at once, and nothing moves
+        self._settled_at_s = self._clock.now()  # a refusal is reported at once, and nothing moves
         return snapshot, refusals[0]
 
-    def _commands(self, step: Step) -> list[str]:
+    def _list_commands(self, step: Step) -> list[str]:
         return [
-            self._command_set.select_command(bank, output - self._output(bank, 0))
+            self._command_set.select_command(bank, output - self._output_port(bank, 0))
             for bank, output in step.pairs.items()
         ]
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
-        """Return True until the longest switching time of the make has passed; after that the command was ignored."""
-        return self._clock.now() < self._settled_s
+        """Return True until the longest switching time of the make has passed since the last command."""
+        return self._clock.now() < self._settled_at_s
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
         """Return the optical power in dBm at common ports, one query each; None at channels."""
@@ -205,14 +205,14 @@ def size_in(address: Address) -> tuple[int, int]:
             device=str(address),
             hint="Give it in the address, as in ?banks=2&channels=8.",
         )
-    return _number(address, "banks", MAX_BANKS), _number(address, "channels", MAX_CHANNELS)
+    return _parse_number(address, "banks", MAX_BANKS), _parse_number(address, "channels", MAX_CHANNELS)
 
 
-def _number(address: Address, option: str, most: int) -> int:
+def _parse_number(address: Address, option: str, maximum: int) -> int:
     text = address.options.get(option, "1")
-    if not (text.isdecimal() and text.isascii() and 1 <= int(text) <= most):
+    if not (text.isdecimal() and text.isascii() and 1 <= int(text) <= maximum):
         raise AddressError(
-            f"{option}={text} is not a number in 1..{most}",
+            f"{option}={text} is not a number in 1..{maximum}",
             device=str(address),
             hint="Write it like ?banks=2&channels=8.",
         )

@@ -1,8 +1,7 @@
 """Calient S-series switches, over TL1 and over REST.
 
 A port `segment.fibre.port` has a fibre in and a fibre out; input n and output N+n are the fibres of the n-th
-port. Based on drivers and captures of other projects, and tested against a simulated switch only, on no real
-unit yet.
+port. Based on drivers and captures of other projects. Tested against a simulated switch only, on no real unit yet.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ TL1_PORT = 3082
 HTTP_PORT, HTTPS_PORT = 80, 443
 
 REST_TIMEOUT_S = 15.0
-"""Timeout of other clients of the REST interface; our default."""
+"""Default timeout, in seconds, as in other clients of the REST interface."""
 
 FACTORY_ACCOUNT = Credentials("admin", "admin")
 """An assumption; see `ocs_drivers.credentials` for how to set your own."""

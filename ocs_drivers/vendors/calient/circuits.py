@@ -1,9 +1,12 @@
 """Circuits and ports of a Calient, as reported in either protocol.
 
-Provisioned circuits pass no light, so they do not count as connected; but they occupy their ports, and a new circuit
-there is denied. So a read shows them as pending moves. A provisioned one-way circuit of the requested pair is only
-activated; any other that shares a port with the pair is deleted, unless it has an input outside the scope: then the
-plan raises `PortBusy`. All other provisioned circuits stay.
+A provisioned circuit passes no light, so it does not count as connected. But it occupies its ports, and the device
+denies a new circuit there, so a read shows it as a pending move. When a pair is added:
+
+- a provisioned one-way circuit of the pair is activated;
+- other provisioned circuits on its ports are deleted, or the plan raises `PortBusy` if one has an input outside the
+  scope;
+- all other provisioned circuits stay.
 """
 
 from __future__ import annotations
@@ -19,13 +22,13 @@ NOT_PROVISIONED = "OOS-NP"
 """Administrative state of a port without a circuit, in captures of both protocols."""
 
 DARK_DBM = -90.0
-"""Power that `NONE` stands for, as in another project's script."""
+"""Power of a reading `NONE`, as in another project's script."""
 DARK_FLOOR_DBM = -55.0
-"""At and below this a monitor sees no light; not confirmed on a unit."""
+"""Highest power at which an output counts as dark; not confirmed on a unit."""
 
 
 class Circuits:
-    """The circuits of one read, by pair. Raises `ProtocolDesync` for unknown ports and circuits that share one."""
+    """The circuits of one read, by pair. Raises `ProtocolDesync` for unknown ports, and if circuits share a port."""
 
     def __init__(self, names: Names, circuits: Iterable[Circuit]) -> None:
         self._pairs_of = {circuit: names.pairs(circuit) for circuit in circuits}
@@ -44,7 +47,7 @@ class Circuits:
     def snapshot(
         self, monotonic_s: float, unfit: Mapping[int, PortState], *, awaited: Collection[Pair] = ()
     ) -> Snapshot:
-        """Return the connected pairs, except those of `awaited` whose mirrors still move. Two-way circuits are tied."""
+        """Return the connected pairs, without `awaited` pairs whose mirrors still move. Two-way circuits are tied."""
         arriving = {pair for pair in awaited if self.is_moving(pair)}
         return Snapshot(
             CrossConnects(self._connections.pairs - arriving),
@@ -69,7 +72,7 @@ class Circuits:
     def find_blocking(self, pair: Pair) -> list[Circuit]:
         """Return the provisioned circuits that occupy a port of a pair, except the pair's own one-way circuit."""
         own = self.find_provisioned(pair)
-        return [c for c in self._provisioned if c is not own and _share(self._pairs_of[c], {pair})]
+        return [c for c in self._provisioned if c is not own and _share_port(self._pairs_of[c], {pair})]
 
     def is_moving(self, pair: Pair) -> bool:
         """Return True if a pair was activated and its mirrors are still moving."""
@@ -77,16 +80,16 @@ class Circuits:
         return circuit is not None and circuit.state == "moving"
 
     def find_other_pair(self, pair: Pair) -> Pair | None:
-        """Return another pair, active or provisioned, that shares a port with this one, or None."""
+        """Return another pair, active or provisioned, that shares a port with `pair`, or None."""
         others = sorted(other for pairs in self._pairs_of.values() for other in pairs if other != pair)
-        return next((other for other in others if _share({other}, {pair})), None)
+        return next((other for other in others if _share_port({other}, {pair})), None)
 
     def is_dark(self, output: int) -> bool:
         """Return True if the device reports that a circuit to this output gets no light."""
         return any(pair[1] == output and not circuit.lit for pair, circuit in self._by_pair.items())
 
 
-def _share(some: Collection[Pair], others: Collection[Pair]) -> bool:
+def _share_port(some: Collection[Pair], others: Collection[Pair]) -> bool:
     return any(one[0] == other[0] or one[1] == other[1] for one in some for other in others)
 
 
@@ -100,7 +103,7 @@ def check_not_provisioned(
             by_name.setdefault(move.request, set()).add(move.pair)
     for name, pairs in by_name.items():
         outside = sorted(source for source, _ in pairs if source not in scope)
-        blocked = sorted(pair for pair in added if _share(pairs, {pair}))
+        blocked = sorted(pair for pair in added if _share_port(pairs, {pair}))
         if outside and blocked:
             raise PortBusy(
                 f"{name} is provisioned there, but not active",
@@ -112,7 +115,7 @@ def check_not_provisioned(
 
 
 def power_reading(dbm: float | None, *, is_dark: bool = False) -> Power:
-    """Return a reading; `NONE` (None) counts as dark, as does a circuit without light (`OC=FAIL`).
+    """Return a reading, which is dark for `NONE` (None), for `is_dark`, and at or below `DARK_FLOOR_DBM`.
 
     >>> power_reading(-3.4), power_reading(None).below_floor, power_reading(-3.4, is_dark=True).below_floor
     (Power(dbm=-3.4, below_floor=False), True, True)
@@ -139,9 +142,9 @@ def decode_power(text: str) -> float | None:
 def port_state(admin: str, operational: str) -> PortState:
     """Return the state of a fibre from `AS` and `OS`.
 
-    In captures a port without a circuit is `OOS-NP` and `OOS`: not provisioned, hence free. The states of disabled
-    (any other `OOS`) and locked ports (`LCK`) are an assumption. Any other word counts as usable, since the device
-    itself refuses what it cannot do. `OC` is ignored here: it may only mean that there is no light.
+    In captures a port without a circuit is `OOS-NP` and `OOS`: not provisioned, so it is free. The words for disabled
+    (any other `OOS`) and locked ports (`LCK`) are assumptions. Any other word counts as usable, because the device
+    itself refuses unusable ports. `OC` is ignored, because it may only mean that there is no light.
 
     >>> [
     ...     port_state(*states).value

@@ -19,7 +19,7 @@ ACTIVATION_S = 10.0
 """Longest time from activation to an active circuit: one public driver polls ten times, once a second."""
 
 BUSY = "invalid connection"
-"""Part of the text of a denial because of a port in use."""
+"""Part of the text with which the device denies a circuit because a port is in use."""
 
 Powers = Mapping[str, tuple[float | None, float | None]]
 """Input and output power in dBm by port name; None means no light."""
@@ -43,7 +43,7 @@ class CalientSwitch(SwitchDriver):
     poll_s = 1.0
     after_loss = "watch"
     provisions = ""
-    """Prefix of the command that provisions: only its denial can mean that a port is in use."""
+    """Prefix of the command that provisions; only a denial of this command can mean that a port is in use."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class CalientSwitch(SwitchDriver):
 
     @abstractmethod
     def _ask_circuits(self) -> Circuits:
-        """Return all circuits, provisioned ones included."""
+        """Return all circuits, including provisioned circuits."""
 
     @abstractmethod
     def _ask_ports(self) -> Mapping[str, Port]:
@@ -75,7 +75,7 @@ class CalientSwitch(SwitchDriver):
         return self._ask_ports()
 
     def _ask_labelled_ports(self) -> Mapping[str, Port]:
-        """Return all ports by name, with their aliases; for protocols that need a further query for these."""
+        """Return all ports by name, with their aliases, which may need a further query."""
         return self._ask_ports()
 
     @abstractmethod
@@ -109,11 +109,11 @@ class CalientSwitch(SwitchDriver):
         """Read the active and provisioned circuits, and the unfit ports among those that a single query reports."""
         with self._session.lock():
             self._circuits = self._ask_circuits()
-            with self._one_connection():
-                unfit = self._unfit(self._ask_ports_at_once())
+            with self._check_one_connection():
+                unfit = self._find_unfit(self._ask_ports_at_once())
         return self._circuits.snapshot(self._clock.now(), unfit)
 
-    def _unfit(self, ports: Mapping[str, Port]) -> dict[int, PortState]:
+    def _find_unfit(self, ports: Mapping[str, Port]) -> dict[int, PortState]:
         size = len(self._names)
         states = {
             self._names.number(name) + shift: state
@@ -123,7 +123,7 @@ class CalientSwitch(SwitchDriver):
         return {port: state for port, state in sorted(states.items()) if state is not PortState.ENABLED}
 
     def _read_again(self, step: Step) -> Snapshot:
-        """Read the circuits. One that this driver activated counts as connected only when its mirrors have settled."""
+        """Read the circuits. A circuit that this driver activated counts as connected once its mirrors have settled."""
         del step
         self._circuits = self._read_current(self._ask_circuits)
         return self._circuits.snapshot(self._clock.now(), {}, awaited=self._awaited)
@@ -150,11 +150,9 @@ class CalientSwitch(SwitchDriver):
         seen: Snapshot | CrossConnects,
         scope: Collection[int] | None = None,
     ) -> tuple[Step, ...]:
-        """Plan as every driver does, and raise `PortBusy` for a blocking circuit.
+        """Plan as every driver does. The steps may delete the provisioned circuits of `seen` that block their ports.
 
-        That is a provisioned circuit in the way of the steps, one of whose inputs is outside the scope.
-
-        The steps may delete the blocking provisioned circuits that `seen` contains.
+        Raises also `PortBusy` if such a circuit has an input outside the scope.
         """
         steps = super().plan(target, seen, scope)
         if isinstance(seen, Snapshot):
@@ -164,9 +162,10 @@ class CalientSwitch(SwitchDriver):
         return steps
 
     def _check_as_planned(self, step: Step, snapshot: Snapshot) -> None:
-        """Check as every driver does, and that the step deletes nothing that others provisioned or made two-way since.
+        """Check as every driver does, and that the step deletes no circuit that others changed since the plan.
 
-        A circuit that others provisioned at the inputs of the step is in the scope, and may be deleted.
+        Raises `PortBusy` for a newly provisioned circuit with an input outside the step, and `Conflict` for a circuit
+        that is now two-way and that the step would remove in part.
         """
         super()._check_as_planned(step, snapshot)
         foreign = [move for move in snapshot.pending if move.request not in self._deletable]
@@ -186,26 +185,26 @@ class CalientSwitch(SwitchDriver):
             self._awaited_until_s = self._clock.now()
             raise
         if step.kind == "add":
-            self._await(step.pairs.pairs)
+            self._expect_pairs(step.pairs.pairs)
 
-    def _await(self, pairs: frozenset[Pair]) -> None:
-        """Expect these pairs from now on; called before their activation is sent, because its answer may be lost."""
+    def _expect_pairs(self, pairs: frozenset[Pair]) -> None:
+        """Expect these pairs from now on. Call this before the activation is sent, because its answer may be lost."""
         self._awaited = pairs
         self._awaited_until_s = self._clock.now() + self._activation_s
 
-    def _name_of(self, pair: Pair) -> str:
-        """Return the name of the circuit of a pair; one that was never read was made here, so it is one-way."""
+    def _find_name(self, pair: Pair) -> str:
+        """Return the name of the circuit of a pair. A circuit that was never read is ours, so it is one-way."""
         circuit = self._circuits.find(pair)
         return circuit.name if circuit else circuit_name(*self._names.one_way(pair))
 
     def _longest_s(self, first: Snapshot) -> float:
-        """Return the longest time of a step; provisioned circuits are not queued moves, and add no time."""
+        """Return the longest time of a step. Provisioned circuits are not queued moves, so they add no time."""
         return self._timeout_s + self._activation_s
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
-        """Return True while mirrors move, or have yet to start.
+        """Return True while mirrors move or have not started to move.
 
-        Raises `DeviceError` for a circuit that is still only provisioned after `activation_s`.
+        Raises `DeviceError` for a circuit that is not active after `activation_s`.
         """
         missing = self._awaited - read_back.connections.pairs
         if any(self._circuits.is_moving(pair) for pair in missing):
@@ -221,7 +220,7 @@ class CalientSwitch(SwitchDriver):
         return bool(dormant)
 
     def _explain(self, refusal: OcsError, step: Step) -> OcsError:
-        """Return `PortBusy`, with the other end of the circuit, for a denial because of a port in use."""
+        """Return `PortBusy`, with the other end of the blocking circuit, if the device denied a port in use."""
         is_provisioning = refusal.sent.startswith(self.provisions)
         if not (is_provisioning and isinstance(refusal, DeviceError) and BUSY in refusal.what.lower()):
             return super()._explain(refusal, step)

@@ -22,7 +22,7 @@ _CIRCUIT = re.compile(rf"(?P<source>{_PORT.pattern})(?P<way>[>-])(?P<target>{_PO
 class Circuit:
     """A circuit as the device reports it: its name, the names of its ports, and its direction.
 
-    `state` is `provisioned` (reserved, without light), `moving` or `made`; `lit` is False for one without light.
+    `state` is `provisioned` (reserved, without light), `moving` or `made`; `lit` is False if it is dark.
     """
 
     name: str
@@ -66,10 +66,10 @@ def state_of(admin: str, operational: str) -> State:
 
 
 class Names:
-    """The ports of one switch, sorted by segment, fibre and port, in whatever order it lists them."""
+    """The ports of one switch, numbered in the order of segment, fibre and port. Raises `ProtocolDesync` if invalid."""
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._names = tuple(sorted(names, key=_place))
+        self._names = tuple(sorted(names, key=_parse_port_name))
         self._numbers = {name: number for number, name in enumerate(self._names, 1)}
         if len(self._numbers) != len(self._names):
             raise ProtocolDesync("a port is listed twice")
@@ -116,7 +116,7 @@ class Names:
         return self.name(pair[0]), self.name(pair[1])
 
 
-def _place(name: str) -> tuple[int, ...]:
+def _parse_port_name(name: str) -> tuple[int, ...]:
     if _PORT.fullmatch(name) is None:
         raise ProtocolDesync("not the name of a port", received=name[:100])
     return tuple(map(int, name.split(".")))

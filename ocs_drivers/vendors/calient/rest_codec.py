@@ -1,7 +1,7 @@
 """Decoders of the JSON of a Calient. Pure; undocumented forms raise `ProtocolDesync`.
 
-Public clients show circuits, results and the details of one port. The content of `?id=summary` of the ports is not
-published: we require only a list of objects with `port`, and use further fields if they are there.
+Public clients show the format of circuits, results and the details of one port. The format of the summary of the ports
+is not published: we require only a list of objects with `port`, and use other fields if they are present.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ def decode_circuits(document: Any) -> list[Circuit]:
     >>> decode_circuits([{"name": "3.3.1>3.3.2", "dir": "uni", "half1": half, "half2": {}}])[0].lit
     False
     """
-    return [_circuit(item) for item in _objects(document)]
+    return [_decode_circuit(item) for item in _check_objects(document)]
 
 
-def _circuit(item: Item) -> Circuit:
+def _decode_circuit(item: Item) -> Circuit:
     """Return the circuit of an object; a two-way circuit has the state of its slower half."""
-    two_way = _text(item, "dir") == "bi"
-    halves = [_half(item, name) for name in ("half1", "half2")[: 2 if two_way else 1]]
-    source, target, _ = parse_circuit_name(_text(halves[0], "conn"))
-    if two_way and parse_circuit_name(_text(halves[1], "conn"))[:2] != (target, source):
+    two_way = _get_text(item, "dir") == "bi"
+    halves = [_get_half(item, name) for name in ("half1", "half2")[: 2 if two_way else 1]]
+    source, target, _ = parse_circuit_name(_get_text(halves[0], "conn"))
+    if two_way and parse_circuit_name(_get_text(halves[1], "conn"))[:2] != (target, source):
         raise _make_desync("a two-way circuit without its return direction", item)
-    states = [state_of(_text(half, "as"), _text(half, "os")) for half in halves]
-    lit = all(_text(half, "oc") != "FAIL" for half in halves)
-    return Circuit(_text(item, "name"), source, target, two_way, min(states, key=_STATES.index), lit)
+    states = [state_of(_get_text(half, "as"), _get_text(half, "os")) for half in halves]
+    lit = all(_get_text(half, "oc") != "FAIL" for half in halves)
+    return Circuit(_get_text(item, "name"), source, target, two_way, min(states, key=_STATES.index), lit)
 
 
-def _half(item: Item, name: str) -> Item:
+def _get_half(item: Item, name: str) -> Item:
     half = item.get(name)
     if not isinstance(half, dict):
         raise _make_desync(f"a circuit without {name}", item)
@@ -53,8 +53,8 @@ def _half(item: Item, name: str) -> Item:
 
 def decode_summary(document: Any) -> dict[str, Item]:
     """Return the entries of `GET /rest/ports/?id=summary` by port name."""
-    items = _objects(document)
-    ports: dict[str, Item] = {_text(item, "port"): item for item in items}
+    items = _check_objects(document)
+    ports: dict[str, Item] = {_get_text(item, "port"): item for item in items}
     if len(ports) != len(items):
         raise _make_desync("a port is listed twice", document)
     return ports
@@ -64,7 +64,7 @@ def decode_detail(document: Any) -> Item:
     """Return the port object of `GET /rest/ports/?id=detail&port=...`, alone or in a list of one."""
     if isinstance(document, dict):
         return document
-    items = _objects(document)
+    items = _check_objects(document)
     if len(items) != 1:
         raise _make_desync(f"{len(items)} ports instead of one", document)
     return items[0]
@@ -82,19 +82,19 @@ def has_fields(item: Item, fields: Collection[str]) -> bool:
 def decode_port(item: Item) -> Port:
     """Decode the states and the alias of a port."""
     states = (
-        port_state(_text(item, "inas"), _text(item, "inos")),
-        port_state(_text(item, "outas"), _text(item, "outos")),
+        port_state(_get_text(item, "inas"), _get_text(item, "inos")),
+        port_state(_get_text(item, "outas"), _get_text(item, "outos")),
     )
     return Port(states, str(item.get("inalias", "")))
 
 
 def decode_powers(item: Item) -> tuple[float | None, float | None]:
     """Decode input and output power in dBm; None means no light."""
-    return _power(item, "inpower"), _power(item, "outpower")
+    return _decode_power(item, "inpower"), _decode_power(item, "outpower")
 
 
-def _power(item: Item, name: str) -> float | None:
-    text = _text(item, name)
+def _decode_power(item: Item, name: str) -> float | None:
+    text = _get_text(item, name)
     try:
         return decode_power(text) if text else None
     except ValueError:
@@ -102,23 +102,23 @@ def _power(item: Item, name: str) -> float | None:
 
 
 def decode_results(document: Any, count: int) -> list[str]:
-    """Return for each item of a change, in their order (an assumption), the reason of its failure, or "".
+    """Return the failure reason of each item of a change, or "" for success, in the order of the items (an assumption).
 
-    Clients read the result of a single change directly, and that of an item of a bulk change within `response`; both
-    forms are accepted in both cases.
+    Other clients find the result of a single change at the top level, and the results of a bulk change in `response`.
+    Both forms are accepted in both cases.
 
     >>> decode_results([{"status": "1"}, {"status": "0", "msg": "Failed", "description": "no light"}], 2)
     ['', 'Failed: no light']
     >>> decode_results([{"response": {"status": "1"}}], 1)
     ['']
     """
-    items = _objects(document)
+    items = _check_objects(document)
     if len(items) != count:
         raise _make_desync(f"{len(items)} results for {count} items", document)
-    return [_result(item.get("response", item)) for item in items]
+    return [_decode_result(item.get("response", item)) for item in items]
 
 
-def _result(item: Any) -> str:
+def _decode_result(item: Any) -> str:
     if not isinstance(item, dict):
         raise _make_desync("a response that is not an object", item)
     status = str(item.get("status", ""))
@@ -130,7 +130,7 @@ def _result(item: Any) -> str:
 
 
 def decode_node(document: Any) -> dict[str, str]:
-    """Return the text fields of an object, or an empty dictionary for any other document: its form is not published.
+    """Return the text fields of an object, or {} for any other document, because the format is not published.
 
     >>> decode_node({"chassistype": "S320", "slots": 4}), decode_node("2.1")
     ({'chassistype': 'S320'}, {})
@@ -139,13 +139,13 @@ def decode_node(document: Any) -> dict[str, str]:
     return {name: value for name, value in items if isinstance(value, str)}
 
 
-def _objects(document: Any) -> list[dict[str, Any]]:
+def _check_objects(document: Any) -> list[dict[str, Any]]:
     if not isinstance(document, list) or not all(isinstance(item, dict) for item in document):
         raise _make_desync("not a list of objects", document)
     return document
 
 
-def _text(item: Item, name: str) -> str:
+def _get_text(item: Item, name: str) -> str:
     value = item.get(name)
     if not isinstance(value, str):
         raise _make_desync(f"no {name}", item)

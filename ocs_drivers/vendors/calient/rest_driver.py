@@ -8,7 +8,7 @@
     reading back                     1 for each read: the circuits
 
 If the summary omits powers or states, they are queried port by port, but not in a read. Every item of a bulk change
-has its own result, even under HTTP 200: each is checked, and failures are reported per pair.
+has its own result, even under HTTP 200. The driver checks each result and reports failures per pair.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class CalientRest(CalientSwitch):
         )
 
     def _identify(self, version: str) -> Identity:
-        """Return the identity, as far as the device reports it."""
+        """Return the identity, with defaults for fields that the device does not report."""
         node = self._ask_optional_node("/rest/node/?id=summary&detail=SYSCFG")
         software = self._ask_optional_node("/rest/info/?id=softwareversion")
         return Identity(
@@ -108,14 +108,14 @@ class CalientRest(CalientSwitch):
         return self._decode_ports(None, rest_codec.STATE_FIELDS, rest_codec.decode_port)
 
     def _ask_ports_at_once(self) -> Mapping[str, Port]:
-        summary = self._summary().items()
+        summary = self._ask_summary().items()
         return {
             name: rest_codec.decode_port(item)
             for name, item in summary
             if rest_codec.has_fields(item, rest_codec.STATE_FIELDS)
         }
 
-    def _summary(self) -> Mapping[str, rest_codec.Item]:
+    def _ask_summary(self) -> Mapping[str, rest_codec.Item]:
         return self._session.get_json(
             f"{_PORTS}?id=summary",
             lambda document: self._names.check_complete(rest_codec.decode_summary(document)),
@@ -129,12 +129,12 @@ class CalientRest(CalientSwitch):
     ) -> dict[str, _T]:
         """Decode fields of these ports (None: all), from the summary or else from the details of each port."""
         return {
-            name: decode(item) if rest_codec.has_fields(item, fields) else self._from_details(name, decode)
-            for name, item in self._summary().items()
+            name: decode(item) if rest_codec.has_fields(item, fields) else self._ask_details(name, decode)
+            for name, item in self._ask_summary().items()
             if names is None or name in names
         }
 
-    def _from_details(self, name: str, decode: Callable[[rest_codec.Item], _T]) -> _T:
+    def _ask_details(self, name: str, decode: Callable[[rest_codec.Item], _T]) -> _T:
         return self._session.get_json(
             f"{_PORTS}?id=detail&port={name}", lambda document: decode(rest_codec.decode_detail(document))
         )
@@ -144,21 +144,23 @@ class CalientRest(CalientSwitch):
     def _send_commands(self, step: Step, guard: Guard) -> None:
         pairs = list(step.pairs.items())
         if step.kind == "remove":
-            self._delete([(self._name_of(pair), pair) for pair in pairs], guard)
+            self._delete([(self._find_name(pair), pair) for pair in pairs], guard)
             return
         provisioned = [(circuit.name, pair) for pair in pairs for circuit in self._find_to_delete(pair)]
         if provisioned:
             self._delete(provisioned, guard)
             guard()
-        self._await(step.pairs.pairs)
-        self._bulk("badd", [self._item(pair) for pair in pairs], [frozenset(pair) for pair in pairs], guard)
+        self._expect_pairs(step.pairs.pairs)
+        self._send_bulk(
+            "badd", [self._make_item(pair) for pair in pairs], [frozenset(pair) for pair in pairs], guard
+        )
 
     def _find_to_delete(self, pair: Pair) -> list[Circuit]:
-        """Return the provisioned circuits on these ports, including the pair's own: adding creates it again."""
+        """Return the provisioned circuits on the ports of a pair, also its own, which an addition creates again."""
         provisioned = self._circuits.find_provisioned(pair)
         return [*self._circuits.find_blocking(pair), *([provisioned] if provisioned else [])]
 
-    def _item(self, pair: Pair) -> dict[str, str]:
+    def _make_item(self, pair: Pair) -> dict[str, str]:
         source, target = self._names.one_way(pair)
         return {
             "in": source,
@@ -169,20 +171,20 @@ class CalientRest(CalientSwitch):
         }
 
     def _delete(self, circuits: Sequence[tuple[str, Pair]], guard: Guard) -> None:
-        """Delete circuits, given as (name, pair); a name that occurs twice is sent once, with all its ports."""
+        """Delete circuits, given as (name, pair). A name that occurs twice, of a two-way circuit, is sent once."""
         ports: dict[str, frozenset[int]] = {}
         for name, pair in circuits:
             ports[name] = ports.get(name, frozenset()) | frozenset(pair)
-        self._bulk("bdel", [{"conn": name} for name in ports], list(ports.values()), guard)
+        self._send_bulk("bdel", [{"conn": name} for name in ports], list(ports.values()), guard)
 
-    def _bulk(
+    def _send_bulk(
         self,
         operation: str,
         items: Sequence[Mapping[str, str]],
         ports: Sequence[frozenset[int]],
         guard: Guard,
     ) -> None:
-        """Send one bulk request; `ports` are those of each item. Raise `DeviceError` for items that failed."""
+        """Send one bulk request; `ports` holds the ports of each item. Raise `DeviceError` if items failed."""
         target = f"{_CIRCUITS}?id={operation}"
         try:
             reply = self._session.send_json(
@@ -199,13 +201,13 @@ class CalientRest(CalientSwitch):
         if reply.status != 200:
             raise self._session.refusal(reply, f"POST {target}")
         failures = rest_codec.decode_results(reply.json(), len(items))
-        failed_indices = [place for place, why in enumerate(failures) if why]
+        failed_indices = [index for index, why in enumerate(failures) if why]
         if failed_indices:
             raise DeviceError(
                 f"{len(failed_indices)} of {len(items)} connections failed: "
-                + "; ".join(f"{items[place]['conn']}: {failures[place]}" for place in failed_indices),
+                + "; ".join(f"{items[index]['conn']}: {failures[index]}" for index in failed_indices),
                 device_code="0",
                 device=self.address,
-                ports=sorted({port for place in failed_indices for port in ports[place]}),
+                ports=sorted({port for index in failed_indices for port in ports[index]}),
                 sent=f"POST {target}",
             )

@@ -33,7 +33,7 @@ def decode_identity(lines: Lines) -> Identity:
     ... )
     Identity(vendor='Calient', model='S162', serial='C1', firmware='6.0-3')
     """
-    fields = _keywords(_single_line(lines))
+    fields = _parse_keywords(_get_single_line(lines))
     return Identity(
         "Calient", fields.get("CHASSISTYPE", ""), fields.get("SERIALNUMBER", ""), fields.get("SWPACKAGE", "")
     )
@@ -41,11 +41,11 @@ def decode_identity(lines: Lines) -> Identity:
 
 def decode_circuits(lines: Lines) -> list[Circuit]:
     """Decode the reply to `RTRV-CRS`."""
-    return [_circuit(line) for line in lines]
+    return [_decode_circuit(line) for line in lines]
 
 
-def _circuit(line: str) -> Circuit:
-    fields = _keywords(line)
+def _decode_circuit(line: str) -> Circuit:
+    fields = _parse_keywords(line)
     try:
         source, target = fields["SRCPORT"], fields["DSTPORT"]
         kind, admin = fields["CONNTYPE"], fields["AS"]
@@ -61,7 +61,8 @@ def _circuit(line: str) -> Circuit:
 def decode_ports(lines: Lines) -> dict[str, Port]:
     """Decode the reply to `RTRV-PORT`: the states of input and output fibre, by port."""
     return _decode_by_port(
-        lines, lambda fields, line: Port((_state(fields, "IN", line), _state(fields, "OUT", line)))
+        lines,
+        lambda fields, line: Port((_decode_state(fields, "IN", line), _decode_state(fields, "OUT", line))),
     )
 
 
@@ -73,13 +74,13 @@ def decode_aliases(lines: Lines) -> dict[str, str]:
 
 
 def _decode_by_port(lines: Lines, decode: Callable[[Mapping[str, str], str], _T]) -> dict[str, _T]:
-    ports = {_port(line): decode(_keywords(line), line) for line in lines}
+    ports = {_parse_port(line): decode(_parse_keywords(line), line) for line in lines}
     if len(ports) != len(lines):
         raise _make_desync("a port is listed twice", " | ".join(lines))
     return ports
 
 
-def _state(fields: Mapping[str, str], side: str, line: str) -> PortState:
+def _decode_state(fields: Mapping[str, str], side: str, line: str) -> PortState:
     try:
         return port_state(fields[f"{side}AS"], fields[f"{side}OS"])
     except KeyError as missing:
@@ -90,29 +91,32 @@ def decode_powers(lines: Lines) -> dict[str, tuple[float | None, float | None]]:
     """Decode the reply to `RTRV-PORT-SUM`: input and output power in dBm by port; `NONE` (no light) is None."""
     return _decode_by_port(
         lines,
-        lambda fields, line: (_power(fields.get("INPWR", ""), line), _power(fields.get("OUTPWR", ""), line)),
+        lambda fields, line: (
+            _decode_power(fields.get("INPWR", ""), line),
+            _decode_power(fields.get("OUTPWR", ""), line),
+        ),
     )
 
 
-def _power(text: str, line: str) -> float | None:
+def _decode_power(text: str, line: str) -> float | None:
     try:
         return decode_power(text)
     except ValueError:
         raise _make_desync("not a power in dBm", line) from None
 
 
-def _port(line: str) -> str:
+def _parse_port(line: str) -> str:
     match = _PORT.match(line)
     if match is None:
         raise _make_desync("a line that does not begin with a port", line)
     return match[1]
 
 
-def _keywords(line: str) -> dict[str, str]:
+def _parse_keywords(line: str) -> dict[str, str]:
     return {name.upper(): value.strip() for name, value in _KEYWORD.findall(line)}
 
 
-def _single_line(lines: Lines) -> str:
+def _get_single_line(lines: Lines) -> str:
     if len(lines) != 1:
         raise _make_desync(f"{len(lines)} lines instead of one", " | ".join(lines))
     return lines[0]

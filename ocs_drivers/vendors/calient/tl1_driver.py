@@ -40,7 +40,7 @@ DIALECT = Dialect(
     login_text=re.compile(r"Login Not Active", re.IGNORECASE),
     welcome=re.compile(r"Already logged in", re.IGNORECASE),
 )
-_CHANGED = ("DBCHG", "DBGH")  # the second is how one public driver spells it
+_CHANGE_REPORTS = ("DBCHG", "DBGH")  # DBGH is the spelling in one public driver
 
 
 class CalientTl1(CalientSwitch):
@@ -110,30 +110,30 @@ class CalientTl1(CalientSwitch):
     def _ask_by_port(
         self, verb: str, decode: Callable[[tuple[str, ...]], Mapping[str, _T]]
     ) -> Mapping[str, _T]:
-        """Query all ports; raise `ProtocolDesync` unless they are those read by `open`."""
+        """Query all ports. Raise `ProtocolDesync` unless they are the ports that `open` read."""
         return self._session.ask_again(verb, lambda lines: self._names.check_complete(decode(lines)), aid="0")
 
     def _reports_change(self, event: Event) -> bool:
-        return any(word in event.kind for word in _CHANGED)
+        return any(word in event.kind for word in _CHANGE_REPORTS)
 
     # -- changing
 
     def _send_commands(self, step: Step, guard: Guard) -> None:
-        for number, (verb, aid, positional) in enumerate(self._commands(step)):
+        for number, (verb, aid, positional) in enumerate(self._list_commands(step)):
             if number:
                 guard()
             if verb == "ACT-CRS":
-                self._await(step.pairs.pairs)
+                self._expect_pairs(step.pairs.pairs)
             self._session.ask(verb, tl1.ignore, aid=aid, positional=positional, before_resending=guard)
 
-    def _commands(self, step: Step) -> list[tuple[str, str, str]]:
+    def _list_commands(self, step: Step) -> list[tuple[str, str, str]]:
         """Return verb, access identifier and positional parameters of each command of a step."""
         if step.kind == "add":
-            return [command for pair in step.pairs.items() for command in self._add_commands(pair)]
-        names = sorted({self._name_of(pair) for pair in step.pairs.items()})
+            return [command for pair in step.pairs.items() for command in self._list_add_commands(pair)]
+        names = sorted({self._find_name(pair) for pair in step.pairs.items()})
         return [(verb, "", name) for name in names for verb in ("CANC-CRS", "DLT-CRS")]
 
-    def _add_commands(self, pair: Pair) -> list[tuple[str, str, str]]:
+    def _list_add_commands(self, pair: Pair) -> list[tuple[str, str, str]]:
         source, target = self._names.one_way(pair)
         aid, provisioned = f"{source},{target}", self._circuits.find_provisioned(pair)
         commands = [("DLT-CRS", "", circuit.name) for circuit in self._circuits.find_blocking(pair)]

@@ -15,7 +15,7 @@ from ocs_drivers.vendors.glimmerglass.driver import OPERATION_MODES, Glimmerglas
 __all__ = ["GlimmerglassTl1", "tl1_switch"]
 
 TL1_PORT = 10034
-"""Default port of the device; older software uses 10033, which an address can name."""
+"""Default port of the device. Older software uses 10033: name that port in the address."""
 
 FACTORY_ACCOUNT = Credentials("admin", "admin")
 """An assumption; see `ocs_drivers.credentials` for how to set your own."""
@@ -26,8 +26,8 @@ def tl1_switch(
 ) -> GlimmerglassTl1:
     """Return an unopened `glimmerglass+tl1://host[?opmode=sync]`.
 
-    `opmode` is sent with every connection: with `sync` the device answers once the light is there, with `async` at
-    once; without it the setting of the device applies. In all cases a circuit counts once it was read back.
+    `opmode` is sent with every connection command. With `sync` the device answers once there is light, with `async` at
+    once. Without `opmode`, the setting of the device applies. In all cases a circuit is done once it was read back.
     """
     address = address.check_options("opmode").with_port(TL1_PORT)
     account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
@@ -36,11 +36,11 @@ def tl1_switch(
         tcp_line(address, TL1_PORT),
         credentials=account,
         timeout_s=timeout_s,
-        operation_mode=_operation_mode(address),
+        operation_mode=_parse_operation_mode(address),
     )
 
 
-def _operation_mode(address: Address) -> str:
+def _parse_operation_mode(address: Address) -> str:
     name = address.options.get("opmode", "")
     if name not in OPERATION_MODES:
         raise AddressError(f"unknown opmode {name!r}", device=str(address), hint="Known: sync, async.")

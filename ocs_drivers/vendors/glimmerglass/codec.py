@@ -1,7 +1,7 @@
 """Codec of the port numbers and data lines of Glimmerglass TL1. Pure; undocumented forms raise `ProtocolDesync`.
 
-The device calls input n 10000+n and output n 20000+n. `rtrv-crs-fiber::all` lists every port: a circuit at its input
-and again at its output, a free port with 0 for the other end (fields left out):
+The device calls input n 10000+n and output n 20000+n. `rtrv-crs-fiber::all` lists every port. A circuit has a row for
+its input and a row for its output; the row of a free port has 0 for the other end. Shortened rows:
 
     GGN:IPORTID=10001,IPORTNAME=IN1,INPWR=-12.05,OPORTID=20008,OPORTNAME=OUT8,OUTPWR=-13.63,CONNSTATE=steady
     GGN:IPORTID=10002,IPORTNAME=IN2,INPWR=-12.50,OPORTID=0,OPORTNAME=,OUTPWR=NA,CONNSTATE=single
@@ -23,24 +23,24 @@ INPUT_BASE = 10_000
 OUTPUT_BASE = 20_000
 
 DARK_DBM = -90.0
-"""Power that `NONE` stands for, as in another project's script."""
+"""Power of a reading `NONE`, as in another project's script."""
 DARK_FLOOR_DBM = -45.0
-"""At and below this a monitor sees no light: in captures of three units, ports without light read -47.9 to -52.8."""
+"""Highest power at which a port counts as dark. In captures of three units, dark ports read -47.9 to -52.8 dBm."""
 
 _ROW_NAME = re.compile(r"\A[^:=,]*:(?=\w+=)")
 _KEYWORD = re.compile(r"\s*(\w+)\s*=(.*)", re.DOTALL)
 _SIZE = re.compile(r"\s*(\d{1,4})\s*x\s*(\d{1,4})\s*", re.ASCII)
 _IDENTIFIER = re.compile(r"\s*(\d{5})\s*", re.ASCII)
 _FREE_TEXT = ("NAME", "COMMENT", "GROUP")
-_NO_END = re.compile(r"\s*0+\s*", re.ASCII)
-_MADE = frozenset({"steady", "fault"})
+_FREE_END = re.compile(r"\s*0+\s*", re.ASCII)
+_CONNECTED_STATES = frozenset({"steady", "fault"})
 
 
 @dataclass(frozen=True, slots=True)
 class CircuitRow:
-    """A row of `rtrv-crs-fiber`, with ports counted from 1 on each side; None for the missing end of a free port.
+    """A row of `rtrv-crs-fiber`, with ports counted from 1 on each side; a free port has None for the other end.
 
-    `made` is True for the states steady and fault (connected, but without light); in other states the ports are
+    `made` is True for the states `steady` and `fault` (connected, but without light). In other states the ports are
     occupied and the mirrors still move.
     """
 
@@ -93,7 +93,7 @@ def decode_system(lines: Lines) -> tuple[Identity, int, int]:
     >>> decode_system(rows)[1:]
     (64, 64)
     """
-    fields = {name: value for line in lines for name, value in _keywords(line).items()}
+    fields = {name: value for line in lines for name, value in _parse_fields(line).items()}
     match = _SIZE.fullmatch(fields.get("LICENSEDPORTMATRIX", ""))
     if match is None or "0" in {text.lstrip("0") or "0" for text in match.groups()}:
         raise _make_desync("no LicensedPortMatrix", lines)
@@ -117,39 +117,39 @@ def decode_circuits(lines: Lines) -> tuple[CircuitRow, ...]:
     >>> free.source, free.output, free.input_power, free.output_power
     (47, None, Power(dbm=-50.66, below_floor=True), None)
     """
-    return tuple(_circuit(_keywords(line), line) for line in lines)
+    return tuple(_decode_circuit(_parse_fields(line), line) for line in lines)
 
 
-def _circuit(fields: Mapping[str, str], line: str) -> CircuitRow:
+def _decode_circuit(fields: Mapping[str, str], line: str) -> CircuitRow:
     state = fields.get("CONNSTATE", "").lower()
     if not state:
         raise _make_desync("a row without CONNSTATE", (line,))
-    source = _end(fields.get("IPORTID", ""), line, is_input=True)
-    output = _end(fields.get("OPORTID", ""), line, is_input=False)
+    source = _decode_end(fields.get("IPORTID", ""), line, is_input=True)
+    output = _decode_end(fields.get("OPORTID", ""), line, is_input=False)
     if source is None and output is None:
         raise _make_desync("a row without a port", (line,))
     return CircuitRow(
         source,
         output,
-        state in _MADE,
-        None if source is None else _power(fields.get("INPWR"), line),
-        None if output is None else _power(fields.get("OUTPWR"), line),
+        state in _CONNECTED_STATES,
+        None if source is None else _decode_power(fields.get("INPWR"), line),
+        None if output is None else _decode_power(fields.get("OUTPWR"), line),
     )
 
 
-def _end(text: str, line: str, *, is_input: bool) -> int | None:
+def _decode_end(text: str, line: str, *, is_input: bool) -> int | None:
     """Return the number of an end of a circuit, or None if it is free."""
-    return None if _NO_END.fullmatch(text) else _number(text, line, is_input=is_input)
+    return None if _FREE_END.fullmatch(text) else _parse_number(text, line, is_input=is_input)
 
 
-def _number(text: str, line: str, *, is_input: bool) -> int:
-    port = _side_and_number(text, line)
+def _parse_number(text: str, line: str, *, is_input: bool) -> int:
+    port = _parse_side_and_number(text, line)
     if port[0] != is_input:
         raise _make_desync("a port on the wrong side", (line,))
     return port[1]
 
 
-def _side_and_number(text: str, line: str) -> tuple[bool, int]:
+def _parse_side_and_number(text: str, line: str) -> tuple[bool, int]:
     match = _IDENTIFIER.fullmatch(text)
     base = int(match[1]) // INPUT_BASE * INPUT_BASE if match else 0
     if match is None or base not in {INPUT_BASE, OUTPUT_BASE} or int(match[1]) == base:
@@ -157,7 +157,7 @@ def _side_and_number(text: str, line: str) -> tuple[bool, int]:
     return base == INPUT_BASE, int(match[1]) - base
 
 
-def _power(text: str | None, line: str) -> Power | None:
+def _decode_power(text: str | None, line: str) -> Power | None:
     if text is None or text.strip().upper() in {"", "NA"}:
         return None
     if text.strip().upper() == "NONE":
@@ -175,21 +175,21 @@ def decode_ports(lines: Lines) -> tuple[Port, ...]:
     >>> decode_ports(("GGN:PORTID=10001,PORTNAME=IN1,PORTHEALTH=good,PORTCAT=nor",))[0].label
     'IN1'
     """
-    return tuple(_port(_keywords(line), line) for line in lines)
+    return tuple(_decode_port(_parse_fields(line), line) for line in lines)
 
 
-def _port(fields: Mapping[str, str], line: str) -> Port:
-    is_input, number = _side_and_number(fields.get("PORTID", ""), line)
+def _decode_port(fields: Mapping[str, str], line: str) -> Port:
+    is_input, number = _parse_side_and_number(fields.get("PORTID", ""), line)
     health = fields.get("PORTHEALTH", "").lower()
     if health not in {"good", "bad"}:
         raise _make_desync(f"PORTHEALTH {health!r} is neither good nor bad", (line,))
     return Port(is_input, number, fields.get("PORTNAME", ""), health == "good")
 
 
-def _keywords(line: str) -> dict[str, str]:
-    """Return the fields `NAME=value` of a row, separated by commas, after an optional row name; names in capitals.
+def _parse_fields(line: str) -> dict[str, str]:
+    """Return the fields `NAME=value` of a row by name, in capitals. The fields follow an optional row name.
 
-    A comma in free text (a name, group or comment) is part of the text.
+    Commas separate fields, except in free text (a name, group or comment).
     """
     fields: dict[str, str] = {}
     last = ""

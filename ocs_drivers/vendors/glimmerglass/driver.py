@@ -1,10 +1,10 @@
-"""A Glimmerglass switch over TL1: any change is at most one removal and one addition, each with lists.
+"""A Glimmerglass switch over TL1: any change is at most one removal and one addition, each with a list of ports.
 
 A change sends `dlt-crs-fiber` and `ent-crs-fiber`; a read sends `rtrv-crs-fiber` and, for the unfit ports,
 `RTRV-CFG-FIBER`; reading back and power readings send `rtrv-crs-fiber` alone.
 
-The device also lists ports beyond the licensed matrix, which split light (named MC-1, MC-1-1). We ignore them, and a
-port of the matrix that is connected to one of them is locked.
+The device also lists ports outside the licensed matrix, which split light (named MC-1, MC-1-1). We ignore these ports.
+A matrix port that is connected to one of them is reported as locked.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _LONGEST_SEQUENCE = 32
 
 @dataclass(frozen=True, slots=True)
 class Circuits:
-    """Circuits of one read, those whose mirrors still move, and ports that are connected beyond the matrix."""
+    """Circuits of one read. `arriving` are still moving; `locked_ports` are connected to ports outside the matrix."""
 
     connections: CrossConnects
     arriving: frozenset[tuple[int, int]]
@@ -70,7 +70,7 @@ class GlimmerglassTl1(Tl1Driver):
     after_loss = "watch"
     _inputs = 0
     _arriving: frozenset[tuple[int, int]] = frozenset()
-    _settled_s = 0.0
+    _settled_at_s = 0.0
 
     def __init__(
         self,
@@ -102,22 +102,22 @@ class GlimmerglassTl1(Tl1Driver):
     # -- reading
 
     def ports(self) -> Mapping[int, PortInfo]:
-        """Return all ports with their current health and label; one that is connected beyond the matrix is locked."""
+        """Return all ports with health and label. A port that is connected to one outside the matrix is locked."""
         with self._session.lock():
-            locked_ports = self._circuits().locked_ports
-            with self._one_connection():
-                rows = self._port_rows()
+            locked_ports = self._read_circuits().locked_ports
+            with self._check_one_connection():
+                rows = self._read_port_rows()
         capabilities = self.capabilities
         missing = sorted(set(range(1, capabilities.inputs + capabilities.outputs + 1)) - rows.keys())
         if missing:
             self._session.disconnect()
             raise ProtocolDesync("the list of ports is incomplete", device=self.address, ports=missing)
         return {
-            number: self._info(number, row, is_locked=number in locked_ports)
+            number: self._make_port_info(number, row, is_locked=number in locked_ports)
             for number, row in sorted(rows.items())
         }
 
-    def _info(self, number: int, row: codec.Port, *, is_locked: bool) -> PortInfo:
+    def _make_port_info(self, number: int, row: codec.Port, *, is_locked: bool) -> PortInfo:
         name = codec.input_name(row.number) if row.is_input else codec.output_name(row.number)
         state = PortState.LOCKED if is_locked else PortState.ENABLED
         return PortInfo(
@@ -129,7 +129,7 @@ class GlimmerglassTl1(Tl1Driver):
             name=name,
         )
 
-    def _port_rows(self) -> dict[int, codec.Port]:
+    def _read_port_rows(self) -> dict[int, codec.Port]:
         """Return the rows by port number, without ports that the licence does not cover."""
         rows = self._session.ask_again("RTRV-CFG-FIBER", codec.decode_ports, aid="all")
         outputs = self.capabilities.outputs
@@ -142,33 +142,36 @@ class GlimmerglassTl1(Tl1Driver):
     def _read(self) -> Snapshot:
         """Read the circuits and the unfit ports."""
         with self._session.lock():
-            circuits = self._circuits()
-            with self._one_connection():
-                rows = self._port_rows()
+            circuits = self._read_circuits()
+            with self._check_one_connection():
+                rows = self._read_port_rows()
         unfit = dict.fromkeys(circuits.locked_ports, PortState.LOCKED)
         unfit |= {number: PortState.FAILED for number, row in rows.items() if not row.healthy}
         return Snapshot(circuits.connections, self._clock.now(), unfit)
 
     def _read_again(self, step: Step) -> Snapshot:
-        """Read the circuits; one of the step counts once its mirrors have arrived, any other once it is reported."""
-        circuits = self._read_current(self._circuits)
+        """Read the circuits. A circuit of the step counts once its mirrors have settled, any other immediately."""
+        circuits = self._read_current(self._read_circuits)
         self._arriving = circuits.arriving & step.after.pairs & step.pairs.pairs
         return Snapshot(CrossConnects(circuits.connections.pairs - self._arriving), self._clock.now())
 
     def _connections(self) -> CrossConnects:
-        return self._circuits().connections
+        return self._read_circuits().connections
 
-    def _circuits(self) -> Circuits:
-        return self._session.ask_again("rtrv-crs-fiber", self._decode, aid="all")
+    def _read_circuits(self) -> Circuits:
+        return self._session.ask_again("rtrv-crs-fiber", self._decode_circuits, aid="all")
 
-    def _decode(self, lines: tuple[str, ...]) -> Circuits:
-        """Decode the circuits, each of which is listed at both of its ends."""
+    def _decode_circuits(self, lines: tuple[str, ...]) -> Circuits:
+        """Decode the circuits. The device lists each circuit twice, once for each end."""
         is_settled: dict[tuple[int, int], bool] = {}
         locked_ports: set[int] = set()
         for row in codec.decode_circuits(lines):
             if row.source is None or row.output is None:
                 continue
-            source, output = self._port(row.source, is_input=True), self._port(row.output, is_input=False)
+            source, output = (
+                self._convert_port(row.source, is_input=True),
+                self._convert_port(row.output, is_input=False),
+            )
             if source is not None and output is not None:
                 is_settled[source, output] = is_settled.get((source, output), True) and row.made
             else:
@@ -180,8 +183,8 @@ class GlimmerglassTl1(Tl1Driver):
             frozenset(locked_ports),
         )
 
-    def _port(self, number: int | None, *, is_input: bool) -> int | None:
-        """Return our number of a port, or None for no port or one beyond the licensed matrix."""
+    def _convert_port(self, number: int | None, *, is_input: bool) -> int | None:
+        """Return our number of a port, or None for None and for a port outside the licensed matrix."""
         size, base = (self._inputs, 0) if is_input else (self.capabilities.outputs, self._inputs)
         return number + base if number is not None and number <= size else None
 
@@ -191,7 +194,7 @@ class GlimmerglassTl1(Tl1Driver):
         if step.kind == "replace":
             raise self._make_unsupported("the whole configuration at once")
         adding = step.kind == "add"
-        self._settled_s = 0.0
+        self._settled_at_s = 0.0
         try:
             self._session.ask(
                 "ent-crs-fiber" if adding else "dlt-crs-fiber",
@@ -204,14 +207,14 @@ class GlimmerglassTl1(Tl1Driver):
                 before_resending=guard,
             )
         except TransportError:  # the device may have received the command
-            self._settled_s = self._clock.now() + LONGEST_MOVE_S
+            self._settled_at_s = self._clock.now() + LONGEST_MOVE_S
             raise
-        self._settled_s = self._clock.now() + LONGEST_MOVE_S
+        self._settled_at_s = self._clock.now() + LONGEST_MOVE_S
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
-        """Return True while mirrors move, or may have yet to start: an asynchronous command is answered earlier."""
+        """Return True while mirrors move or may start to move: an asynchronous command is answered before."""
         del step, read_back
-        return bool(self._arriving) or self._clock.now() < self._settled_s
+        return bool(self._arriving) or self._clock.now() < self._settled_at_s
 
     # -- light and events
 
@@ -222,13 +225,13 @@ class GlimmerglassTl1(Tl1Driver):
             return {}
         readings: dict[int | None, Power | None] = {}
         for row in self._session.ask_again("rtrv-crs-fiber", codec.decode_circuits, aid="all"):
-            readings[self._port(row.source, is_input=True)] = row.input_power
-            readings[self._port(row.output, is_input=False)] = row.output_power
+            readings[self._convert_port(row.source, is_input=True)] = row.input_power
+            readings[self._convert_port(row.output, is_input=False)] = row.output_power
         return {port: readings.get(port) for port in ports}
 
 
 class PlainText(EchoCancelled):
-    """A transport that removes the echo of commands and control sequences (ECMA-48), however they are split.
+    """A transport that removes the echo of commands, and terminal control sequences (ECMA-48).
 
     Released software repeats every command, and older software sets up a terminal when a client connects.
     """
@@ -243,7 +246,7 @@ class PlainText(EchoCancelled):
         super().open(timeout_s)
 
     def receive(self, deadline: Deadline) -> bytes:
-        """Return the plain text that has arrived; empty if there was none."""
+        """Return the plain text that has arrived, possibly empty."""
         text = _SEQUENCE.sub(b"", self._unfinished + super().receive(deadline))
         start = text.rfind(b"\x1b")
         if start < 0 or len(text) - start > _LONGEST_SEQUENCE:

@@ -4,8 +4,8 @@
     manual://panel.json?size=24x24                    creates the file on first use
     manual://panel.json?operator=10.0.0.9:7000        asks a colleague at the panel, who runs `nc -l 7000`
 
-The panel's circuits are those that were confirmed. A wrong confirmation is detected only by a check of the caller:
-set `ManualPanel.probe` to a function that returns whether light or packets pass a pair.
+A read returns the confirmed circuits. Only the caller can detect a wrong confirmation: set `ManualPanel.probe` to a
+function that returns whether light or packets pass a pair.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ocs_drivers.vendors.manual.prompts import LineOperator, Operator, TerminalO
 __all__ = ["ManualPanel", "PanelFile", "manual_panel"]
 
 DEFAULT_PATIENCE_S = 3600.0
-"""Time that a person may take for one cord."""
+"""Seconds that a person may take for one cord."""
 
 _SIZE = re.compile(r"([1-9][0-9]{0,3})x([1-9][0-9]{0,3})")
 
@@ -35,17 +35,17 @@ def manual_panel(
     """Return an unopened panel. Options: `size`, `name`, `operator`, `patience_s`."""
     del credentials
     address = address.check_options("size", "name", "operator", "patience_s")
-    file = PanelFile(Path(address.path), size=_size(address), name=address.options.get("name", ""))
+    file = PanelFile(Path(address.path), size=_parse_size(address), name=address.options.get("name", ""))
     return ManualPanel(
         str(address),
         file,
-        _operator(address),
+        _make_operator(address),
         timeout_s=timeout_s,
         patience_s=address.seconds("patience_s", DEFAULT_PATIENCE_S),
     )
 
 
-def _size(address: Address) -> tuple[int, int] | None:
+def _parse_size(address: Address) -> tuple[int, int] | None:
     text = address.options.get("size")
     if text is None:
         return None
@@ -55,7 +55,7 @@ def _size(address: Address) -> tuple[int, int] | None:
     return int(match[1]), int(match[2])
 
 
-def _operator(address: Address) -> Operator:
+def _make_operator(address: Address) -> Operator:
     location = address.options.get("operator")
     if location is None:
         return TerminalOperator()

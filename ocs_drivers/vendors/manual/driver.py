@@ -93,8 +93,8 @@ class PanelSession:
 class ManualPanel(SwitchDriver):
     """A panel, its file, and the person in front of it; `open` before use.
 
-    A pair counts as done if the person confirmed it and `probe`, if set, does not contradict; after a contradiction
-    the next read asks where the cord goes. Without a probe a wrong confirmation goes unnoticed.
+    A pair is done if the person confirmed it and `probe`, if set, does not contradict. After a contradiction the next
+    read asks where the cord goes. Without a probe, a wrong confirmation is not detected.
     """
 
     _session: PanelSession
@@ -136,7 +136,7 @@ class ManualPanel(SwitchDriver):
                 Side.IN if number <= panel.inputs else Side.OUT,
                 PortState.ENABLED,
                 panel.labels.get(number, ""),
-                name=_name(panel, number),
+                name=_format_name(panel, number),
             )
             for number in range(1, panel.inputs + panel.outputs + 1)
         }
@@ -150,15 +150,17 @@ class ManualPanel(SwitchDriver):
                 panel = self._trace(panel, port)
         return Snapshot(panel.patched, self._clock.now())
 
-    def _retry(self, ask: Callable[[], _T]) -> _T:
-        """Ask once: a person must not be asked the same thing three times."""
-        return ask()
+    def _retry(self, query: Callable[[], _T]) -> _T:
+        """Run the query once, because a retry would ask the person again."""
+        return query()
 
     def _trace(self, panel: Panel, port: int) -> Panel:
         """Ask where the cord of a doubtful input goes, and write the answer to the file."""
         self._session.ready()
-        question = f"Where does the cord in input {_label(panel, port)} go? Answer with the output, or none."
-        answer = self._operator.ask(question, self._deadline()).lower()
+        question = (
+            f"Where does the cord in input {_format_port(panel, port)} go? Answer with the output, or none."
+        )
+        answer = self._operator.ask(question, self._start_deadline()).lower()
         number = answer.removeprefix("output").strip()
         if answer not in {"none", "nowhere"} and not (
             number.isdecimal() and panel.inputs < int(number) <= panel.inputs + panel.outputs
@@ -178,8 +180,8 @@ class ManualPanel(SwitchDriver):
         guard: Guard = allow_all,
         require_light: bool = False,
     ) -> ApplyReport:
-        """Apply as every driver, after showing the person a list of all moves."""
-        with self._writing:
+        """Show the person a list of all moves, then apply as every driver does."""
+        with self._write_lock:
             self.plan(target, target, scope)
             seen = self.read()
             if expect is not None and seen.connections != expect:  # before a person is sent to the panel
@@ -197,9 +199,9 @@ class ManualPanel(SwitchDriver):
         self._operator.tell(
             [
                 f"panel {panel.name}: {count}. Answer each question with done, or with no and the reason.",
-                *(f"   {_question(panel, step)}" for step in steps),
+                *(f"   {_format_question(panel, step)}" for step in steps),
             ],
-            self._deadline(),
+            self._start_deadline(),
         )
 
     def _perform(self, step: Step, guard: Guard) -> None:
@@ -209,9 +211,9 @@ class ManualPanel(SwitchDriver):
         ((source, output),) = step.pairs.items()
         panel = self._file.read()
         self._question_count += 1
-        question = f"{self._question_count}. {_question(panel, step)}"
+        question = f"{self._question_count}. {_format_question(panel, step)}"
         self._file.write(panel.mark_doubtful(source))
-        answer = self._operator.ask(question, self._deadline())
+        answer = self._operator.ask(question, self._start_deadline())
         if answer.lower() not in {"done", "d", "y", "yes"}:
             raise self._make_not_done_error(
                 step, question, f"the person at the panel answers: {answer or 'nothing'}"
@@ -239,21 +241,21 @@ class ManualPanel(SwitchDriver):
             hint="Check the panel: the next read asks where this cord goes.",
         )
 
-    def _deadline(self) -> Deadline:
+    def _start_deadline(self) -> Deadline:
         return Deadline(self._patience_s, self._clock)
 
 
-def _question(panel: Panel, step: Step) -> str:
+def _format_question(panel: Panel, step: Step) -> str:
     ((source, output),) = step.pairs.items()
     if step.kind == "remove":
-        return f"Remove the cord from input {_label(panel, source)} to output {_label(panel, output)}."
-    return f"Connect input {_label(panel, source)} to output {_label(panel, output)}."
+        return f"Remove the cord from input {_format_port(panel, source)} to output {_format_port(panel, output)}."
+    return f"Connect input {_format_port(panel, source)} to output {_format_port(panel, output)}."
 
 
-def _label(panel: Panel, port: int) -> str:
+def _format_port(panel: Panel, port: int) -> str:
     label = panel.labels.get(port, "")
     return f"{port} ({label})" if label else str(port)
 
 
-def _name(panel: Panel, number: int) -> str:
+def _format_name(panel: Panel, number: int) -> str:
     return f"in{number}" if number <= panel.inputs else f"out{number - panel.inputs}"

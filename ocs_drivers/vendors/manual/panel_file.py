@@ -1,7 +1,7 @@
-"""The file of a panel without a robot: the only record of its circuits.
+"""The file of a panel without a robot, which is the only record of its circuits.
 
-Before a person is asked to move a cord, its input is marked as doubtful; the answer removes the mark. After a crash
-or a lost connection the mark remains, and the next read asks where the cord goes.
+The driver marks an input as doubtful before it asks the person to move the cord; the answer removes the mark. After a
+crash or a lost connection the mark remains, and the next read asks where the cord goes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Panel:
         return replace(self, doubtful=self.doubtful | {port})
 
     def settle(self, port: int, output: int | None) -> Panel:
-        """Return a copy with a cord from an input to `output` (None: no cord), and no other cord at these ports."""
+        """Return a copy with a cord from input `port` to `output` (None: no cord) and no other cord at these ports."""
         remaining = {i: o for i, o in self.patched.items() if i != port and o != output}
         patched = CrossConnects(remaining if output is None else {**remaining, port: output})
         return replace(self, patched=patched, doubtful=self.doubtful - {port})
@@ -50,7 +50,7 @@ class PanelFile:
     def read(self) -> Panel:
         """Return the panel; create a missing file if the size is given.
 
-        Raises `ConnectError` if the file cannot be read, `AddressError` if it is not the file of such a panel.
+        Raises `ConnectError` if the file cannot be read, `AddressError` if it is invalid or has another size.
         """
         try:
             text = self.path.read_text(encoding="utf-8")
@@ -59,7 +59,7 @@ class PanelFile:
         except OSError as error:
             raise ConnectError(f"cannot read the panel file: {error}", device=str(self.path)) from error
         try:
-            return self._check_size(_panel(json.loads(text)))
+            return self._check_size(_decode_panel(json.loads(text)))
         except (ValueError, KeyError, TypeError) as error:
             raise AddressError(
                 f"not a panel file: {error!r}",
@@ -88,7 +88,7 @@ class PanelFile:
         return panel
 
     def write(self, panel: Panel) -> None:
-        """Write the panel to disk before returning."""
+        """Write the panel and flush it to disk."""
         document = {
             "name": panel.name,
             "size": [panel.inputs, panel.outputs],
@@ -100,7 +100,7 @@ class PanelFile:
             file.write(f"{json.dumps(document, indent=1)}\n".encode())
 
 
-def _panel(document: dict[str, Any]) -> Panel:
+def _decode_panel(document: dict[str, Any]) -> Panel:
     inputs, outputs = (int(number) for number in document["size"])
     patched = CrossConnects((int(i), int(o)) for i, o in document["patched"])
     ports = {port for pair in patched.items() for port in pair} | set(document.get("doubtful", ()))

@@ -51,7 +51,7 @@ class TerminalOperator:
 
     @property
     def is_there(self) -> bool:
-        """Always."""
+        """Always True."""
         return True
 
     def open(self, timeout_s: float) -> None:
@@ -61,7 +61,7 @@ class TerminalOperator:
         """Do nothing."""
 
     def tell(self, lines: Sequence[str], deadline: Deadline) -> None:
-        """Print lines on standard error, which is not part of a command's output."""
+        """Print lines on standard error, to keep them out of a command's output."""
         del deadline
         sys.stderr.write("".join(f"{line}\n" for line in lines))
         sys.stderr.flush()
@@ -107,19 +107,19 @@ class LineOperator:
             self._transport.send(line.encode() + b"\n", deadline)
 
     def ask(self, question: str, deadline: Deadline) -> str:
-        """Send a question and return one line of answer; any failure closes the connection."""
+        """Send a question and return the answer, one line. Close the connection after any failure."""
         try:
             if self._lines or self._rest:
                 raise ProtocolDesync("an answer before the prompt", received=" | ".join(self._lines)[:200])
             self.tell([question], deadline)
             while not self._lines:
-                self._take(self._transport.receive(deadline))
+                self._add_bytes(self._transport.receive(deadline))
             return self._lines.popleft().strip()
         except BaseException:
             self._transport.close()
             raise
 
-    def _take(self, data: bytes) -> None:
+    def _add_bytes(self, data: bytes) -> None:
         wire.log_received(self._device, data)
         *lines, self._rest = (self._rest + data).split(b"\n")
         if len(self._rest) > LONGEST_LINE_BYTES:

@@ -1,7 +1,7 @@
 """HUBER+SUHNER Polatis optical circuit switches: SCPI over TCP and over a serial line, TL1, and REST.
 
-Inputs are ports 1..N, outputs N+1..N+M. Based on drivers of other projects that cite the vendor's manual,
-and tested against a simulated switch only, on no real unit yet.
+Inputs are ports 1..N, outputs N+1..N+M. Based on drivers of other projects that cite the vendor's manual.
+Tested against a simulated switch only, on no real unit yet.
 """
 
 from __future__ import annotations

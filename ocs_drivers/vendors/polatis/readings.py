@@ -1,4 +1,4 @@
-"""Power readings, and port lists split by the longest query, for all protocols of a Polatis."""
+"""Power readings, and port lists split to fit into a query, for all protocols of a Polatis."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from ocs_drivers.model import Power
 
 DARK_FLOOR_DBM = -55.0
-"""At and below this a monitor sees no light. Vendors' floors lie near -60 dBm; not confirmed on a unit."""
+"""Highest power at which a port counts as dark. Vendors' floors lie near -60 dBm; not confirmed on a unit."""
 
 
 def power_reading(dbm: float | None) -> Power | None:
-    """Return a reading with its dark flag, or None for None.
+    """Return a reading with its flag `below_floor`, or None if `dbm` is None.
 
     >>> power_reading(-29.55), power_reading(-60.0).below_floor, power_reading(None)
     (Power(dbm=-29.55, below_floor=False), True, None)

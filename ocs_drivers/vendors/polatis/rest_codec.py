@@ -1,7 +1,7 @@
 """Codec of the resources and documents of a Polatis over RESTCONF. Pure; invalid documents raise `ProtocolDesync`.
 
-Resources are those that public clients use; bodies follow RFC 7951, in which a decimal number may be a string.
-It is not published whether a unit supports `If-Match`; if it does, no write of another client is lost.
+The resources are known from public clients. Bodies follow RFC 7951, in which a decimal number may be a string. It is
+not published whether a unit supports `If-Match`, with which no write of another client is lost.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PRODUCT = f"{_DATA}/{_PRODUCT}"
 
 _MODE = "VOA_MODE_"
 
-# FAILED is an assumption: public clients show the other two only.
+# FAILED is an assumption: public clients show only the other two states.
 _STATES = {
     "ENABLED": PortState.ENABLED,
     "DISABLED": PortState.DISABLED,
@@ -96,7 +96,7 @@ def encode_pairs(connections: CrossConnects) -> dict[str, Any]:
     >>> encode_pairs(CrossConnects({1: 13}))
     {'optical-switch:cross-connects': {'pair': [{'ingress': 1, 'egress': 13}]}}
     """
-    return {_PAIRS: {"pair": [_entry(source, output) for source, output in connections.items()]}}
+    return {_PAIRS: {"pair": [_encode_entry(source, output) for source, output in connections.items()]}}
 
 
 def encode_pair(source: int, output: int) -> dict[str, Any]:
@@ -105,11 +105,11 @@ def encode_pair(source: int, output: int) -> dict[str, Any]:
     >>> encode_pair(1, 13)
     {'optical-switch:pair': [{'ingress': 1, 'egress': 13}]}
     """
-    return {"optical-switch:pair": [_entry(source, output)]}
+    return {"optical-switch:pair": [_encode_entry(source, output)]}
 
 
 def encode_port(port: int, *, is_open: bool, label: str) -> dict[str, Any]:
-    """Encode the settings of one port, including the label, because a PUT replaces them all.
+    """Encode the settings of one port, including the label, because a PUT replaces all settings.
 
     >>> encode_port(2, is_open=False, label="to rack 4")
     {'optical-switch:port': [{'port-id': 2, 'status': 'DISABLED', 'label': 'to rack 4'}]}
@@ -126,7 +126,7 @@ def decode_pairs(document: Any) -> CrossConnects:
     >>> decode_pairs({"optical-switch:cross-connects": {}})
     CrossConnects({})
     """
-    entries = _entries(_content(document, _PAIRS), "pair")
+    entries = _get_entries(_get_content(document, _PAIRS), "pair")
     pairs = [(_parse_integer(entry, "ingress"), _parse_integer(entry, "egress")) for entry in entries]
     try:
         return CrossConnects(pairs)
@@ -155,17 +155,17 @@ def decode_attenuators(document: Any) -> dict[int, Attenuation | None]:
     >>> decode_attenuators({"optical-switch:voa": {"port": [entry]}})
     {9: Attenuation(mode='none', level_db=None, reference=None)}
     """
-    entries = _entries(_content(document, _ATTENUATORS), "port")
-    return {_parse_integer(entry, "port-id"): _attenuation(entry) for entry in entries}
+    entries = _get_entries(_get_content(document, _ATTENUATORS), "port")
+    return {_parse_integer(entry, "port-id"): _decode_attenuation(entry) for entry in entries}
 
 
-def _attenuation(entry: Mapping[str, Any]) -> Attenuation | None:
+def _decode_attenuation(entry: Mapping[str, Any]) -> Attenuation | None:
     mode = str(entry.get("atten-mode", "")).removeprefix(_MODE).lower()
     if mode == "none":
         return Attenuation("none")
     if mode not in {"absolute", "relative", "converged"}:
         return None
-    level = _decimal(entry, "atten-level", "dB")
+    level = _parse_decimal(entry, "atten-level", "dB")
     if level is None:
         raise _make_desync("an attenuator without a level", entry)
     reference = _parse_integer(entry, "reference-port") if entry.get("reference-port") else None
@@ -180,20 +180,20 @@ def decode_ports(document: Any) -> dict[int, RestPort]:
     'disabled'
     """
     return {
-        _parse_integer(entry, "port-id"): RestPort(_state(entry), str(entry.get("label", "")))
-        for entry in _entries(_content(document, _PORTS), "port")
+        _parse_integer(entry, "port-id"): RestPort(_decode_state(entry), str(entry.get("label", "")))
+        for entry in _get_entries(_get_content(document, _PORTS), "port")
     }
 
 
 def decode_powers(document: Any) -> dict[int, float | None]:
-    """Decode power in dBm by port, for the ports with a monitor; None for one without a reading.
+    """Decode power in dBm by port, for the ports with a monitor; None if a port has no reading.
 
     >>> decode_powers({"optical-switch:opm-power": {"port": [{"port-id": 1, "power": "-29.55"}]}})
     {1: -29.55}
     """
     return {
-        _parse_integer(entry, "port-id"): _power(entry)
-        for entry in _entries(_content(document, _POWERS), "port")
+        _parse_integer(entry, "port-id"): _decode_power(entry)
+        for entry in _get_entries(_get_content(document, _POWERS), "port")
     }
 
 
@@ -204,25 +204,25 @@ def decode_product(document: Any) -> Identity:
     >>> decode_product({"optical-switch:product-information": dict(zip(names, "abcd"))})
     Identity(vendor='a', model='b', serial='c', firmware='d')
     """
-    product = _content(document, _PRODUCT)
+    product = _get_content(document, _PRODUCT)
     names = ("manufacturer", "model-name", "serial-number", "software-version")
     if not all(isinstance(product.get(name), str) for name in names):
         raise _make_desync("no product information", document)
     return Identity(*(product[name].strip() for name in names))
 
 
-def _entry(source: int, output: int) -> dict[str, int]:
+def _encode_entry(source: int, output: int) -> dict[str, int]:
     return {"ingress": source, "egress": output}
 
 
-def _content(document: Any, name: str) -> Mapping[str, Any]:
+def _get_content(document: Any, name: str) -> Mapping[str, Any]:
     content = document.get(name, document.get(name.partition(":")[2])) if isinstance(document, dict) else None
     if not isinstance(content, dict):
         raise _make_desync(f"no {name}", document)
     return content
 
 
-def _entries(content: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
+def _get_entries(content: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     entries = content.get(name, [])
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise _make_desync(f"{name} is not a list", content)
@@ -238,18 +238,18 @@ def _parse_integer(entry: Mapping[str, Any], name: str) -> int:
     return value
 
 
-def _state(entry: Mapping[str, Any]) -> PortState:
+def _decode_state(entry: Mapping[str, Any]) -> PortState:
     word = str(entry.get("status", "ENABLED")).upper()
     if word not in _STATES:
         raise _make_desync(f"unknown port status {word}", entry)
     return _STATES[word]
 
 
-def _power(entry: Mapping[str, Any]) -> float | None:
-    return _decimal(entry, "power", "dBm")
+def _decode_power(entry: Mapping[str, Any]) -> float | None:
+    return _parse_decimal(entry, "power", "dBm")
 
 
-def _decimal(entry: Mapping[str, Any], name: str, unit: str) -> float | None:
+def _parse_decimal(entry: Mapping[str, Any], name: str, unit: str) -> float | None:
     value = entry.get(name)
     if value is None or value == "":
         return None

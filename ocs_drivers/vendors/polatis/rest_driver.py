@@ -1,11 +1,12 @@
-"""A Polatis switch over RESTCONF: its only protocol with compare-and-set.
+"""A Polatis switch over RESTCONF, its only protocol with compare-and-set.
 
-A whole apply is three round trips: read; `PUT` of the whole collection; read. Every write carries the ETag that was
-read (`If-Match`), so the device itself refuses it (412) after a change by somebody else; if it sends no ETag, one
-more read precedes each step. Pairs are put, never posted: in one lab posted pairs vanished after seconds.
+A whole apply is three round trips: read; `PUT` of the whole collection; read. Every write carries the ETag of the last
+read (`If-Match`), so the device refuses it (412) if somebody else has changed the circuits. If the device sends no
+ETag, one more read precedes each step. Pairs are sent with PUT, never with POST: in one lab, posted pairs vanished
+after seconds.
 
-Port states are another resource. They are read when the switch is opened, after a refusal, and in every read while
-the last states had an unfit port; a port that becomes unfit later is reported by a refusal.
+Port states are a separate resource. The driver reads them at `open`, after a refusal, and in every read while a port
+is unfit. A port that becomes unfit later leads to a refusal.
 """
 
 from __future__ import annotations
@@ -41,15 +42,15 @@ from ocs_drivers.vendors.polatis.scpi_codec import size_in_product_code
 
 _T = TypeVar("_T")
 
-_NOTHING = 204
+_NO_CONTENT = 204
 _NO_EQUIPMENT = {"204", "404"}
-_DONE = frozenset({200, 201, 204})
-_CHANGED_MEANWHILE = 412
-_GONE = 404
+_SUCCESS = frozenset({200, 201, 204})
+_PRECONDITION_FAILED = 412
+_NOT_FOUND = 404
 
 
 class RestconfSession(HttpSession):
-    """RESTCONF session that sends and requests one media type; an answer is decoded by its own media type."""
+    """RESTCONF session that sends and requests one media type. It decodes answers of both media types."""
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class RestconfSession(HttpSession):
         self._media: rest_codec.Media = media
 
     def get_document(self, target: str, decode: Callable[[Any], _T]) -> _T:
-        """Return the decoded resource at `target`. Raise `DeviceError` if there is none."""
+        """Return the decoded resource at `target`. Raise `DeviceError` for any status but 200."""
         return self.get(
             target,
             lambda reply: decode(rest_codec.decode_document(reply)),
@@ -73,18 +74,18 @@ class RestconfSession(HttpSession):
         )
 
     def get_with_tag(self, target: str, decode: Callable[[Any], _T], nothing: _T) -> tuple[_T, str]:
-        """Return the decoded resource at `target` and its ETag; `nothing` instead for an empty answer (204)."""
+        """Return the decoded resource at `target`, or `nothing` for an empty answer (204), and its ETag."""
 
         def read(reply: HttpReply) -> tuple[_T, str]:
             tag = reply.headers.get("etag", "")
-            if reply.status == _NOTHING:
+            if reply.status == _NO_CONTENT:
                 return nothing, tag
             return decode(rest_codec.decode_document(reply)), tag
 
-        return self.get(target, read, accept=rest_codec.TYPES[self._media], statuses=(200, _NOTHING))
+        return self.get(target, read, accept=rest_codec.TYPES[self._media], statuses=(200, _NO_CONTENT))
 
     def read_ports_at(self, target: str, decode: Callable[[Any], Collection[int]]) -> frozenset[int]:
-        """Return the ports that a resource lists; none if the switch answers that it has no such equipment.
+        """Return the ports that a resource lists, or no ports if the switch does not have the equipment.
 
         Raises `DeviceError` for every other refusal.
         """
@@ -105,7 +106,7 @@ class RestconfSession(HttpSession):
         *,
         tag: str = "",
     ) -> HttpReply:
-        """Send a change once, with or without a document; with `tag`, only if the resource still has this ETag."""
+        """Send a change once. With `tag`, the device refuses it unless the resource still has this ETag."""
         media_type = rest_codec.TYPES[self._media]
         headers = [("Accept", media_type), *([("If-Match", tag)] if tag else [])]
         body = None
@@ -121,7 +122,7 @@ class PolatisRest(SwitchDriver):
     """One Polatis over RESTCONF, on any transport; `open` before use.
 
     `timeout_s` bounds every wait for an answer, plus the device's own switching time for a write. `media` is the format
-    of requests; an answer is decoded by its own media type.
+    of requests; answers may have either format.
     """
 
     _session: RestconfSession
@@ -152,7 +153,7 @@ class PolatisRest(SwitchDriver):
         identity = self._session.get_document(rest_codec.PRODUCT, rest_codec.decode_product)
         self._known_connection = self._session.connections
         ports = self._note_unfit(self._session.get_document(rest_codec.PORTS, rest_codec.decode_ports))
-        inputs, outputs = self._size(identity, ports)
+        inputs, outputs = self._find_size(identity, ports)
         self._monitored = self._session.read_ports_at(rest_codec.POWERS, rest_codec.decode_powers)
         self._attenuators = self._session.read_ports_at(rest_codec.ATTENUATORS, rest_codec.decode_attenuators)
         return identity, Capabilities(
@@ -166,8 +167,8 @@ class PolatisRest(SwitchDriver):
             max_ports_per_query=inputs + outputs,
         )
 
-    def _size(self, identity: Identity, ports: Collection[int]) -> tuple[int, int]:
-        """Return the numbers of inputs and outputs in the model name, else half of the ports each (an assumption)."""
+    def _find_size(self, identity: Identity, ports: Collection[int]) -> tuple[int, int]:
+        """Return the numbers of inputs and outputs from the model name, or else half of the ports (an assumption)."""
         total = len(ports)
         inputs, outputs = size_in_product_code(identity.model) or (total // 2, total - total // 2)
         if sorted(ports) != list(range(1, inputs + outputs + 1)) or not inputs or not outputs:
@@ -202,7 +203,7 @@ class PolatisRest(SwitchDriver):
         return ports
 
     def _read(self) -> Snapshot:
-        """Read the circuits, and the port states if a port was unfit when they were read last."""
+        """Read the circuits, and also the port states if the last states contain an unfit port."""
         with self._session.lock():
             snapshot = self._read_once()
             if self._unfit:
@@ -224,53 +225,53 @@ class PolatisRest(SwitchDriver):
         self._etag = snapshot.revision, tag
         return snapshot
 
-    def _begin(self, step: Step, guard: Guard) -> None:
+    def _prepare_step(self, step: Step, guard: Guard) -> None:
         self._check_same_device()
-        super()._begin(step, guard)
+        super()._prepare_step(step, guard)
 
     def _perform(self, step: Step, guard: Guard) -> None:
         self._check_same_device()
         if step.kind == "replace":
             document = rest_codec.encode_pairs(step.after)
-            self._change("PUT", rest_codec.CROSS_CONNECTS, document, step, guard)
+            self._send_change("PUT", rest_codec.CROSS_CONNECTS, document, step, guard)
             return
         ((source, output),) = step.pairs.items()
         target = rest_codec.pair_resource(source)
         if step.kind == "add":
-            self._change("PUT", target, rest_codec.encode_pair(source, output), step, guard)
+            self._send_change("PUT", target, rest_codec.encode_pair(source, output), step, guard)
         else:
-            self._change("DELETE", target, None, step, guard)
+            self._send_change("DELETE", target, None, step, guard)
 
     def _needs_read(self, step: Step) -> bool:
         """Return True if the device sends no ETag, so that it cannot detect a conflict itself."""
         return not self._etag[1]
 
-    def _change(
+    def _send_change(
         self, method: str, target: str, document: Mapping[str, Any] | None, step: Step, guard: Guard
     ) -> None:
-        """Send the write of a step. Raise `Conflict` if its circuits are no longer as they were read."""
+        """Send the write of a step. Raise `Conflict` if somebody else has changed the ports of the step."""
         timeout_s = self._timeout_s + step.estimated_s
         reply = self._session.send_document(
-            method, target, document, guard, timeout_s, tag=self._tag_of(step)
+            method, target, document, guard, timeout_s, tag=self._find_tag(step)
         )
-        if reply.status == _CHANGED_MEANWHILE:
+        if reply.status == _PRECONDITION_FAILED:
             transaction.check_unmoved(step, self._read_once().connections, device=self.address)
-            guard()  # other ports changed: the write was refused explicitly, so it may be sent again
+            guard()  # only other ports changed, and the device refused the write, so it may be sent again
             reply = self._session.send_document(
-                method, target, document, guard, timeout_s, tag=self._tag_of(step)
+                method, target, document, guard, timeout_s, tag=self._find_tag(step)
             )
-        if method == "DELETE" and reply.status == _GONE:
+        if method == "DELETE" and reply.status == _NOT_FOUND:
             return  # already gone; the read-back decides
         self._check_done(reply, f"{method} {target}")
 
-    def _tag_of(self, step: Step) -> str:
-        """Return the ETag of the configuration that the step starts from. Raise `Conflict` if its ports differ now."""
+    def _find_tag(self, step: Step) -> str:
+        """Return the ETag of the current configuration. Raise `Conflict` if the ports of the step have changed."""
         if self._etag[0] != step.before.digest:
             transaction.check_unmoved(step, self._read_once().connections, device=self.address)
         return self._etag[1]
 
     def _check_done(self, reply: HttpReply, sent: str) -> None:
-        if reply.status not in _DONE:
+        if reply.status not in _SUCCESS:
             raise self._session.refusal(reply, sent)
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
@@ -300,7 +301,7 @@ class PolatisRest(SwitchDriver):
     def set_attenuation(self, port: int, attenuation: Attenuation, guard: Guard = allow_all) -> None:
         """Set the attenuator of an output port and verify it by reading back. Raise `DeviceError`."""
         self._check_attenuator(port)
-        with self._writing, self._session.lock():
+        with self._write_lock, self._session.lock():
             self._check_same_device()
             guard()
             document = rest_codec.encode_attenuation(port, attenuation)
@@ -325,7 +326,7 @@ class PolatisRest(SwitchDriver):
     def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = allow_all) -> None:
         """Enable or disable ports one by one and verify them by reading back. Raise `DeviceError`."""
         planning.check_known(ports, self.capabilities, device=self.address)
-        with self._writing, self._session.lock():
+        with self._write_lock, self._session.lock():
             self._session.ready()
             before = self._ask_ports()
             for port in ports:
@@ -346,7 +347,7 @@ class PolatisRest(SwitchDriver):
             )
 
     def _check_same_device(self) -> None:
-        """Raise `AnotherDevice` if, after a reconnection, a device with another serial number answers."""
+        """Raise `AnotherDevice` if the serial number differs after a reconnection."""
         known = self._identity
         if known is None or self._session.connections == self._known_connection:
             self._session.ready()

@@ -1,6 +1,6 @@
-"""XML of a Polatis over RESTCONF, converted from and to the documents of JSON. Pure.
+"""Conversion between XML and the JSON documents of a Polatis over RESTCONF. Pure.
 
-Leaves are text in XML; the decoders of `rest_codec` accept numbers as text. Invalid XML raises `ProtocolDesync`.
+Numbers are text in XML; the decoders of `rest_codec` accept this. Invalid XML raises `ProtocolDesync`.
 """
 
 from __future__ import annotations
@@ -23,25 +23,27 @@ def encode(document: Mapping[str, Any]) -> bytes:
     '<pair xmlns="http://www.polatis.com/yang/optical-switch"><ingress>1</ingress><egress>13</egress></pair>'
     """
     ((name, content),) = document.items()
-    (root,) = _elements(name.rpartition(":")[2], content)
+    (root,) = _make_elements(name.rpartition(":")[2], content)
     root.set("xmlns", NAMESPACE)
     return ET.tostring(root)
 
 
-def _elements(name: str, content: Any) -> list[ET.Element]:
+def _make_elements(name: str, content: Any) -> list[ET.Element]:
     if isinstance(content, list):
-        return [element for entry in content for element in _elements(name, entry)]
+        return [element for entry in content for element in _make_elements(name, entry)]
     element = ET.Element(name)
     if isinstance(content, Mapping):
         for key, value in content.items():
-            element.extend(_elements(key, value))
+            element.extend(_make_elements(key, value))
     else:
         element.text = str(content)
     return [element]
 
 
 def decode(body: bytes) -> dict[str, Any]:
-    """Return the document of a body. A document type is refused, because its entities could expand without limit.
+    """Return the document of a body.
+
+    Raises `ProtocolDesync` for invalid XML and for a document type, whose entities could expand without limit.
 
     >>> decode(b"<cross-connects><pair><ingress>1</ingress><egress>13</egress></pair></cross-connects>")
     {'cross-connects': {'pair': [{'ingress': '1', 'egress': '13'}]}}
@@ -55,18 +57,18 @@ def decode(body: bytes) -> dict[str, Any]:
         root = ET.fromstring(text)  # noqa: S314 - without a document type there are no entities
     except (ET.ParseError, ValueError, LookupError, RecursionError) as error:
         raise ProtocolDesync(f"the answer is not XML: {error}", received=repr(body[:80])) from None
-    return {_name(root): _container(root)}
+    return {_get_name(root): _decode_container(root)}
 
 
-def _container(element: ET.Element) -> dict[str, Any]:
+def _decode_container(element: ET.Element) -> dict[str, Any]:
     document: dict[str, Any] = {}
     for child in element:
-        if _name(child) in _LISTS:
-            document.setdefault(_name(child), []).append(_container(child))
+        if _get_name(child) in _LISTS:
+            document.setdefault(_get_name(child), []).append(_decode_container(child))
         else:
-            document[_name(child)] = (child.text or "").strip()
+            document[_get_name(child)] = (child.text or "").strip()
     return document
 
 
-def _name(element: ET.Element) -> str:
+def _get_name(element: ET.Element) -> str:
     return element.tag.rpartition("}")[2]

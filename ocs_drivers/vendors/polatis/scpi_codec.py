@@ -19,11 +19,11 @@ DISCONNECT_ALL = ":oxc:swit:disc:all"
 BOOT_MODE = ":oxc:boot:mode?"
 
 NOT_A_NUMBER = 9.91e37
-"""Value of SCPI-99 devices for "not a number": no reading."""
+"""Value with which SCPI-99 devices report that there is no reading ("not a number")."""
 
 
 def port_list(ports: Iterable[int]) -> str:
-    """Format ports as SCPI writes them.
+    """Format ports as an SCPI channel list.
 
     >>> port_list([1, 2, 3]), port_list([])
     ('(@1,2,3)', '(@)')
@@ -31,7 +31,7 @@ def port_list(ports: Iterable[int]) -> str:
     return f"(@{','.join(map(str, ports))})"
 
 
-def _pair_lists(pairs: CrossConnects) -> str:
+def _format_pair_lists(pairs: CrossConnects) -> str:
     return f"{port_list(pairs)},{port_list(pairs.values())}"
 
 
@@ -41,7 +41,7 @@ def replace_all(target: CrossConnects) -> str:
     >>> replace_all(CrossConnects({1: 33, 2: 34})), replace_all(CrossConnects())
     (':oxc:swit:conn:only (@1,2),(@33,34)', ':oxc:swit:disc:all')
     """
-    return f":oxc:swit:conn:only {_pair_lists(target)}" if target else DISCONNECT_ALL
+    return f":oxc:swit:conn:only {_format_pair_lists(target)}" if target else DISCONNECT_ALL
 
 
 def add(pairs: CrossConnects) -> str:
@@ -50,16 +50,16 @@ def add(pairs: CrossConnects) -> str:
     >>> add(CrossConnects({1: 17}))
     ':oxc:swit:conn:add (@1),(@17)'
     """
-    return f":oxc:swit:conn:add {_pair_lists(pairs)}"
+    return f":oxc:swit:conn:add {_format_pair_lists(pairs)}"
 
 
 def remove(pairs: CrossConnects) -> str:
-    """Return the command that removes exactly these pairs; it names both ends, so it removes no other circuit.
+    """Return the command that removes these pairs. It names both ends of each pair, so it removes no other circuit.
 
     >>> remove(CrossConnects({1: 17}))
     ':oxc:swit:conn:sub (@1),(@17)'
     """
-    return f":oxc:swit:conn:sub {_pair_lists(pairs)}"
+    return f":oxc:swit:conn:sub {_format_pair_lists(pairs)}"
 
 
 def set_shutters(ports: Iterable[int], *, is_open: bool) -> str:
@@ -110,7 +110,7 @@ def decode_size(reply: str) -> tuple[int, int]:
 
 
 def decode_connections(reply: str) -> CrossConnects:
-    """Decode the whole configuration; the two lists pair up by position and need not be sorted.
+    """Decode the whole configuration from the list of inputs and the list of outputs, which match by position.
 
     >>> decode_connections("(@3,1),(@49,50)"), decode_connections("(@),(@)")
     (CrossConnects({1: 50, 3: 49}), CrossConnects({}))
@@ -118,7 +118,7 @@ def decode_connections(reply: str) -> CrossConnects:
     match = _CONNECTIONS.fullmatch(reply)
     if match is None:
         raise _make_desync("not two port lists", reply)
-    inputs, outputs = _numbers(match[1], reply), _numbers(match[2], reply)
+    inputs, outputs = _parse_numbers(match[1], reply), _parse_numbers(match[2], reply)
     if len(inputs) != len(outputs):
         raise _make_desync(f"{len(inputs)} inputs and {len(outputs)} outputs", reply)
     try:
@@ -128,7 +128,7 @@ def decode_connections(reply: str) -> CrossConnects:
 
 
 def decode_peer(reply: str) -> int | None:
-    """Decode the port that one port is connected to, in quotes; None when unconnected.
+    """Return the port in quotes that a port is connected to, or None if it is unconnected.
 
     >>> decode_peer('"18"'), decode_peer('""')
     (18, None)
@@ -149,7 +149,9 @@ _BOOT_MODES = {
 
 
 def decode_boot_mode(reply: str) -> str:
-    """Decode the circuits after a power cycle: `DARK` none, `RESTORE` those saved, `AUTOSAVE` the last ones.
+    """Return the boot mode, which sets the circuits after a power cycle: `DARK`, `RESTORE` or `AUTOSAVE`.
+
+    `DARK` means no circuits, `RESTORE` the saved circuits, `AUTOSAVE` the last circuits.
 
     >>> decode_boot_mode("REST"), decode_boot_mode("AUTosave")
     ('RESTORE', 'AUTOSAVE')
@@ -169,7 +171,7 @@ def decode_port_states(reply: str) -> tuple[PortState, ...]:
     >>> [state.value for state in decode_port_states("(D,E,F)")]
     ['disabled', 'enabled', 'failed']
     """
-    letters = _list(reply)
+    letters = _parse_list(reply)
     unknown = sorted(set(letters) - set(_STATES))
     if unknown:
         raise _make_desync(f"unknown port states {', '.join(unknown)}", reply)
@@ -183,13 +185,13 @@ def decode_powers(reply: str) -> tuple[float | None, ...]:
     (-29.55, None)
     """
     try:
-        values = [float(word) for word in _list(reply)]
+        values = [float(word) for word in _parse_list(reply)]
     except ValueError as error:
         raise _make_desync("not a list of powers", reply) from error
     return tuple(value if abs(value) < NOT_A_NUMBER else None for value in values)
 
 
-def _numbers(text: str, reply: str) -> list[int]:
+def _parse_numbers(text: str, reply: str) -> list[int]:
     if not text.strip():
         return []
     try:
@@ -198,7 +200,7 @@ def _numbers(text: str, reply: str) -> list[int]:
         raise _make_desync("a list with gaps", reply) from error
 
 
-def _list(reply: str) -> list[str]:
+def _parse_list(reply: str) -> list[str]:
     match = _PARENTHESISED.fullmatch(reply)
     if match is None:
         raise _make_desync("not a list in parentheses", reply)

@@ -1,8 +1,8 @@
 """A Polatis switch over SCPI.
 
-A whole apply is three round trips: a read with the states of all ports, so that an unfit port is detected before
-anything is sent; `only ...;*OPC?`; and a read with the error queue. SCPI sets have no reply, so nothing counts as
-done before it was read back.
+A whole apply is three round trips: a read of circuits and port states, which detects unfit ports before a write;
+`only ...;*OPC?`; and a read with the error queue. Set commands have no reply, so a step is done only after it was read
+back.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from ocs_drivers.vendors.polatis.readings import power_reading, split_ports
 
 MAX_PORTS_PER_QUERY = 256
 
-_COMMAND_OF = {"replace": scpi_codec.replace_all, "add": scpi_codec.add, "remove": scpi_codec.remove}
+_FORMATTERS = {"replace": scpi_codec.replace_all, "add": scpi_codec.add, "remove": scpi_codec.remove}
 
 
-def _command(step: Step) -> str:
-    return f"{_COMMAND_OF[step.kind](step.pairs)};{scpi.OPERATION_COMPLETE}"
+def _format_command(step: Step) -> str:
+    return f"{_FORMATTERS[step.kind](step.pairs)};{scpi.OPERATION_COMPLETE}"
 
 
 class PolatisScpi(SwitchDriver):
@@ -59,7 +59,7 @@ class PolatisScpi(SwitchDriver):
         self._reports_states = False
 
     def _discover(self) -> tuple[Identity, Capabilities]:
-        """Read size and boot mode, clear the error queue, and test for port states and power monitors."""
+        """Read identity, size and boot mode; clear the error queue; test for port states and power monitors."""
         identity = self._session.identity
         inputs, outputs = self._ask_size(identity)
         self._monitored = frozenset(
@@ -82,13 +82,13 @@ class PolatisScpi(SwitchDriver):
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports with their current state; SCPI has no labels."""
         states = self._session.ask_again(scpi_codec.PORT_STATES, self._decode_states)
-        sides = {number: self._side(number) for number in states}
+        sides = {number: self._find_side(number) for number in states}
         return {
             number: PortInfo(number, side, states[number], has_power_monitor=side in self._monitored)
             for number, side in sides.items()
         }
 
-    def _side(self, port: int) -> Side:
+    def _find_side(self, port: int) -> Side:
         return Side.IN if port <= self.capabilities.inputs else Side.OUT
 
     def _read(self) -> Snapshot:
@@ -115,13 +115,13 @@ class PolatisScpi(SwitchDriver):
 
     def _perform(self, step: Step, guard: Guard) -> None:
         timeout_s = self._timeout_s + step.estimated_s
-        self._session.ask(_command(step), scpi.decode_complete, timeout_s=timeout_s)
+        self._session.ask(_format_command(step), scpi.decode_complete, timeout_s=timeout_s)
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
-        """Read configuration and error queue in one exchange: a refused set is reported only there."""
+        """Read configuration and error queue in one exchange. Only the error queue reports a refused set command."""
         connections, refusals = self._session.ask_checked(scpi_codec.CONNECTIONS, self._decode)
         if refusals:
-            refusals[0].sent = _command(step)
+            refusals[0].sent = _format_command(step)
         snapshot = None if connections is None else Snapshot(connections, self._clock.now())
         return snapshot, refusals[0] if refusals else None
 
@@ -129,7 +129,7 @@ class PolatisScpi(SwitchDriver):
         """Return the optical power in dBm, in as few queries as the device allows."""
         planning.check_known(ports, self.capabilities, device=self.address)
         readings: dict[int, Power | None] = dict.fromkeys(ports)
-        monitored = [port for port in readings if self._side(port) in self._monitored]
+        monitored = [port for port in readings if self._find_side(port) in self._monitored]
         for chunk in split_ports(monitored, MAX_PORTS_PER_QUERY):
             values, refusals = self._session.ask_checked(scpi_codec.power(chunk), scpi_codec.decode_powers)
             if values is None:
@@ -146,7 +146,7 @@ class PolatisScpi(SwitchDriver):
         """
         planning.check_known(ports, self.capabilities, device=self.address)
         command = scpi_codec.set_shutters(ports, is_open=is_open)
-        with self._writing, self._session.lock():
+        with self._write_lock, self._session.lock():
             self._session.ready()
             guard()
             self._session.ask(f"{command};{scpi.OPERATION_COMPLETE}", scpi.decode_complete)
@@ -170,9 +170,9 @@ class PolatisScpi(SwitchDriver):
             raise refusals[0]
         if size is not None and size_in_code is not None and size != size_in_code:
             raise self._make_desync(f"size {size} but product code {identity.model}")
-        agreed = size or size_in_code
-        assert agreed is not None
-        return agreed
+        actual_size = size or size_in_code
+        assert actual_size is not None
+        return actual_size
 
     def _has_monitor(self, port: int) -> bool:
         values, _ = self._session.ask_checked(scpi_codec.power([port]), scpi_codec.decode_powers)

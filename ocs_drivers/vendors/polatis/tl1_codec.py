@@ -30,10 +30,10 @@ def decode_identity(network_element: Lines, inventory: Lines) -> Identity:
     >>> decode_identity(("POLATIS,I-OST-16x16,OCS,6.5",), ("OCS:SN=002414",)).serial
     '002414'
     """
-    fields = [field.strip() for field in _single_line(network_element).split(",")]
+    fields = [field.strip() for field in _get_single_line(network_element).split(",")]
     if len(fields) != 4:
         raise _make_desync("not vendor,model,type,version", network_element)
-    serial = _keywords(inventory).get("SN", "")
+    serial = _parse_keywords(inventory).get("SN", "")
     return Identity(fields[0], fields[1], serial, fields[3])
 
 
@@ -43,7 +43,7 @@ def decode_size(lines: Lines) -> tuple[int, int]:
     >>> decode_size(("SYSTEM:SIZE=16x16",))
     (16, 16)
     """
-    match = _SIZE.fullmatch(_single_line(lines))
+    match = _SIZE.fullmatch(_get_single_line(lines))
     inputs, outputs = map(int, match.groups()) if match else (0, 0)
     if not (inputs and outputs):
         raise _make_desync("not a valid matrix size", lines)
@@ -78,7 +78,7 @@ def decode_port_values(lines: Lines) -> dict[int, str]:
 
 
 def decode_powers(lines: Lines) -> dict[int, float | None]:
-    """Decode power in dBm by port; None for NONE.
+    """Decode power in dBm by port; `NONE` becomes None.
 
     >>> decode_powers(("1:-29.55", "2:NONE"))
     {1: -29.55, 2: None}
@@ -93,7 +93,7 @@ def decode_powers(lines: Lines) -> dict[int, float | None]:
 
 
 def decode_shutters(lines: Lines) -> dict[int, PortState]:
-    """Decode state by port."""
+    """Decode the state of each port from the state of its shutter."""
     try:
         return {port: _STATES[text.upper()] for port, text in decode_port_values(lines).items()}
     except KeyError as error:
@@ -115,16 +115,16 @@ def decode_configured_ports(lines: Lines) -> frozenset[int]:
 def decode_attenuation(lines: Lines) -> Attenuation:
     """Decode the setting of one attenuator.
 
-    No public text shows this line, so both likely forms are accepted: values in the order mode, level,
-    reference, and `MODE=`, `LEVEL=`, `REFS=`.
+    No public text shows this line, so both likely forms are accepted: the values mode, level and reference in this
+    order, or the fields `MODE=`, `LEVEL=` and `REFS=`.
 
     >>> decode_attenuation(("33:ABSOLUTE,-10.0,0",))
     Attenuation(mode='absolute', level_db=-10.0, reference=None)
     >>> decode_attenuation(("33:MODE=RELATIVE,LEVEL=-3.0,REFS=2",))
     Attenuation(mode='relative', level_db=-3.0, reference=2)
     """
-    (text,) = decode_port_values((_single_line(lines),)).values()
-    fields = _keywords((text,)) or dict(zip(("MODE", "LEVEL", "REFS"), text.split(","), strict=False))
+    (text,) = decode_port_values((_get_single_line(lines),)).values()
+    fields = _parse_keywords((text,)) or dict(zip(("MODE", "LEVEL", "REFS"), text.split(","), strict=False))
     mode = fields.get("MODE", "").strip().lower()
     if mode not in _MODES:
         raise _make_desync("not an attenuation mode", lines)
@@ -149,11 +149,11 @@ def encode_attenuation(attenuation: Attenuation) -> str:
     return ",".join(fields)
 
 
-def _keywords(lines: Iterable[str]) -> Mapping[str, str]:
+def _parse_keywords(lines: Iterable[str]) -> Mapping[str, str]:
     return {name.upper(): value.strip() for line in lines for name, value in _KEYWORD.findall(line)}
 
 
-def _single_line(lines: Lines) -> str:
+def _get_single_line(lines: Lines) -> str:
     if len(lines) != 1:
         raise _make_desync(f"{len(lines)} lines instead of one", lines)
     return lines[0]

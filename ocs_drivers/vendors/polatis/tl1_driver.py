@@ -1,8 +1,8 @@
 """A Polatis switch over TL1: it has a login, reports changes, and supports attenuators and labels.
 
-TL1 has no command for the whole configuration, so a change is one removal and one addition, each with lists. A removal
-names only the inputs, whatever they are connected to, so one more read precedes it. A read includes the shutters,
-to detect closed ports.
+TL1 has no command for the whole configuration, so a change is one removal and one addition, each with a list of ports.
+A removal names only the inputs and would remove any circuit on them, so one more read precedes it. A read includes the
+shutters, to detect closed ports.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class PolatisTl1(Tl1Driver):
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports with their current state and label."""
         capabilities = self.capabilities
-        states = self._states()
-        labels = self._labels(self._all_ports)
+        states = self._read_states()
+        labels = self._read_labels(self._port_range)
         return {
             number: PortInfo(
                 number,
@@ -76,16 +76,16 @@ class PolatisTl1(Tl1Driver):
         }
 
     @property
-    def _all_ports(self) -> str:
+    def _port_range(self) -> str:
         return port_range(1, self.capabilities.inputs + self.capabilities.outputs)
 
-    def _states(self) -> dict[int, PortState]:
+    def _read_states(self) -> dict[int, PortState]:
         """Return the state of every port, read from its shutter."""
-        states = self._session.ask_again("RTRV-PORT-SHUTTER", tl1_codec.decode_shutters, aid=self._all_ports)
+        states = self._session.ask_again("RTRV-PORT-SHUTTER", tl1_codec.decode_shutters, aid=self._port_range)
         self._check_complete(range(1, self.capabilities.inputs + self.capabilities.outputs + 1), states)
         return states
 
-    def _labels(self, aid: str) -> dict[int, str]:
+    def _read_labels(self, aid: str) -> dict[int, str]:
         try:
             return self._session.ask_again("RTRV-PORT-LABEL", tl1_codec.decode_port_values, aid=aid)
         except Unsupported:
@@ -95,8 +95,8 @@ class PolatisTl1(Tl1Driver):
         """Read the circuits and the unfit ports."""
         with self._session.lock():
             connections = self._connections()
-            with self._one_connection():
-                unfit = self._unfit()
+            with self._check_one_connection():
+                unfit = self._read_unfit()
         return Snapshot(connections, self._clock.now(), unfit)
 
     def _connections(self) -> CrossConnects:
@@ -104,15 +104,15 @@ class PolatisTl1(Tl1Driver):
             "RTRV-PATCH", lambda lines: self._check_possible(tl1_codec.decode_pairs(lines).items())
         )
 
-    def _unfit(self) -> dict[int, PortState]:
+    def _read_unfit(self) -> dict[int, PortState]:
         try:
-            states = self._states() if self._reports_shutters else {}
+            states = self._read_states() if self._reports_shutters else {}
         except Unsupported:
             self._reports_shutters, states = False, {}
         return {port: state for port, state in states.items() if state is not PortState.ENABLED}
 
     def _needs_read(self, step: Step) -> bool:
-        """Return True before every removal, which would disconnect its inputs whatever they are connected to."""
+        """Return True before every removal, because it would also remove circuits that somebody else made."""
         return step.kind == "remove" or super()._needs_read(step)
 
     def _perform(self, step: Step, guard: Guard) -> None:
@@ -165,7 +165,7 @@ class PolatisTl1(Tl1Driver):
             raise self._make_mismatch(wrong, f"not {goal.value}")
 
     def _write(self, verb: str, aid: str, guard: Guard, *, keywords: str = "") -> None:
-        with self._writing, self._session.lock():
+        with self._write_lock, self._session.lock():
             self._session.ready()
             guard()
             self._session.ask(verb, tl1.ignore, aid=aid, keywords=keywords, before_resending=guard)
@@ -183,7 +183,7 @@ class PolatisTl1(Tl1Driver):
         return tl1_codec.decode_identity(network_element, self._session.ask("RTRV-INV", tuple, aid="OCS"))
 
     def _read_configured(self, equipment: str) -> frozenset[int]:
-        """Return the ports with this equipment; none if the switch does not know it."""
+        """Return the ports with this equipment, or no ports if the switch refuses the query."""
         try:
             return self._session.ask(
                 "RTRV-EQPT",

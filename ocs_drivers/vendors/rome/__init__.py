@@ -1,10 +1,9 @@
 """Wave2Wave ROME and FiberZone AFM, one family of robotic patch panels, over SSH or telnet.
 
 Based on two public drivers and the captures of their tests; not tested on a real unit yet.
-As in the public driver, one request with two logical ports makes an AFM connect both directions.
-Assumptions: an AFM accepts requests for one E and one W port and shows its queue as ROME does, and its state 6 means
-that the robot is working on a port.
-Options of an address, for a device that is different or slower:
+As in the public driver, one request with two logical ports makes an AFM connect both directions. We assume that an AFM
+accepts requests for one E and one W port, that it shows its queue as ROME does, and that its state 6 means that the
+robot is working on a port. Options of an address, for a device that is different or slower:
 
     move_s, longest_s    seconds of one move, typically and at most (60 and 120)
     poll_s               seconds between two reads of a robot that is moving (3)

@@ -16,8 +16,8 @@ Request Port1     Port2     Command            Source  User
 ======= ========= ========= ================== ======= ===================
 772     A1        A2        connect            CLI     admin
 
-The two families differ in the heading of `show board`, its sizes, and the columns of `port show` (a `Dialect`). The
-columns are those of published captures:
+The two families differ in the heading of `show board`, its sizes, and the columns of `port show` (a `Dialect`).
+Published captures show these columns:
 
 E249[1BE121]     Unlocked     Enabled     Connected     13      W253[1BW125]   B249       ROME
 1AE12            Unlocked     Enabled     Connected     17      W60[1AW60]     E12,A12    ROME, other releases
@@ -50,14 +50,14 @@ UNSOLICITED = re.compile(
     r"|Ports details:|\[[EW]\d+\[)"
     r"(?:[\d-]+ [\d:]+\s*)?(?P<kind>[A-Za-z]{2,}(?: [A-Za-z]{2,})*)?"
 )
-"""Lines that may come at any time, most of them after a date; `kind` is the text before any port."""
+"""Lines that may arrive at any time, most of them with a date; `kind` is the text before any port."""
 
 RECOVERED = re.compile(r"RECOVERY FINISHED SUCCESSFULLY", re.IGNORECASE)
 NOT_RECOVERED = re.compile(r"RECOVERY (?:FINISHED (?!SUCCESSFULLY)|FAILED)", re.IGNORECASE)
 ENABLED = re.compile(r"connection execution is enabled", re.IGNORECASE)
 STOPPED = re.compile(r"Cross Connect Severe Failure", re.IGNORECASE)
 
-_FAILED = re.compile(
+_FAILED_REQUEST = re.compile(
     r"OPERATION (?:VALIDATION )?FAILED:\s*(?P<one>[EW]?\d+)(?:\[\w+\])?(?:-|<->)(?P<other>[EW]?\d+)(?:\[\w+\])?"
     r".*?(?:requestType=|OP:)(?P<command>\w+)",
     re.IGNORECASE,
@@ -72,7 +72,7 @@ _LAST_LINE = "AUTHENTICATION"
 
 _STATUS = re.compile(r"Connection execution status:\s*(?P<status>.*)", re.IGNORECASE)
 _HOMING = re.compile(r'Perform\s+"?homing run"?', re.IGNORECASE)
-_RUNNING = re.compile(
+_RUNNING_REQUEST = re.compile(
     r"\s*(?P<command>(?:dis)?connect), ports: (?P<one>[A-Z]?\d+)-(?P<other>[A-Z]?\d+)\b.*", re.IGNORECASE
 )
 _RULE = re.compile(r"\s*=+(?:\s+=+)+\s*")
@@ -81,7 +81,7 @@ _REQUEST = re.compile(
     r"(?:\s+(?P<source>\S+)(?:\s+(?P<user>\S.*))?)?",
     re.IGNORECASE,
 )
-_NUMBERED = re.compile(r"\s*\d+(?:\s|$)")
+_NUMBERED_LINE = re.compile(r"\s*\d+(?:\s|$)")
 
 HOMING_HINT = (
     "Have somebody look at the robot, then home it: `testbed switch ADDRESS home`, or `homing_run()` in Python; "
@@ -94,9 +94,9 @@ class Dialect:
     """One device family on this command line.
 
     `kind` starts the heading of `show board`. `size` matches one entry of its MATRIX SIZE, with groups
-    `side` and `last`. `row` matches one port of `port show` in text whose lines may be joined, with
-    the groups that `port_table` reads. With `logical_requests`, there is a table of logical ports, and one request
-    makes or removes both circuits between two of them.
+    `side` and `last`. `row` matches one port of `port show`, with the groups that `port_table` reads; it must match in
+    text without line ends. With `logical_requests`, the device has a table of logical ports, and one request makes or
+    removes both circuits between two logical ports.
     """
 
     kind: str
@@ -165,7 +165,7 @@ def check_accepted(lines: Sequence[str]) -> None:
 
 
 def failure_of(lines: Iterable[str], names: Collection[tuple[str, str]], command: str) -> str | None:
-    """Return the line that reports the failure or invalidity of this request, under any of its `names`, or None.
+    """Return the line that reports this request as failed or invalid, under any of its `names`, or None.
 
     >>> failure_of(
     ...     ["08-05-2019 09:32 OPERATION VALIDATION FAILED:E6-W4 requestType=connect"],
@@ -175,10 +175,10 @@ def failure_of(lines: Iterable[str], names: Collection[tuple[str, str]], command
     '08-05-2019 09:32 OPERATION VALIDATION FAILED:E6-W4 requestType=connect'
     """
     for line in lines:
-        match = _FAILED.search(line)
+        match = _FAILED_REQUEST.search(line)
         if match is None or match["command"].lower() != command:
             continue
-        typed = {match["one"].upper(), match["other"].upper()}  # in the order in which they were typed
+        typed = {match["one"].upper(), match["other"].upper()}  # a set, because either port may come first
         if any(typed == set(pair) for pair in names):
             return line
     return None
@@ -186,9 +186,9 @@ def failure_of(lines: Iterable[str], names: Collection[tuple[str, str]], command
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """Identity of the device; `east` and `west` are the numbers of rows of its port table on each side.
+    """Identity of the device; `east` and `west` are the numbers of rows in its port table for each side.
 
-    `paired` is True if the device reports paired ports: removing a circuit may remove its mirrored one.
+    `paired` is True if the device reports paired ports: removing a circuit may also remove its mirror.
     """
 
     identity: Identity
@@ -200,11 +200,11 @@ class Board:
 def decode_board(lines: Sequence[str], dialect: Dialect) -> Board:
     """Decode the board from the lines of `show board`.
 
-    Raises `ProtocolDesync` if it belongs to another family, or is incomplete.
+    Raises `ProtocolDesync` if the board belongs to another family or is incomplete.
     """
     text = "\n".join(lines)
     kind = re.search(rf"^{dialect.kind} TYPE\s+(?P<type>\S.*)$", text, re.MULTILINE)
-    sizes = _sizes(text, dialect)
+    sizes = _sum_sizes(text, dialect)
     if kind is None or not all(sizes.values()) or _LAST_LINE not in text:
         raise ProtocolDesync(
             f"this is not the whole board of a {dialect.kind} device",
@@ -213,11 +213,11 @@ def decode_board(lines: Sequence[str], dialect: Dialect) -> Board:
         )
     name = kind["type"].rstrip()
     model = name if name.startswith(dialect.kind) else f"{dialect.kind} type {name}"
-    identity = Identity(dialect.vendor, model, _find(_SERIAL, text), _find(_FIRMWARE, text))
+    identity = Identity(dialect.vendor, model, _find_group(_SERIAL, text), _find_group(_FIRMWARE, text))
     return Board(identity, sizes["east"], sizes["west"], _PAIRED.search(text) is not None)
 
 
-def _sizes(text: str, dialect: Dialect) -> dict[str, int]:
+def _sum_sizes(text: str, dialect: Dialect) -> dict[str, int]:
     """Return the number of rows on each side, summed over all matrices."""
     sizes = {"east": 0, "west": 0}
     for match in dialect.size.finditer(text):
@@ -225,14 +225,14 @@ def _sizes(text: str, dialect: Dialect) -> dict[str, int]:
     return sizes
 
 
-def _find(pattern: re.Pattern[str], text: str) -> str:
+def _find_group(pattern: re.Pattern[str], text: str) -> str:
     match = pattern.search(text)
     return match[1] if match else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A requested move; the one in process has no user and no source."""
+    """A requested move. The device reports no user and no source for the request in process."""
 
     command: str
     one: str
@@ -242,7 +242,7 @@ class Request:
     user: str = ""
 
     def moves(self, layout: Layout) -> tuple[PendingMove, ...]:
-        """Return the moves of this request; one for two logical ports is two moves."""
+        """Return the moves of this request: two moves for a request with logical ports."""
         kind: Literal["connect", "disconnect"] = "disconnect" if self.command == "disconnect" else "connect"
         pairs: tuple[Pair | None, ...] = layout.pairs(self.one, self.other) or (None,)
         return tuple(PendingMove(kind, pair, self.user, self.source, self.number) for pair in pairs)
@@ -250,7 +250,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The request in process and those that wait; `needs_homing` is True if the device requests a homing run."""
+    """The running and the waiting requests; `needs_homing` is True if the device requests a homing run."""
 
     status: str = "enabled"
     needs_homing: bool = False
@@ -275,25 +275,27 @@ def decode_queue(lines: Sequence[str]) -> Queue:
     if status is None or len(rules) != 2:
         raise ProtocolDesync("the queue of the robot is incomplete", received=" ".join(lines))
     above, below = lines[: rules[0]], lines[rules[1] + 1 :]
-    running = next((_request(match) for line in above if (match := _RUNNING.fullmatch(line))), None)
+    running = next(
+        (_make_request(match) for line in above if (match := _RUNNING_REQUEST.fullmatch(line))), None
+    )
     if running is None and any(line.strip().lower() == "command in process:" for line in above):
         raise ProtocolDesync("the command in process is missing", received=" ".join(lines))
     return Queue(
         status.strip().lower(),
         any(_HOMING.search(line) for line in above),
         running,
-        tuple(_row(line) for line in below if _NUMBERED.match(line)),
+        tuple(_decode_row(line) for line in below if _NUMBERED_LINE.match(line)),
     )
 
 
-def _row(line: str) -> Request:
+def _decode_row(line: str) -> Request:
     match = _REQUEST.fullmatch(line)
     if match is None:
         raise ProtocolDesync("a row of the robot's queue cannot be read", received=line)
-    return _request(match)
+    return _make_request(match)
 
 
-def _request(match: re.Match[str]) -> Request:
+def _make_request(match: re.Match[str]) -> Request:
     fields = match.groupdict(default="")
     return Request(
         fields["command"].lower(),

@@ -1,9 +1,9 @@
 """A Wave2Wave ROME or a FiberZone AFM over its command line.
 
-One arm makes one move after another. A command only appends a request to the robot's queue, where requests of other
-users and of the graphical interface wait as well; so every step is verified by polling the queue and the port table
-until it is complete. Of the unsolicited lines, one that reports a failed or invalid request ends the wait for it.
-Only `homing_run`, called by an operator, homes the robot.
+One arm makes one move after another. A command only appends a request to the robot's queue, which also holds the
+requests of other users and of the graphical interface. So the driver polls the queue and the port table until a step is
+complete. An unsolicited line that reports the request as failed or invalid ends the wait. Only `homing_run`, called by
+an operator, homes the robot.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ OPTIONS = ("move_s", "longest_s", "poll_s", "idle_s", "homing_s", "grace_s", "on
 class Timeouts:
     """Timeouts of the driver.
 
-    `move_time_s` is (typical, longest) for one move. `homing_grace_s`: in one capture the device shows `Perform
-    "homing run"` during a move that continued, so a robot counts as stopped only if it shows this for so long with the
-    same command in process, or if no command is in process. With `removes_one_way`, one direction of a two-way circuit
-    may be removed from a device with paired ports.
+    `move_time_s` is (typical, longest) for one move. A device that shows `Perform "homing run"` counts as stopped if no
+    command is in process, or after `homing_grace_s` with the same command in process: in one capture a move continued
+    in spite of this line. With `removes_one_way`, one direction of a two-way circuit may be removed from a device with
+    paired ports.
     """
 
     move_time_s: tuple[float, float] = MOVE_TIME_S
@@ -93,11 +93,11 @@ def timeouts_in(address: Address) -> Timeouts:
         idle_limit_s=address.seconds("idle_s", IDLE_LIMIT_S),
         homing_s=address.seconds("homing_s", HOMING_S),
         homing_grace_s=address.seconds("grace_s", longest_s),
-        removes_one_way=_is_yes(address, "one_way"),
+        removes_one_way=_parse_yes(address, "one_way"),
     )
 
 
-def _is_yes(address: Address, option: str) -> bool:
+def _parse_yes(address: Address, option: str) -> bool:
     text = address.options.get(option, "no")
     if text not in {"yes", "no"}:
         raise AddressError(f"option {option} must be yes or no, not {text!r}", device=str(address))
@@ -107,8 +107,8 @@ def _is_yes(address: Address, option: str) -> bool:
 class RomeCli(SwitchDriver):
     """One ROME or AFM, on any transport; `open` before use.
 
-    `timeout_s` bounds every wait for an answer; a move may take `timeouts.move_time_s[1]`, plus as much for every move
-    ahead of it in the queue. `login` is for connections that prompt for one (telnet).
+    `timeout_s` bounds every wait for an answer. A move may take `timeouts.move_time_s[1]`, plus the same time for every
+    move ahead of it in the queue. `login` is for connections on which the device asks for a login (telnet).
     """
 
     _session: CliSession
@@ -149,13 +149,13 @@ class RomeCli(SwitchDriver):
     def _discover(self) -> tuple[Identity, Capabilities]:
         """Read the size from the board, and the names from the port table."""
         self._board = self._retry(
-            lambda: self._ask(codec.SHOW_BOARD, lambda lines: decode_board(lines, self._dialect))
+            lambda: self._query(codec.SHOW_BOARD, lambda lines: decode_board(lines, self._dialect))
         )
-        self._layout = self._retry(lambda: self._ask(codec.SHOW_PORTS, self._decode_any_ports)).layout
+        self._layout = self._retry(lambda: self._query(codec.SHOW_PORTS, self._decode_any_ports)).layout
         if self._dialect.logical_requests:
-            logical = self._ask_optional(codec.SHOW_LOGICAL, decode_logical)
+            logical = self._query_optional(codec.SHOW_LOGICAL, decode_logical)
             self._layout = replace(self._layout, logical=logical or {})
-        self._reports_queue = self._ask_optional(codec.SHOW_QUEUE, decode_queue) is not None
+        self._reports_queue = self._query_optional(codec.SHOW_QUEUE, decode_queue) is not None
         return self._board.identity, Capabilities(
             len(self._layout.east),
             len(self._layout.west),
@@ -167,15 +167,15 @@ class RomeCli(SwitchDriver):
             switch_time_s=self._timeouts.move_time_s,
         )
 
-    def _ask_optional(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T | None:
+    def _query_optional(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T | None:
         """Return the answer, or None from a device without the command, as an AFM may be (an assumption)."""
         try:
-            return self._retry(lambda: self._ask(command, decode))
+            return self._retry(lambda: self._query(command, decode))
         except DeviceError:
             return None
 
-    def _ask(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T:
-        """Return the answer to a query; ask again after a timeout, which a garbled prompt also causes."""
+    def _query(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T:
+        """Return the answer to a query. Send it again after a timeout, because a garbled prompt also causes one."""
 
         def decode_accepted(lines: tuple[str, ...]) -> _T:
             codec.check_accepted(lines[:1])
@@ -198,14 +198,14 @@ class RomeCli(SwitchDriver):
         return table
 
     def _read_queue(self) -> Queue:
-        return self._ask(codec.SHOW_QUEUE, decode_queue)
+        return self._query(codec.SHOW_QUEUE, decode_queue)
 
     def _read(self) -> Snapshot:
-        """Read the queue, then the port table: a move that has left the queue is in the table, or never will be."""
+        """Read the queue, then the port table. In this order, a move that has left the queue shows its result."""
         with self._session.lock():
             self._queue = self._read_queue() if self._reports_queue else Queue()
             pending = self._queue.moves(self._layout)
-            table = self._ask(codec.SHOW_PORTS, self._decode_ports)
+            table = self._query(codec.SHOW_PORTS, self._decode_ports)
         pending_pairs = {move.pair for move in pending if move.kind == "connect" and move.pair}
         connections = table.connections(pending_pairs)
         ties = self._board.paired and not self._timeouts.removes_one_way
@@ -214,7 +214,7 @@ class RomeCli(SwitchDriver):
 
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports with their current state and number of moves; the label is the logical name."""
-        table = self._retry(lambda: self._ask(codec.SHOW_PORTS, self._decode_ports))
+        table = self._retry(lambda: self._query(codec.SHOW_PORTS, self._decode_ports))
         return {
             port: PortInfo(
                 port,
@@ -235,7 +235,10 @@ class RomeCli(SwitchDriver):
         seen: Snapshot | CrossConnects,
         scope: Collection[int] | None = None,
     ) -> tuple[Step, ...]:
-        """Plan as every switch; also raise `PortError` between two matrices. Join both ways of an AFM in one step."""
+        """Plan as every driver does, but join both directions of an AFM in one step.
+
+        Raises also `PortError` for a circuit between two matrices.
+        """
         try:
             steps = super().plan(target, seen, scope)
         except PortBusy as busy:
@@ -245,8 +248,11 @@ class RomeCli(SwitchDriver):
 
     # -- moving
 
-    def _begin(self, step: Step, guard: Guard) -> None:
-        """Read again before anything is sent: the last read may be old. Raise `RobotFault` for a stopped robot."""
+    def _prepare_step(self, step: Step, guard: Guard) -> None:
+        """Read again before the first write, because the last read may be old.
+
+        Raises `RobotFault` for a stopped robot, and `Conflict` if another request waits for the same ports.
+        """
         self._session.ready()
         seen = self.read()
         transaction.check_unmoved(step, seen.connections, device=self._address)
@@ -256,12 +262,12 @@ class RomeCli(SwitchDriver):
         claim = find_claim(step, seen, self._layout)
         if claim is not None:
             raise claim.locate(device=self._address)
-        super()._begin(step, guard)
+        super()._prepare_step(step, guard)
 
     def _perform(self, step: Step, guard: Guard) -> None:
-        """Send one request; the answer comes before the robot starts.
+        """Send one request. The device answers before the robot starts.
 
-        A broken connection does not end the step: the request may have been received, which the queue will show.
+        A broken connection does not end the step: the queue will show whether the device received the request.
         """
         del guard
         names = self._layout.request(step.pairs.pairs)
@@ -278,14 +284,14 @@ class RomeCli(SwitchDriver):
         return self._read_after_outage(), None
 
     def _longest_s(self, first: Snapshot) -> float:
-        """Return more than the limit of `_still_moving`, which raises the more specific error."""
+        """Return a time above the limit of `_still_moving`, which raises a more specific error."""
         return self._timeout_s + self._timeouts.move_time_s[1] * (3 + len(first.pending))
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
-        """Return True to read again. Raise the error that prevents the move; see `wait.judge_progress`."""
-        del read_back  # `_judge` uses the queue of the same read
+        """Return True while the move may continue. Raise the error that prevents it; see `wait.judge_progress`."""
+        del read_back  # `_judge_step` uses the queue of the same read
         try:
-            is_pending = self._judge(step)
+            is_pending = self._judge_step(step)
         except DeviceError as refusal:
             raise self._explain(refusal, step) from None
         except OcsError as fault:
@@ -293,7 +299,7 @@ class RomeCli(SwitchDriver):
         self._watch_queue(step)
         return is_pending
 
-    def _judge(self, step: Step) -> bool:
+    def _judge_step(self, step: Step) -> bool:
         """Return True if the moves of a step are pending, according to the queue and the unsolicited lines."""
         pairs = step.pairs.pairs
         progress = Progress(
@@ -317,11 +323,11 @@ class RomeCli(SwitchDriver):
     def _watch_queue(self, step: Step) -> None:
         """Poll only the queue, which is short, until the move leaves it or an error needs a full read."""
         try:
-            while self._reports_queue and self._judge(step) and self._move.absent_since_s is None:
+            while self._reports_queue and self._judge_step(step) and self._move.absent_since_s is None:
                 self._progress.sleep(self.poll_s, len(self._queue.moves(self._layout)))
                 self._queue = self._read_queue()
                 self._note_claims(self._queue.moves(self._layout))
-        except OcsError:  # the next full read meets it again
+        except OcsError:  # the next full read raises it again
             return
 
     # -- decisions of an operator
@@ -334,7 +340,7 @@ class RomeCli(SwitchDriver):
         `timeouts.homing_s`.
         """
         homing_s = max(self._timeouts.homing_s, self._timeout_s)
-        with self._writing, self._session.lock():
+        with self._write_lock, self._session.lock():
             self._session.ready()
             try:
                 guard()
@@ -345,7 +351,7 @@ class RomeCli(SwitchDriver):
                 raise failure.locate(device=self._address) from None
 
     def _send_and_await(self, command: str, pattern: re.Pattern[str], timeout_s: float) -> None:
-        """Send a command, and wait until a line of its reply or an unsolicited line matches `pattern`."""
+        """Send a command, and wait until a line of the reply or an unsolicited line matches `pattern`."""
         deadline = Deadline(timeout_s, self._clock)
         before = self._session.event_count
 

@@ -1,7 +1,7 @@
 """Decoder of the table of `port show`: every port, its state, its circuit and its number of moves. Pure.
 
-Tables arrive with log lines between the rows, with two rows on one line, and with a row broken over two lines. So
-rows are matched in the joined text, and their number shows that the table is complete.
+A table may have log lines between rows, two rows on one line, or a row on two lines. So rows are matched in the joined
+text, and their number shows whether the table is complete.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ocs_drivers.vendors.rome.codec import Board, Dialect
 from ocs_drivers.vendors.rome.ports import Layout, Pair
 
 FOR_CONNECTIONS = "1"
-"""The role of a port that may have circuits; others are loopbacks, test buses and links."""
+"""The role of ports for circuits; the other roles are loopbacks, test buses and links."""
 
 
 class Motion(Enum):
@@ -65,14 +65,14 @@ class Table:
         return {port: state for port, state in states.items() if state is not PortState.ENABLED}
 
     def connections(self, pending: Collection[Pair]) -> CrossConnects:
-        """Return the circuits. A port in process still has the circuit in its row, unless that is in `pending`.
+        """Return the circuits, without circuits in process that are in `pending`.
 
-        `pending` are the circuits that the robot has yet to connect. Raises `ProtocolDesync` if the rows of the two
-        ends of a circuit disagree.
+        `pending` contains the circuits that the robot has not connected yet. Other circuits in process still exist.
+        Raises `ProtocolDesync` if the rows of the two ends of a circuit disagree.
         """
         pairs: set[Pair] = set()
         for row in self.ports:
-            pair = self._pair(row)
+            pair = self._find_pair(row)
             if pair and (row.motion is Motion.CONNECTED or pair not in pending):
                 pairs.add(pair)
         self._check_both_ends(pairs)
@@ -81,7 +81,7 @@ class Table:
         except ValueError as error:
             raise ProtocolDesync(f"the table of ports is inconsistent: {error}") from error
 
-    def _pair(self, row: PortRow) -> Pair | None:
+    def _find_pair(self, row: PortRow) -> Pair | None:
         """Return the circuit in the row of a port, or None."""
         if row.motion not in {Motion.CONNECTED, Motion.IN_PROCESS} or not row.peer:
             return None
@@ -103,20 +103,20 @@ class Table:
 def decode_ports(lines: Sequence[str], dialect: Dialect, board: Board) -> Table:
     """Decode the table of all ports. Raise `ProtocolDesync` unless it has as many rows as the board reports."""
     text = " ".join(lines)
-    rows = tuple(_row(match.groupdict(default="")) for match in dialect.row.finditer(text))
+    rows = tuple(_decode_row(match.groupdict(default="")) for match in dialect.row.finditer(text))
     counts = sum(row.side == "E" for row in rows), sum(row.side == "W" for row in rows)
     if counts != (board.east, board.west):
         raise ProtocolDesync(
             f"the table of ports has {counts[0]} east and {counts[1]} west rows of {board.east} and {board.west}",
             received=text,
         )
-    usable = sorted((row for row in rows if row.name), key=lambda row: _order(row.name))
+    usable = sorted((row for row in rows if row.name), key=lambda row: _sort_key(row.name))
     if len({row.name for row in usable}) != len(usable):
         raise ProtocolDesync("the table of ports names a port twice", received=text)
-    return Table(tuple(usable), _layout(usable))
+    return Table(tuple(usable), _make_layout(usable))
 
 
-def _layout(rows: Sequence[PortRow]) -> Layout:
+def _make_layout(rows: Sequence[PortRow]) -> Layout:
     """Return the layout of these ports."""
     logical: dict[str, tuple[str, ...]] = {}
     for row in rows:
@@ -130,7 +130,7 @@ def _layout(rows: Sequence[PortRow]) -> Layout:
     )
 
 
-def _row(fields: dict[str, str]) -> PortRow:
+def _decode_row(fields: dict[str, str]) -> PortRow:
     place = (fields.get("place") or fields.get("bare", "")).upper()
     name = (fields["port"] or fields.get("alias", "")).upper()
     motion = _MOTIONS.get(fields["state"].lower(), Motion.OTHER)
@@ -141,7 +141,7 @@ def _row(fields: dict[str, str]) -> PortRow:
         name,
         side,
         place.lstrip("0123456789")[:1],
-        _state(fields, motion),
+        _decode_state(fields, motion),
         motion,
         int(fields["counter"]),
         fields["peer"].upper(),
@@ -149,7 +149,7 @@ def _row(fields: dict[str, str]) -> PortRow:
     )
 
 
-def _state(fields: dict[str, str], motion: Motion) -> PortState:
+def _decode_state(fields: dict[str, str], motion: Motion) -> PortState:
     if fields["lock"].lower() in {"locked", "2"}:
         return PortState.LOCKED
     if fields["admin"].lower() in {"disabled", "2"} or fields.get("role", FOR_CONNECTIONS) != FOR_CONNECTIONS:
@@ -157,5 +157,5 @@ def _state(fields: dict[str, str], motion: Motion) -> PortState:
     return PortState.FAILED if motion is Motion.OTHER else PortState.ENABLED
 
 
-def _order(name: str) -> tuple[bool, int]:
+def _sort_key(name: str) -> tuple[bool, int]:
     return name[0] != "E", int(name[1:])

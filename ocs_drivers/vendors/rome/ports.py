@@ -1,8 +1,8 @@
 """Port numbers and the device's port names: E ports are inputs, W ports are outputs.
 
-Inputs are 1..N in the order of the numbers of the E ports, outputs N+1..N+M in that of the W ports. A device of one
-matrix has E1..EN; with two, the second continues the numbers. A logical port is an E and a W port with one name; one
-request to an AFM makes the circuits both ways between two of them:
+Inputs 1..N are the E ports in the order of their numbers, outputs N+1..N+M the W ports. A device with one matrix has
+E1..EN; a second matrix continues the numbers. A logical port is an E and a W port with one name. One request to an AFM
+connects two logical ports in both directions:
 
 connection create 1 to 2                           E1 to W2, and E2 to W1
 customer        1               1_90            e1     w1        a row of `port show logic table`
@@ -31,10 +31,10 @@ _ROW = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """All ports that can be named in a command.
+    """All ports that a command can name.
 
-    `matrix` maps a port to the letter of its matrix (empty if the device does not report it), and `logical` maps a
-    logical name, such as A3, to its E and W ports, in their order.
+    `matrix` maps a port to the letter of its matrix, and is empty if the device does not report matrices. `logical`
+    maps a logical name, such as A3, to its E and W ports, in their order.
 
     >>> layout = Layout(("E1", "E2"), ("W1", "W2"), logical={"A1": ("E1", "W1"), "A2": ("E2", "W2")})
     >>> layout.number("W1"), layout.name(4), layout.pairs("A1", "A2")
@@ -67,47 +67,48 @@ class Layout:
         >>> layout.mirror((1, 4)), layout.mirror((1, 3))
         ((2, 3), None)
         """
-        both = self.pairs(*self._logical_names(pair))
+        both = self.pairs(*self._find_logical_names(pair))
         return both[1] if both[:1] == (pair,) and both[0] != both[1] else None
 
     def request(self, pairs: Collection[Pair]) -> tuple[str, str] | None:
-        """Return the two names of the request for these circuits, or None if it takes several requests.
+        """Return the two names in the request for these circuits, or None if they need several requests.
 
-        They are an E and a W port for one circuit, and logical ports for a circuit and its mirrored one.
+        The names are an E and a W port for one circuit, or two logical ports for a circuit and its mirror.
         """
         if not pairs:
             return None
         first = min(pairs)
         if len(pairs) == 1:
             return self.names(first)
-        return self._logical_names(first) if {first, self.mirror(first)} == set(pairs) else None
+        return self._find_logical_names(first) if {first, self.mirror(first)} == set(pairs) else None
 
-    def _logical_names(self, pair: Pair) -> tuple[str, str]:
-        """Return the logical names of an input and an output; empty for a port without one."""
+    def _find_logical_names(self, pair: Pair) -> tuple[str, str]:
+        """Return the logical names of an input and an output, each empty if the port has no logical name."""
         by_port = {name: logical for logical, names in self.logical.items() for name in names}
         source, output = self.names(pair)
         return by_port.get(source, ""), by_port.get(output, "")
 
     def is_one_matrix(self, pair: Pair) -> bool:
-        """Return True if both ports are of the same matrix, as far as the device reports."""
+        """Return True if both ports belong to the same matrix, or if the device does not report their matrices."""
         source, output = (self.matrix.get(name) for name in self.names(pair))
         return source is None or output is None or source == output
 
     def pairs(self, one: str, other: str) -> tuple[Pair, ...]:
-        """Return the circuits of a request for two ports: both ways for logical ports, none if they are ambiguous.
+        """Return the circuits of a request for two ports: both directions for logical ports, () if ambiguous.
 
-        A logical port may be several fibres in each matrix; then the first connects to the last.
+        A logical port may have several fibres in each matrix. Then the first fibre of one connects to the last of the
+        other.
         """
         if one in self.east and other in self.west:
             return ((self.number(one), self.number(other)),)
         if one in self.west and other in self.east:
             return ((self.number(other), self.number(one)),)
         here, there = self.logical.get(one, ()), self.logical.get(other, ())
-        pairs = (*self._one_way(here, there), *self._one_way(there, here))
+        pairs = (*self._match_one_way(here, there), *self._match_one_way(there, here))
         expected = sum(name in self.east for name in here + there)
         return pairs if len(pairs) == expected else ()
 
-    def _one_way(self, here: Sequence[str], there: Sequence[str]) -> Iterator[Pair]:
+    def _match_one_way(self, here: Sequence[str], there: Sequence[str]) -> Iterator[Pair]:
         """Yield the circuits from the E ports of one logical port to the W ports of another, matrix by matrix."""
         for matrix in sorted({self.matrix.get(name, "") for name in here}):
             sources = [name for name in here if name in self.east and self.matrix.get(name, "") == matrix]
@@ -142,7 +143,7 @@ def decode_logical(lines: Sequence[str]) -> Mapping[str, tuple[str, str]]:
 
 
 def two_way_circuits(pairs: Collection[Pair], layout: Layout) -> frozenset[frozenset[Pair]]:
-    """Return the groups of a circuit and its mirrored one, if both exist.
+    """Return the pairs of circuits that are each other's mirror.
 
     >>> layout = Layout(("E1", "E2"), ("W1", "W2"), logical={"1": ("E1", "W1"), "2": ("E2", "W2")})
     >>> [sorted(group) for group in two_way_circuits({(1, 4), (2, 3)}, layout)]
@@ -153,7 +154,7 @@ def two_way_circuits(pairs: Collection[Pair], layout: Layout) -> frozenset[froze
 
 
 def explain_tie(busy: PortBusy, seen: Snapshot | CrossConnects) -> PortBusy:
-    """Return the error, with a better hint if it concerns half of a two-way circuit."""
+    """Return the error itself, with a better hint if it concerns half of a two-way circuit."""
     tied = {pair for group in seen.tied for pair in group} if isinstance(seen, Snapshot) else set()
     if busy.ports in tied:
         busy.hint = TIED_HINT
@@ -162,10 +163,7 @@ def explain_tie(busy: PortBusy, seen: Snapshot | CrossConnects) -> PortBusy:
 
 
 def join_both_ways(steps: Iterable[Step], layout: Layout) -> tuple[Step, ...]:
-    """Return the steps, with each circuit and its mirrored one joined in one step if both are added, or both removed.
-
-    The half of a two-way circuit that remains may be removed and added again.
-    """
+    """Return the steps, with a circuit and its mirror joined in one step if both are added or both are removed."""
     steps = list(steps)
     moves = {(step.kind, pair) for step in steps for pair in step.pairs.items()}
     joined: list[Step] = []

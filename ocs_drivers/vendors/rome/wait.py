@@ -1,9 +1,10 @@
-"""Admission and progress of moves, judged from the queue and from unsolicited lines. Pure.
+"""Checks before a move, and its progress, judged from the queue and from unsolicited lines. Pure.
 
-in the queue                         wait, as long as this move and those ahead of it may take
+request                              result
+in the queue                         wait, up to the longest time of this move and the moves ahead of it
 in the queue of a stopped robot      RobotFault if it is in process, Timeout (unknown) if it waits
-no longer in the queue               over; DeviceError if the device reported that it failed
-never in the queue, connection lost  Timeout after a while: it may not have been received
+no longer in the queue               over; DeviceError if the device reported a failure
+never in the queue, connection lost  Timeout after `POLLS_WHEN_LOST` polls: the device may not have received it
 """
 
 from __future__ import annotations
@@ -18,14 +19,16 @@ from ocs_drivers.vendors.rome.codec import Queue, Request
 from ocs_drivers.vendors.rome.ports import Layout, Pair
 
 POLLS_WHEN_LOST = 5
-"""Number of polls for which a request that may not have been received is expected in the queue."""
+"""Number of polls that wait for a request to appear in the queue if the connection broke while it was sent."""
 
 
 @dataclass(slots=True)
 class Move:
-    """State of one request: its start, and what was observed since.
+    """State of one request, from its start.
 
-    `events_before` is the number of the last event before it was sent. `seen` is True once it was in the queue.
+    `events_before` is the number of the last event before the request. `seen` is True once the request was in the
+    queue. `lost` is the error of a connection that broke during the request. `halted` is the command in process since
+    `halted_since_s`, while the device asks for a homing run.
     """
 
     began_s: float
@@ -42,7 +45,7 @@ class Move:
 class Progress:
     """State at one read: the time, the queue, and the unsolicited lines since the request.
 
-    `names` are the pairs of names under which the device may list the request, or a circuit of it.
+    `names` are the pairs of names under which the device may list the request or one of its circuits.
     """
 
     now_s: float
@@ -75,7 +78,7 @@ class Progress:
 
 
 def explain_standstill(queue: Queue, lines: Sequence[str]) -> str:
-    """Return why the robot would not start a request, from the queue and all lines so far; empty if it would."""
+    """Return why the robot would not start a request, or "" if it would. `lines` are all unsolicited lines so far."""
     if queue.is_disabled or (queue.needs_homing and queue.running is None):
         return f"the robot executes nothing: {queue.status}"
     reported = [line for line in lines if codec.STOPPED.search(line) or codec.RECOVERED.search(line)]
@@ -83,7 +86,7 @@ def explain_standstill(queue: Queue, lines: Sequence[str]) -> str:
 
 
 def find_claim(step: Step, seen: Snapshot, layout: Layout) -> Conflict | None:
-    """Return the conflict with a waiting move of the same ports by somebody else, or None."""
+    """Return the conflict with another request that waits for the same ports, or None."""
     ports = {port for pair in step.pairs.items() for port in pair}
     for move in seen.pending:
         if move.pair and ports & set(move.pair):
@@ -101,9 +104,9 @@ def find_claim(step: Step, seen: Snapshot, layout: Layout) -> Conflict | None:
 def judge_progress(
     move: Move, progress: Progress, *, longest_s: float, grace_s: float, poll_s: float
 ) -> bool:
-    """Return True to read again, False if the move is over; update `move` with what was observed.
+    """Return True while the move may continue, False if it is over. Update `move`.
 
-    Raises `RobotFault`, `DeviceError` and `Timeout` as in the table of the module.
+    Raises `RobotFault`, `DeviceError` and `Timeout` as in the table in the module docstring.
     """
     ahead = progress.ahead
     move.seen = move.seen or ahead is not None
@@ -112,7 +115,7 @@ def judge_progress(
     if ahead is None and (failure := codec.failure_of(progress.lines, progress.names, progress.command)):
         raise DeviceError("the device reports that the request failed", received=failure)
     if ahead is None and progress.reports_queue:
-        return _may_appear(move, progress.now_s, poll_s)
+        return _is_awaited(move, progress.now_s, poll_s)
     move.absent_since_s = None
     moves = len(progress.pairs) if ahead is None else 1 + ahead
     move.allowed_s = max(move.allowed_s, longest_s * moves)
@@ -124,7 +127,7 @@ def judge_progress(
     )
 
 
-def _may_appear(move: Move, now_s: float, poll_s: float) -> bool:
+def _is_awaited(move: Move, now_s: float, poll_s: float) -> bool:
     """Return True if a request that is not in the queue may still be executed.
 
     A request may be neither in the queue nor in process for a moment, so one read is not enough.
@@ -163,7 +166,7 @@ def _explain_stop(move: Move, progress: Progress, grace_s: float) -> str:
 
 
 def _make_stopped(why: str, move: Move, progress: Progress) -> OcsError:
-    """Return the error for a stopped robot: `RobotFault` with our request in process, `Timeout` if it only waits."""
+    """Return the error for a stopped robot: `RobotFault`, or `Timeout` if our request waits or may not have arrived."""
     if progress.ahead is not None and not progress.is_running:
         return Timeout(
             f"{why}; the request waits in the queue, and will be executed when the robot goes on",

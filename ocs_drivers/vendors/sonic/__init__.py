@@ -1,6 +1,6 @@
 """Optical switches that run SONiC (OCS), over SSH.
 
-Based on the public design document and sonic-mgmt, and tested against a simulated switch only, on no real unit yet.
+Based on the public design document and sonic-mgmt. Tested against a simulated switch only, on no real unit yet.
 
     sonic-ocs://host[:22]?key=FILE&known_hosts=FILE&sudo=no
 """

@@ -4,7 +4,7 @@
 switch is port 66.
 
 Source of the columns: the design document of OCS in SONiC, revision 0.4 of March 2026, sections 9.1 and 9.2, and the
-module `ocs_cross_connect` of sonic-mgmt. Wordings of refusals are not published beyond "Invalid" and "Error".
+module `ocs_cross_connect` of sonic-mgmt. Of the texts of refusals, only the words "Invalid" and "Error" are published.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ocs_drivers.model import Identity, PortState
 Pair = tuple[int, int]
 
 LONGEST_LIST = 700
-"""Maximum length of the pairs in one command, in characters: less than the shell's line editor would wrap."""
+"""Maximum length of the pairs in one command, in characters; the shell's line editor would wrap longer lines."""
 
 _PORT = re.compile(r"([1-9][0-9]{0,8})([AB])")
 _SHORTEST_RANGE = 3
@@ -37,7 +37,7 @@ PORT_STATUS_COLUMNS = ("id", "connector_type", "connector_pin", "target_simplex_
 
 TUNED, FAILED = "tuned", "failed"
 _PORT_STATUS = frozenset({"powered_off", "powered-off", "blocked", "tuning", TUNED, "connected", FAILED})
-_OVERRIDES: Mapping[str, PortState] = {
+_OVERRIDE_STATES: Mapping[str, PortState] = {
     "normal": PortState.ENABLED,
     "force_blocked": PortState.DISABLED,
     "powered_off": PortState.DISABLED,
@@ -74,20 +74,20 @@ class Names:
         return int(match[1]) + (self.inputs if match[2] == "B" else 0)
 
     def pair(self, name: str) -> Pair:
-        """Return the ports of a cross-connect. Raise `ProtocolDesync` for one that does not lead from A to B."""
+        """Return the ports of a cross-connect. Raise `ProtocolDesync` unless it leads from an A port to a B port."""
         source, _, output = name.partition("-")
         if not source.endswith("A") or not output.endswith("B"):
             raise ProtocolDesync("not the name of a cross-connect", received=name)
         return self.port(source), self.port(output)
 
     def lists(self, pairs: Iterable[Pair]) -> Iterator[str]:
-        """Yield the pairs as lists for as few commands as possible, with runs as ranges.
+        """Yield the arguments of as few commands as possible: lists of pairs, with consecutive pairs as ranges.
 
         >>> list(Names(64).lists([(10, 75), (12, 76), (13, 77), (14, 78)]))
         ['10A-11B,12A..14A-12B..14B']
         """
         line = ""
-        for item in self._items(sorted(pairs)):
+        for item in self._format_items(sorted(pairs)):
             if line and len(line) + 1 + len(item) > LONGEST_LIST:
                 yield line
                 line = ""
@@ -95,7 +95,7 @@ class Names:
         if line:
             yield line
 
-    def _items(self, pairs: list[Pair]) -> Iterator[str]:
+    def _format_items(self, pairs: list[Pair]) -> Iterator[str]:
         start = 0
         for end in range(1, len(pairs) + 1):
             if end < len(pairs) and pairs[end] == (pairs[end - 1][0] + 1, pairs[end - 1][1] + 1):
@@ -110,19 +110,19 @@ class Names:
 
 
 def rows(lines: Lines, columns: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """Return the cells of a table with these columns. Raise `ProtocolDesync` for anything else.
+    """Return the rows of a table with these columns, each as its cells. Raise `ProtocolDesync` for any other text.
 
-    Cells are aligned with the dashes, so a cell may be empty; a row with text between two columns is invalid.
+    Cells are aligned with the dashes, so a cell may be empty. A row with text between two columns is invalid.
     """
     if len(lines) < 2 or tuple(lines[0].split()) != columns or not _DASHES.fullmatch(lines[1]):
         raise ProtocolDesync(f"not a table of {', '.join(columns)}", received="\n".join(lines[:3]))
     spans = [match.span() for match in re.finditer("-+", lines[1])]
     if len(spans) != len(columns):
         raise ProtocolDesync("a table whose columns differ from its header", received=lines[1])
-    return [_cells(line, spans) for line in lines[2:]]
+    return [_split_cells(line, spans) for line in lines[2:]]
 
 
-def _cells(line: str, spans: list[tuple[int, int]]) -> tuple[str, ...]:
+def _split_cells(line: str, spans: list[tuple[int, int]]) -> tuple[str, ...]:
     gaps = [line[end:start] for (_, end), (start, _) in pairwise(spans)]
     if line.startswith(" ") or any(gap.strip() for gap in gaps):
         raise ProtocolDesync("a row that does not match its table", received=line)
@@ -132,9 +132,9 @@ def _cells(line: str, spans: list[tuple[int, int]]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class CrossConnectTables:
-    """Configured circuits, and the (A, B) state of those that the hardware holds.
+    """Configured circuits, and the state (A, B) of each circuit in the hardware.
 
-    A circuit of the hardware without configuration is a ghost: the hardware kept it when its configuration was removed.
+    A ghost is a circuit that the hardware kept when its configuration was removed.
     """
 
     configured: frozenset[Pair]
@@ -147,12 +147,12 @@ class CrossConnectTables:
 
     @property
     def ghosts(self) -> frozenset[Pair]:
-        """Circuits without configuration, which cannot be deleted before they are added."""
+        """Circuits without configuration. They must be added before they can be deleted."""
         return self.held - self.configured
 
     @property
     def unrealised(self) -> frozenset[Pair]:
-        """Circuits that are configured, but not in the hardware (yet)."""
+        """Circuits that are configured, but not yet or never in the hardware."""
         return self.configured - self.held
 
     @property
@@ -168,25 +168,25 @@ class CrossConnectTables:
 
 def parse_configured(lines: Lines, names: Names) -> frozenset[Pair]:
     """Return the pairs of `show ocs cross-connect config`."""
-    return frozenset(_pair(row, names) for row in rows(lines, CONFIG_COLUMNS))
+    return frozenset(_decode_pair(row, names) for row in rows(lines, CONFIG_COLUMNS))
 
 
 def hardware(lines: Lines, names: Names) -> dict[Pair, tuple[str, str]]:
     """Return the pairs of `show ocs cross-connect status` with the states of both sides."""
     return {
-        _pair(row, names): (_check_known(row[3], _PORT_STATUS), _check_known(row[4], _PORT_STATUS))
+        _decode_pair(row, names): (_check_known(row[3], _PORT_STATUS), _check_known(row[4], _PORT_STATUS))
         for row in rows(lines, STATUS_COLUMNS)
     }
 
 
-def _pair(row: tuple[str, ...], names: Names) -> Pair:
+def _decode_pair(row: tuple[str, ...], names: Names) -> Pair:
     if row[0] != f"{row[1]}-{row[2]}":
         raise ProtocolDesync("a row whose sides do not match its id", received=" ".join(row))
     return names.pair(row[0])
 
 
 def port_names(lines: Lines) -> tuple[int, int]:
-    """Return the numbers of A and B ports in `show ocs port config`. Raise `ProtocolDesync` if one is missing."""
+    """Return how many A and B ports `show ocs port config` lists. Raise `ProtocolDesync` if a port is missing."""
     names = {row[0] for row in rows(lines, PORT_CONFIG_COLUMNS)}
     inputs = sum(name.endswith("A") for name in names)
     outputs = len(names) - inputs
@@ -200,10 +200,10 @@ def port_names(lines: Lines) -> tuple[int, int]:
 
 
 def port_config(lines: Lines, names: Names) -> dict[int, tuple[str, PortState]]:
-    """Decode label and override of every port of `show ocs port config`."""
+    """Decode label and configured state of every port of `show ocs port config`."""
     port_names(lines)
     return {
-        names.port(name): (label, _OVERRIDES[_check_known(state, frozenset(_OVERRIDES))])
+        names.port(name): (label, _OVERRIDE_STATES[_check_known(state, frozenset(_OVERRIDE_STATES))])
         for name, label, state in rows(lines, PORT_CONFIG_COLUMNS)
     }
 
@@ -221,9 +221,9 @@ def _check_known(word: str, known: frozenset[str]) -> str:
 
 
 def identity(lines: Lines) -> Identity:
-    """Return the identity in `show version`. Raise `ProtocolDesync` if it is not SONiC, or incomplete.
+    """Return the identity in `show version`. Raise `ProtocolDesync` if the output is not SONiC's or is incomplete.
 
-    Every version of the system prints a line for the serial number, even without one.
+    Every version of SONiC prints the line for the serial number, even if there is no number.
     """
     fields = dict(line.split(":", 1) for line in lines if ":" in line)
     if "SONiC Software Version" not in fields:
@@ -253,6 +253,6 @@ def check_done(lines: Lines) -> None:
 
 
 def check_silent(lines: Lines) -> None:
-    """Raise as `check_done` does, unless a command printed nothing or success."""
+    """Raise as `check_done` does, unless a command printed nothing or reported success."""
     if lines:
         check_done(lines)

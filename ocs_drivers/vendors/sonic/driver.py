@@ -1,13 +1,13 @@
 """An optical switch that runs SONiC, over its shell: A ports are inputs, B ports outputs.
 
-There are two tables: the configuration, and the circuits of the hardware. `read` returns those of the hardware, since
-they carry the light. A ghost, which the hardware holds without configuration, is a circuit like every other to `read`
-and `plan`; it cannot be deleted, so it is first added to the configuration and then removed. A configured pair that
-the hardware never connected is not a circuit; it is deleted before its ports are used.
+There are two tables: the configuration, and the circuits of the hardware. `read` returns the circuits of the hardware,
+because they carry the light. A ghost is a circuit of the hardware without configuration; `read` and `plan` treat it
+like other circuits. A ghost cannot be deleted, so it is first added to the configuration and then deleted. A configured
+pair that the hardware never connected is not a circuit; it is deleted before its ports are used.
 
-Modes of `add`: `safe` fails if a port is used by another cross-connect, `update` (the device's default) drops that
-other, `overwrite` drops all others. We use `safe`: a blocking circuit was removed by an earlier step, or belongs to
-somebody else.
+Modes of `add`: `safe` fails if another cross-connect uses a port, `update` (the device's default) removes that
+cross-connect, `overwrite` removes all others. We use `safe`: an earlier step has removed our blocking circuits, so
+a remaining one belongs to somebody else.
 
 A new circuit counts as connected once both its sides are tuned. The device stores its configuration itself.
 """
@@ -49,7 +49,7 @@ LOG_LINE = re.compile(r"(?:Broadcast message|[A-Z][a-z]{2} [ \d]\d [\d:.]{8,15} 
 """Log lines on every terminal: `Nov 21 07:30:01.123456 sonic NOTICE swss#orchagent: ...`."""
 
 SWITCH_TIME_S = (0.1, 60.0)
-"""Typical (an assumption) and longest time to tune; sonic-mgmt waits a minute, and so do we."""
+"""Typical (an assumption) and longest time to tune; sonic-mgmt also waits 60 s."""
 
 
 class SonicOcs(SwitchDriver):
@@ -78,7 +78,7 @@ class SonicOcs(SwitchDriver):
         self._deletable: frozenset[Pair] = (
             frozenset()
         )  # unrealised pairs that the steps of the last plan may delete
-        self._sent_s = 0.0
+        self._last_command_s = 0.0
 
     def _discover(self) -> tuple[Identity, Capabilities]:
         """Read the version, and count the ports."""
@@ -101,26 +101,26 @@ class SonicOcs(SwitchDriver):
         """Return the decoded output of a `show` command."""
         return self._session.ask_again(f"show {what}", decode)
 
-    def _with_names(self, decode: Callable[[Lines, Names], _T]) -> Callable[[Lines], _T]:
+    def _bind_names(self, decode: Callable[[Lines, Names], _T]) -> Callable[[Lines], _T]:
         """Return the decoder with the port names bound."""
         return lambda lines: decode(lines, self._names)
 
     # -- reading
 
-    def _tables(self) -> CrossConnectTables:
+    def _read_tables(self) -> CrossConnectTables:
         """Read both tables."""
         with self._session.lock():
             tables = CrossConnectTables(
-                self._show("ocs cross-connect config", self._with_names(codec.parse_configured)),
-                self._show("ocs cross-connect status", self._with_names(codec.hardware)),
+                self._show("ocs cross-connect config", self._bind_names(codec.parse_configured)),
+                self._show("ocs cross-connect status", self._bind_names(codec.hardware)),
             )
         self._last_tables = tables
         return tables
 
     def _read(self) -> Snapshot:
         with self._session.lock():
-            circuits = self._circuits(self._tables().held)
-            unfit = {number: info.state for number, info in self._ports().items()}
+            circuits = self._check_circuits(self._read_tables().held)
+            unfit = {number: info.state for number, info in self._read_ports().items()}
         return Snapshot(
             circuits,
             self._clock.now(),
@@ -128,7 +128,7 @@ class SonicOcs(SwitchDriver):
             pending=tuple(PendingMove("connect", pair) for pair in sorted(self._last_tables.unrealised)),
         )
 
-    def _circuits(self, pairs: Collection[Pair]) -> CrossConnects:
+    def _check_circuits(self, pairs: Collection[Pair]) -> CrossConnects:
         try:
             circuits = CrossConnects(pairs)
             planning.check_target(circuits, None, self.capabilities)
@@ -141,13 +141,13 @@ class SonicOcs(SwitchDriver):
 
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports with their current state and label; a port that is forced dark is disabled."""
-        return self._retry(self._ports)
+        return self._retry(self._read_ports)
 
-    def _ports(self) -> Mapping[int, PortInfo]:
+    def _read_ports(self) -> Mapping[int, PortInfo]:
         inputs, outputs = self.capabilities.inputs, self.capabilities.outputs
         with self._session.lock():
-            config = self._show("ocs port config", self._with_names(codec.port_config))
-            broken = self._show("ocs port status", self._with_names(codec.parse_broken_ports))
+            config = self._show("ocs port config", self._bind_names(codec.port_config))
+            broken = self._show("ocs port status", self._bind_names(codec.parse_broken_ports))
         if len(config) != inputs + outputs:
             self._session.disconnect()
             raise ProtocolDesync(
@@ -176,7 +176,7 @@ class SonicOcs(SwitchDriver):
         seen: Snapshot | CrossConnects,
         scope: Collection[int] | None = None,
     ) -> tuple[Step, ...]:
-        """Plan as every switch; also raise `PortBusy` for ports of unrealised pairs with inputs outside the scope."""
+        """Plan as every driver does. Raise `PortBusy` if an unrealised pair outside the scope blocks a port."""
         steps = super().plan(target, seen, scope)
         if isinstance(seen, Snapshot):
             added_ports = {
@@ -200,34 +200,34 @@ class SonicOcs(SwitchDriver):
                 )
 
     def _perform(self, step: Step, guard: Guard) -> None:
-        self._sent_s = self._clock.now()
+        self._last_command_s = self._clock.now()
         commands = (
-            self._removal_commands(step.pairs)
+            self._yield_removal_commands(step.pairs)
             if step.kind == "remove"
-            else self._addition_commands(step.pairs)
+            else self._yield_addition_commands(step.pairs)
         )
         for number, command in enumerate(commands):
             if number:
                 guard()
             self._session.ask(f"{self._config} cross-connect {command}", codec.check_done)
-            self._sent_s = self._clock.now()
+            self._last_command_s = self._clock.now()
 
-    def _removal_commands(self, pairs: CrossConnects) -> Iterator[str]:
-        """Yield the commands that remove circuits; ghosts are added first, or they could not be deleted."""
-        seen = self._retry(self._tables)
+    def _yield_removal_commands(self, pairs: CrossConnects) -> Iterator[str]:
+        """Yield the commands that remove circuits. Ghosts are added first, because they cannot be deleted otherwise."""
+        seen = self._retry(self._read_tables)
         for ghosts in self._names.lists(seen.ghosts & pairs.pairs):
             yield f"add {ghosts} safe"
         for group in self._names.lists(pairs.pairs):
             yield f"delete {group}"
 
-    def _addition_commands(self, pairs: CrossConnects) -> Iterator[str]:
+    def _yield_addition_commands(self, pairs: CrossConnects) -> Iterator[str]:
         """Yield the commands that delete unrealised pairs on the ports of new circuits, and add the circuits.
 
-        A pair is deleted only if it was unrealised when the plan was made, and still is: a newer one may be about to be
-        connected, or belongs to somebody else.
+        A pair is deleted only if it was unrealised at the time of the plan and still is. A newer unrealised pair may be
+        about to be connected, or belongs to somebody else.
         """
         ports = {port for pair in pairs.items() for port in pair}
-        unrealised = self._deletable & self._retry(self._tables).unrealised
+        unrealised = self._deletable & self._retry(self._read_tables).unrealised
         unrealised = frozenset(pair for pair in unrealised if ports & set(pair))
         for group in self._names.lists(unrealised):
             yield f"delete {group}"
@@ -235,7 +235,7 @@ class SonicOcs(SwitchDriver):
             yield f"add {group} safe"
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
-        """Return the circuits of the hardware, and an error for pairs of the step that it reports as failed."""
+        """Return the circuits of the hardware, and an error if it reports pairs of the step as failed."""
         read_back = self._read_again(step)
         broken = self._last_tables.failed & self._find_untuned(step)
         if not broken:
@@ -248,9 +248,9 @@ class SonicOcs(SwitchDriver):
         )
 
     def _read_again(self, step: Step) -> Snapshot:
-        """Return the circuits of the hardware; of those that the step adds, only the tuned ones."""
-        seen = self._retry(self._tables)
-        return Snapshot(self._circuits(seen.held - self._find_untuned(step)), self._clock.now())
+        """Return the circuits of the hardware, without circuits that the step adds and that are not tuned."""
+        seen = self._retry(self._read_tables)
+        return Snapshot(self._check_circuits(seen.held - self._find_untuned(step)), self._clock.now())
 
     def _find_untuned(self, step: Step) -> frozenset[Pair]:
         return step.pairs.pairs - self._last_tables.tuned if step.kind == "add" else frozenset()
@@ -258,8 +258,7 @@ class SonicOcs(SwitchDriver):
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
         """Return True while the hardware differs from the configuration.
 
-        A pair that the hardware has not started to tune by the timeout, or that it reports as failed, will never be
-        connected.
+        The wait ends for a pair that the hardware reports as failed, or has not started to tune by the timeout.
         """
         del read_back
         if step.kind == "remove":
@@ -270,13 +269,13 @@ class SonicOcs(SwitchDriver):
         )
         if lagging & self._last_tables.held:
             return True
-        return bool(lagging) and self._clock.now() - self._sent_s < self._timeout_s
+        return bool(lagging) and self._clock.now() - self._last_command_s < self._timeout_s
 
     def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = allow_all) -> None:
-        """Force ports dark, or back to normal, and verify them by reading back. Raise `DeviceError`."""
+        """Block ports or return them to normal, and verify them by reading back. Raise `DeviceError`."""
         planning.check_known(ports, self.capabilities, device=self.address)
         override = "normal" if is_open else "force_blocked"
-        with self._writing, self._session.lock():
+        with self._write_lock, self._session.lock():
             self._session.ready()
             for port in sorted(ports):
                 guard()

@@ -30,7 +30,7 @@ __all__ = ["CommandSet", "Options", "TelescentCli", "cli_switch"]
 CLI_PORT = 9871
 
 DEFAULT_ACCOUNT = Credentials("admin", "admin")
-"""An assumption: nobody has published a factory account. Give credentials, or a key."""
+"""An assumption, because no factory account is published. Give credentials or a key."""
 
 _COMMANDS = tuple(field.name for field in fields(CommandSet))
 _OPTIONS = ("force", "move_s", "longest_s", "poll_s", "idle_s", "echo")
@@ -39,7 +39,7 @@ _OPTIONS = ("force", "move_s", "longest_s", "poll_s", "idle_s", "echo")
 def cli_switch(
     address: Address, *, timeout_s: float = DEFAULT_TIMEOUT_S, credentials: Credentials | None = None
 ) -> TelescentCli:
-    """Return a driver of a Telescent over SSH, not yet open. Raise `AddressError` for an invalid option."""
+    """Return an unopened Telescent over SSH. Raise `AddressError` for an invalid option."""
     address = address.check_options(*_OPTIONS, *_COMMANDS, "key", "known_hosts").with_port(CLI_PORT)
     account = find_credentials(str(address), credentials or address.credentials, factory=DEFAULT_ACCOUNT)
     commands, options = commands_in(address), options_in(address)

@@ -7,16 +7,18 @@
     ...
     ====
 
-Meaning of the states, as far as the reference shows: `ALLOCATED_AND_LOCKED` is the normal state of a finished circuit,
-a protection against mistakes, which is why a circuit is unlocked before it is removed. It is not a reservation.
-`UNALLOCATED_AND_LOCKED` results from no documented sequence: somebody has reserved a port without a circuit. Only
-this state is reported as locked. `ALLOCATED_AND_UNLOCKED` still has its circuit.
+Meaning of the states, as far as it is known:
+
+- `ALLOCATED_AND_LOCKED`: a finished circuit. The lock protects it against mistakes, so a removal unlocks it first.
+- `ALLOCATED_AND_UNLOCKED`: the circuit still exists.
+- `UNALLOCATED_AND_LOCKED`: somebody has reserved the port, because no documented command results in this state. Only
+  this state is reported as locked.
 
 The device counts ports from 0, and each port has an input and an output that are independent: our input 3 is the
 input of its port 2, and our first output is the output of its port 0.
 
-The commands are those of one public driver for the fourth generation of the frame. Those of current firmware are not
-published, so every command can be replaced (see `cli_switch` for the options of an address).
+The commands come from one public driver for the fourth generation of the frame. The commands of current firmware are
+not published, so options of the address can replace every command (see the package docstring).
 """
 
 from __future__ import annotations
@@ -37,10 +39,10 @@ Command = tuple[str, bool]
 class CommandSet:
     """Commands to the device, and patterns of its answers.
 
-    `prompt` and `robot_fault` are regular expressions. Unpublished, hence assumptions: a refusal whose text
-    matches `robot_fault` means that the robot has stopped; a status that begins with the letter `making` or
-    `clearing` means that the robot has yet to connect or clear that circuit. A device without these letters
-    works as well: then a circuit exists once it is allocated.
+    `prompt` and `robot_fault` are regular expressions. We assume that a refusal whose text matches `robot_fault` means
+    that the robot has stopped, and that a status that begins with the letter `making` or `clearing` means that the
+    robot has not yet connected or cleared the circuit. On a device without these letters, a circuit exists once it is
+    allocated.
 
     >>> [command for command, _ in CommandSet().connect_commands(1, 2)]
     ['unlock --force -in 1', 'unlock --force -out 2', 'connect --force -in 1 -out 2']
@@ -67,8 +69,8 @@ class CommandSet:
     def disconnect_commands(self, source: int, output: int) -> tuple[Command, ...]:
         """Return the commands that remove a circuit.
 
-        Both directions of both ports are unlocked: the authors of the public driver met a device, or a simulator of
-        one, that refuses to unallocate a port with only one direction unlocked.
+        They unlock both directions of both ports, because the public driver reports a device that refuses to unallocate
+        a port with only one direction unlocked.
         """
         return (
             (f"{self.unlock} {source}", False),
@@ -87,12 +89,12 @@ _CELL = re.compile(r"(?P<status>[A-Za-z]+)(?P<number>\d+)")
 _FIELD = re.compile(r"\s*(?P<name>[A-Z][A-Z_\s]*)=(?P<value>.*)")
 _FRAME = re.compile(r"=+\s*(?:ERROR\s*=+)?")
 _REFUSAL = re.compile(r"Exception|ERROR")
-_TWIN = "SIMULATED"
+_TWIN_MARK = "SIMULATED"
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One output in the table: the letters of its status, and the number of its input, if it is not free."""
+    """One output in the table: the letters of its status, and the number of its input (meaningless if it is free)."""
 
     status: str
     number: int
@@ -109,7 +111,7 @@ class Cell:
 
     @property
     def is_locked(self) -> bool:
-        """True if the second letter means locked (assumption: it stands for the second half of the state)."""
+        """True if the second letter is L (an assumption: it stands for LOCKED in the state)."""
         return self.status[1:2] == "L"
 
 
@@ -132,12 +134,12 @@ class InputReading:
 
 
 def decode_serial(banner: Sequence[str]) -> str:
-    """Return `SIMULATED` for the banner of a twin, else an empty text: a device reports no serial number.
+    """Return `SIMULATED` for the banner of a twin, else "", because devices report no serial number.
 
     >>> decode_serial(["Network Topology Manager (SIMULATED)"])
     'SIMULATED'
     """
-    return _TWIN if any(_TWIN in line for line in banner) else ""
+    return _TWIN_MARK if any(_TWIN_MARK in line for line in banner) else ""
 
 
 def check_accepted(lines: Sequence[str], commands: CommandSet) -> None:
@@ -150,13 +152,13 @@ def check_accepted(lines: Sequence[str], commands: CommandSet) -> None:
     """
     if not any(_REFUSAL.search(line) for line in lines):
         return
-    text = " ".join(_extract_complaint(lines))
+    text = " ".join(_extract_error_text(lines))
     if re.search(commands.robot_fault, text):
         raise RobotFault(text, hint="Have the robot inspected and homed; this driver never homes it.")
     raise DeviceError(text, device_code="ERROR")
 
 
-def _extract_complaint(lines: Sequence[str]) -> list[str]:
+def _extract_error_text(lines: Sequence[str]) -> list[str]:
     """Return the text between the two lines of a frame; without a frame, the lines with ERROR or Exception."""
     first = next((n for n, line in enumerate(lines) if _FRAME.fullmatch(line)), None)
     if first is None:
@@ -262,12 +264,12 @@ class Table:
 
     @property
     def connections(self) -> CrossConnects:
-        """The circuits: those allocated, and those that the robot has yet to clear.
+        """The circuits that are allocated, or that the robot has not cleared yet.
 
         Raises `ProtocolDesync` for an inconsistent table.
         """
         pairs = [
-            self._pair(output)
+            self._make_pair(output)
             for output, cell in enumerate(self.cells)
             if cell.is_allocated or self._is_clearing(cell)
         ]
@@ -280,35 +282,35 @@ class Table:
 
     @property
     def pending(self) -> tuple[PendingMove, ...]:
-        """Moves that the robot has yet to make, as far as the table shows; it does not show whose they are."""
+        """Moves that the robot has not made yet; the table does not show their users."""
         making = [n for n, cell in enumerate(self.cells) if self._is_making(cell)]
         clearing = [n for n, cell in enumerate(self.cells) if self._is_clearing(cell)]
         return (
-            *(PendingMove("connect", self._pair(output)) for output in making),
-            *(PendingMove("disconnect", self._pair(output)) for output in clearing),
+            *(PendingMove("connect", self._make_pair(output)) for output in making),
+            *(PendingMove("disconnect", self._make_pair(output)) for output in clearing),
         )
 
     @property
     def outputs(self) -> dict[int, PortState]:
         """The state of every output, by our numbers."""
-        return {self.numbering.output_port(n): self._state(cell) for n, cell in enumerate(self.cells)}
+        return {self.numbering.output_port(n): self._decode_state(cell) for n, cell in enumerate(self.cells)}
 
     def unfit_ports(self, *, force: bool) -> dict[int, PortState]:
-        """Return the states of the outputs that cannot be used; with `force`, locked ones can."""
+        """Return the states of the outputs that cannot be used. With `force`, locked outputs can be used."""
         return {
             port: state
             for port, state in self.outputs.items()
             if state is not PortState.ENABLED and not (force and state is PortState.LOCKED)
         }
 
-    def _state(self, cell: Cell) -> PortState:
+    def _decode_state(self, cell: Cell) -> PortState:
         """Return the state of a cell; an output with unknown letters counts as failed."""
         if cell.is_free and cell.is_locked:
             return PortState.LOCKED
         known = cell.is_free or cell.is_allocated or self._is_making(cell) or self._is_clearing(cell)
         return PortState.ENABLED if known else PortState.FAILED
 
-    def _pair(self, output: int) -> tuple[int, int]:
+    def _make_pair(self, output: int) -> tuple[int, int]:
         return self.numbering.input_port(self.cells[output].number), self.numbering.output_port(output)
 
     def _is_making(self, cell: Cell) -> bool:

@@ -1,7 +1,7 @@
 """A Telescent robotic patch panel over its command line.
 
-One arm makes one move after another, each of about a minute. A command returns before the robot has moved, so
-every step is verified by polling the table until it is complete. This driver never homes the robot.
+One arm makes one move after another, each of about a minute. The device answers a command before the robot has moved,
+so the driver polls the table until a step is complete. This driver never homes the robot.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ class Options:
 
 @dataclass(slots=True)
 class _Move:
-    """State of one step: its start, and how long it may take.
+    """State of one step: its start, and its longest time.
 
-    `commanded` is True once the robot was commanded to move, `seen` once the table showed the move as pending, and
-    `uncertainty` is the error that leaves its execution uncertain.
+    `commanded` is True once the robot was commanded to move, `seen` once the table showed the move as pending.
+    `uncertainty` is an error after which it is uncertain whether the robot moves.
     """
 
     began_s: float
@@ -77,7 +77,7 @@ class _Move:
 class TelescentCli(SwitchDriver):
     """Driver of one Telescent frame over any transport. Call `open` first.
 
-    `timeout_s` bounds every wait for an answer; a move may take `options.move_time_s[1]`, plus as much for every
+    `timeout_s` bounds every wait for an answer. A move may take `options.move_time_s[1]`, plus the same time for every
     pending move of the device.
     """
 
@@ -112,10 +112,10 @@ class TelescentCli(SwitchDriver):
     # -- reading
 
     def _discover(self) -> tuple[Identity, Capabilities]:
-        """Read the size from the table, and check that the table was complete.
+        """Read the size from the table, and check that the table is complete.
 
-        No command for model, serial number or firmware is published. The banner of a twin contains `SIMULATED`, which
-        becomes its serial number.
+        No command for model, serial number or firmware is published. The serial number of a twin is `SIMULATED`, from
+        its banner.
         """
         size = len(self._session.ask(self._commands.table, self._decode_table).cells)
         if self._has_input(size):
@@ -156,7 +156,7 @@ class TelescentCli(SwitchDriver):
         return self._ask_twice(self._commands.table, self._decode_whole_table)
 
     def _ask_twice(self, command: str, decode: Callable[[tuple[str, ...]], _T]) -> _T:
-        """Return the answer to a query; ask again after a timeout, which a garbled prompt also causes."""
+        """Return the answer to a query. Send it again after a timeout, because a garbled prompt also causes one."""
         try:
             return self._session.ask_again(command, decode)
         except Timeout:
@@ -174,7 +174,7 @@ class TelescentCli(SwitchDriver):
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports with their current state.
 
-        The table has the outputs only; each input without a circuit takes a query, which is slow on a large frame.
+        The table lists only outputs. Each input without a circuit needs a query, which is slow on a large frame.
         """
         with self._session.lock():
             table = self._retry(self._read_table)
@@ -200,12 +200,12 @@ class TelescentCli(SwitchDriver):
 
     # -- moving
 
-    def _begin(self, step: Step, guard: Guard) -> None:
-        """Read the inputs of the step again before anything is sent: the last read may be minutes old."""
+    def _prepare_step(self, step: Step, guard: Guard) -> None:
+        """Read the inputs of the step again before the first write, because the last read may be minutes old."""
         self._session.ready()
         for source, output in step.pairs.items():
             self._check_as_expected(step, source, output)
-        super()._begin(step, guard)
+        super()._prepare_step(step, guard)
 
     def _check_as_expected(self, step: Step, source: int, output: int) -> None:
         reading = self._retry(lambda: self._read_input(source))
@@ -219,7 +219,7 @@ class TelescentCli(SwitchDriver):
             )
 
     def _perform(self, step: Step, guard: Guard) -> None:
-        """Send the commands of one move; they return before the robot starts."""
+        """Send the commands of one move. The device answers them before the robot starts."""
         if step.kind == "replace" or len(step.pairs) != 1:
             raise self._make_unsupported("several circuits at once")
         (pair,) = step.pairs.items()
@@ -231,20 +231,20 @@ class TelescentCli(SwitchDriver):
         for number, (command, moves) in enumerate(commands(source, output)):
             if number and not self._move.commanded:  # once the robot moves, it is too late to stop
                 guard()
-            self._send(command, moves=moves)
+            self._send_command(command, moves=moves)
             if self._move.uncertainty:
                 return
 
-    def _send(self, command: str, *, moves: bool) -> None:
+    def _send_command(self, command: str, *, moves: bool) -> None:
         """Send one command.
 
         If the connection breaks during a command that moves the robot, the device may have received the command. If the
-        device refuses the second move of a removal, the first has started. Both set `uncertainty`. Raise
-        `ConnectionLost` if the connection breaks earlier; then nothing moves.
+        device refuses the second move of a removal, the first move has started. In both cases this sets `uncertainty`.
+        Raise `ConnectionLost` if the connection breaks before a command that moves the robot.
         """
         move = self._move
         try:
-            self._session.ask(command, self._accept)
+            self._session.ask(command, self._check_accepted)
         except TransportError as error:
             if not moves:
                 raise make_connection_lost(
@@ -257,15 +257,15 @@ class TelescentCli(SwitchDriver):
             move.uncertainty = refusal
         move.commanded = move.commanded or moves
 
-    def _accept(self, lines: tuple[str, ...]) -> None:
+    def _check_accepted(self, lines: tuple[str, ...]) -> None:
         codec.check_accepted(lines, self._commands)
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
         del step
         return self._read_after_outage(), None
 
-    def _pauses(self) -> Iterator[float]:
-        """Return equal pauses between reads: a robot is always slow."""
+    def _yield_pauses(self) -> Iterator[float]:
+        """Return equal pauses between reads, because a robot is always slow."""
         return repeat(self.poll_s)
 
     def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
@@ -287,7 +287,7 @@ class TelescentCli(SwitchDriver):
         raise self._make_overdue_error(move)
 
     def _make_overdue_error(self, move: _Move) -> OcsError:
-        # The device refused or failed after it had received the command, and the time of the move is up.
+        # The device refused the second move of a removal, and the time of the first move is up.
         if isinstance(move.uncertainty, DeviceError | RobotFault):
             return move.uncertainty
         if move.uncertainty and not move.seen:

@@ -1,6 +1,6 @@
-"""Migrations as Alembic runs them: on a connection that somebody has opened, inside its transaction.
+"""Migrations as Alembic runs them: on an open connection, inside its transaction.
 
-For `alembic revision --autogenerate` a developer gives a URL in place of the connection.
+For `alembic revision --autogenerate`, a developer gives a URL instead of the connection.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from testbed.storage.schema import metadata
 
 
 def run() -> None:
-    """Run what was asked for."""
+    """Run the requested migrations."""
     connection = context.config.attributes.get("connection")
     if connection is None:
         engine = sa.create_engine(context.config.get_main_option("sqlalchemy.url") or "sqlite://")

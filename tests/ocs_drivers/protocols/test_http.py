@@ -62,7 +62,7 @@ def test_a_post_without_a_body_says_so_and_a_get_does_not():
 
 
 def test_without_h11_the_hint_is_named(monkeypatch):
-    http._h11.cache_clear()
+    http._import_h11.cache_clear()
     monkeypatch.setitem(sys.modules, "h11", None)
     with pytest.raises(Unsupported, match=r"install the extra \[rest\] of lightbed"):
         http.HttpConnection()

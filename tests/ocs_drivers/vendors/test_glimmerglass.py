@@ -512,7 +512,7 @@ def test_a_power_cycle_is_seen_by_the_next_read(frame, mode, left):
 
 def test_a_list_of_ports_that_leaves_some_out(frame):
     switch, _ = frame()
-    switch._port_rows = lambda: {1: codec.Port(is_input=True, number=1, label="", healthy=True)}
+    switch._read_port_rows = lambda: {1: codec.Port(is_input=True, number=1, label="", healthy=True)}
     with pytest.raises(ProtocolDesync, match="the list of ports is incomplete"):
         switch.ports()
     assert switch.read().connections == CrossConnects()

@@ -134,10 +134,10 @@ class TestGhosts:
     def test_are_circuits_that_lost_their_configuration(self, ocs, switch):
         switch.connect({1: 10, 2: 11})
         ocs.do("set_fault", fault="ghost_entry", port=1)
-        assert switch._tables().ghosts == {(1, 10)}
+        assert switch._read_tables().ghosts == {(1, 10)}
         switch.apply(CrossConnects({1: 11, 2: 10}))
         assert ocs.truth() == {1: 11, 2: 10}
-        assert not switch._tables().ghosts
+        assert not switch._read_tables().ghosts
 
     def test_are_in_the_way_of_others(self, ocs, haunted):
         with pytest.raises(PortBusy, match="output 12, needed for input 4, is used by input"):
@@ -147,7 +147,7 @@ class TestGhosts:
     def test_are_cleared_before_their_ports_are_used(self, ocs, haunted, pairs):
         haunted.apply(CrossConnects(pairs), scope={3, 4})
         assert ocs.truth() == pairs
-        assert not haunted._tables().ghosts
+        assert not haunted._read_tables().ghosts
 
     def test_are_gone_with_the_power(self, ocs, haunted):
         haunted.connect({1: 10})
@@ -213,7 +213,7 @@ class TestFaults:
         ocs.do("clear_fault", fault="all")
         switch.connect(retry)
         assert ocs.truth() == retry
-        seen = switch._tables()
+        seen = switch._read_tables()
         assert seen.configured == seen.held
 
     def test_what_others_configured_is_cleared_only_within_the_scope(self, ocs, switch):
@@ -222,22 +222,22 @@ class TestFaults:
         with pytest.raises(PortBusy, match="5A-2B is configured") as caught:
             switch.connect({1: 10})
         assert (caught.value.peer, ocs.truth()) == (5, {})
-        assert switch._tables().configured == {(5, 10)}
+        assert switch._read_tables().configured == {(5, 10)}
         assert switch.apply(CrossConnects({1: 10}), scope=[1, 5]).complete
-        assert (switch._tables().configured, ocs.truth()) == ({(1, 10)}, {1: 10})
+        assert (switch._read_tables().configured, ocs.truth()) == ({(1, 10)}, {1: 10})
 
     def test_what_appears_after_the_plan_is_not_cleared(self, ocs, switch):
         (step,) = switch.plan(CrossConnects({1: 10}), switch.read())
         ocs.do("set_fault", fault="stuck", pair=[5, 10])
         switch._session.ask("sudo config ocs cross-connect add 5A-2B safe", tuple)
         assert switch.execute(step).status is Status.FAILED
-        assert switch._tables().configured == {(5, 10)}
+        assert switch._read_tables().configured == {(5, 10)}
 
     @pytest.mark.parametrize("executed", [True, False])
     @pytest.mark.parametrize("fault", ["close_connection", "half_open"])
     def test_a_line_that_ends_within_a_command(self, ocs, switch, fault, executed):
         step = switch.plan(CrossConnects({1: 10}), switch.read())[0]
-        switch._addition_commands = lambda pairs: [
+        switch._yield_addition_commands = lambda pairs: [
             "add 1A-2B safe"
         ]  # the next command is the one that changes
         ocs.do("set_fault", fault=fault, after_commands=1, executed=executed)
@@ -300,7 +300,7 @@ class TestFaults:
 
     def test_garbage_after_a_change_leaves_the_truth_to_a_read(self, ocs, switch):
         step = switch.plan(CrossConnects({1: 10}), switch.read())[0]
-        switch._addition_commands = lambda pairs: ["add 1A-2B safe"]
+        switch._yield_addition_commands = lambda pairs: ["add 1A-2B safe"]
         ocs.do("set_fault", fault="garbage", count=1)
         outcome = switch.execute(step)
         assert isinstance(outcome.error, DeviceError)
@@ -308,7 +308,7 @@ class TestFaults:
 
     def test_a_refusal_in_the_middle_tells_what_was_made_all_the_same(self, ocs, switch):
         step = switch.plan(CrossConnects({1: 10, 2: 11}), switch.read())[0]
-        switch._addition_commands = lambda pairs: ["add 1A-2B safe", "add 2A-9B safe"]
+        switch._yield_addition_commands = lambda pairs: ["add 1A-2B safe", "add 2A-9B safe"]
         outcome = switch.execute(step)
         assert {pair: status.value for pair, status in outcome.pairs.items()} == {
             (1, 10): "done",
@@ -331,7 +331,7 @@ class TestFaults:
         other._session.ask("sudo config ocs cross-connect add 4A-2B safe", codec.check_done)
         outcome = switch.execute(step)
         assert isinstance(outcome.error, DeviceError)
-        assert other._tables().configured == {(4, 10)}
+        assert other._read_tables().configured == {(4, 10)}
 
 
 def test_half_the_work_is_a_partial_apply(ocs, switch):
@@ -392,7 +392,7 @@ class TestOverSsh:
 
     def test_a_write_that_is_cut_off_is_reported_as_it_is(self, process, switch):
         step = switch.plan(CrossConnects({1: 10}), switch.read())[0]
-        switch._addition_commands = lambda pairs: ["add 1A-2B safe"]
+        switch._yield_addition_commands = lambda pairs: ["add 1A-2B safe"]
         process.do("set_fault", fault="close_connection", after_commands=1)
         switch.execute(step)
         assert switch.read().connections == CrossConnects(process.truth()) == CrossConnects({1: 10})
