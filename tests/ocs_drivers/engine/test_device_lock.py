@@ -44,7 +44,7 @@ def test_another_process_is_refused_until_the_outermost_release():
 
 def test_names_are_taken_in_one_order_whoever_names_them():
     """Or two drivers of one device would each hold one of its names and wait for the other."""
-    orders = [[holder.address for holder in DeviceLock(*names)._holders] for names in ("ab", "ba")]
+    orders = [[lock.address for lock in DeviceLock(*names)._locks] for names in ("ab", "ba")]
     assert orders == [["a", "b"], ["a", "b"]]
 
 
