@@ -38,7 +38,7 @@ METRICS: tuple[Metric, ...] = (
         "Time from intent to outcome of the newest 200 steps.",
     ),
     Metric("testbed_epoch", "gauge", _LAB, "Number of the newest epoch."),
-    Metric("testbed_epoch_verified", "gauge", _LAB, "1 if the newest epoch is proven, 0 if not."),
+    Metric("testbed_epoch_verified", "gauge", _LAB, "1 if the newest epoch is verified, 0 if not."),
     Metric("testbed_leases", "gauge", ("lab", "state"), "Leases that have not ended, by state."),
     Metric("testbed_maintenance", "gauge", _LAB, "1 while maintenance is on."),
     Metric("testbed_faulty_parts", "gauge", _LAB, "Hosts, NICs and ports that failed their last check."),

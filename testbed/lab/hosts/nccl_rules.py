@@ -166,7 +166,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "link_speed",
         True,
         LINK_SPEED,
-        "others, and an empty one, count as 8 GT/s",
+        "other values, and an empty value, count as 8 GT/s",
         f"{TOPO}, `ncclTopoAddPci`",
     ),
     AttributeRule(
@@ -175,7 +175,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "link_width",
         True,
         r"[0-9]*",
-        "lanes; 0 and nothing count as 16",
+        "number of lanes; 0 and an empty value count as 16",
         f"{TOPO}, `ncclTopoAddPci`",
     ),
     *(
@@ -218,7 +218,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "name",
         True,
         r"[^\"<>& ]+",
-        "that of the network plugin, for sockets the interface; a `net` that the plugin does not have is removed",
+        "name in the network plugin; for sockets, the interface. A `net` that the plugin does not have is removed",
         f"{XML}, `ncclTopoFillNet`, `ncclTopoTrimXml`",
     ),
     AttributeRule(
@@ -227,7 +227,7 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
         "dev",
         False,
         _NUMBER,
-        "is overwritten with the plugin's number; of sockets, running interfaces in the order of `getifaddrs`",
+        "is overwritten with the plugin's number; for sockets, the place among running interfaces (`getifaddrs`)",
         f"{TOPO}, `ncclTopoPopulateNics`; src/os/linux.cc, `ncclOsFindInterfaces`",
     ),
     AttributeRule(

@@ -38,14 +38,16 @@ class ModulatorParameters:
     """Parameters of a Mach-Zehnder intensity modulator with its driver amplifier, bias and fibre."""
 
     v_pi: float = _knob(5.0, "half-wave voltage in volts", 0.1, 50.0)
-    null_v: float = _knob(3.0, "bias voltage at which it is darkest, at 25 °C and before drift", -50.0, 50.0)
-    bias_v: float = _knob(3.0, "bias voltage that the supply gives it", -50.0, 50.0)
-    extinction_db: float = _knob(27.0, "ratio of brightest to darkest", 1.0, 80.0)
-    insertion_loss_db: float = _knob(4.0, "loss at its brightest", 0.0, 60.0)
+    null_v: float = _knob(
+        3.0, "bias voltage at which the modulator is darkest, at 25 °C and before drift", -50.0, 50.0
+    )
+    bias_v: float = _knob(3.0, "bias voltage that the supply gives the modulator", -50.0, 50.0)
+    extinction_db: float = _knob(27.0, "ratio of the modulator's brightest to its darkest light", 1.0, 80.0)
+    insertion_loss_db: float = _knob(4.0, "loss of the modulator at its brightest", 0.0, 60.0)
     drive_v: float = _knob(
         5.0 * GAIN_WORDS / NOMINAL_WORD, "volts at the modulator for full scale of the generator", 0.0, 100.0
     )
-    skew_ns: float = _knob(0.0, "its delay to the detector beyond `delay_ns`", -100.0, 100.0)
+    skew_ns: float = _knob(0.0, "delay from the modulator to the detector beyond `delay_ns`", -100.0, 100.0)
 
 
 _SKEWS_NS = (0.0, 0.41, 0.13, 0.57)
@@ -67,19 +69,21 @@ class KitParameters:
     shutter_open: bool = _knob(True, "whether the laser's shutter is open")
     laser_dbm: float = _knob(10.0, "power of each of the two lines", -60.0, 20.0)
     laser_dropped: bool = _knob(False, "a fault: no light, whatever the laser is set to")
-    wavelength_nm: float = _knob(1550.0, "of line 0; line 1 is 0.8 nm above", 1200.0, 1700.0)
+    wavelength_nm: float = _knob(1550.0, "wavelength of line 0; line 1 is 0.8 nm above", 1200.0, 1700.0)
     channel_nm: float = _knob(1550.0, "centre of the multiplexer's channel of line 0", 1200.0, 1700.0)
     channel_width_nm: float = _knob(0.4, "full width of a channel at half its transmission", 0.01, 100.0)
-    path_loss_db: float = _knob(2.0, "of fibres, couplers and multiplexers in an arm", 0.0, 100.0)
+    path_loss_db: float = _knob(2.0, "loss of fibres, couplers and multiplexers in an arm", 0.0, 100.0)
     polarisation_rad: float = _knob(0.0, "angle between the light and the modulators' axis")
     polariser_db: float = _knob(30.0, "extinction of the modulators' polarisers", 0.0, 100.0)
     crosstalk_db: float = _knob(60.0, "isolation of an arm from the other line's light", 0.0, 200.0)
     crosstalk_phase_rad: float = _knob(
         math.pi / 2, "phase between a line and what leaked through the other arm"
     )
-    delay_ns: float = _knob(380.0, "from a sample leaving a generator to its effect at a readout", 0.0, 1e5)
-    responsivity_a_w: float = _knob(1.0, "of the detector", 0.0, 2.0)
-    dark_current_a: float = _knob(5e-9, "of the detector", 0.0, 1e-3)
+    delay_ns: float = _knob(
+        380.0, "delay from a sample leaving a generator to its effect at a readout", 0.0, 1e5
+    )
+    responsivity_a_w: float = _knob(1.0, "responsivity of the detector", 0.0, 2.0)
+    dark_current_a: float = _knob(5e-9, "dark current of the detector", 0.0, 1e-3)
     bandwidth_hz: float = _knob(4e9, "noise-equivalent bandwidth of the receiver, one pole", 5e7, 1e12)
     rin_db_hz: float = _knob(-140.0, "relative intensity noise of the laser", -250.0, -60.0)
     thermal_a_rthz: float = _knob(20e-12, "input current noise of the receiver", 0.0, 1e-6)
@@ -89,7 +93,7 @@ class KitParameters:
     saturation_v: float = _knob(
         math.inf, "to which the receiver's amplifier tends; inf is a linear one", 1e-3
     )
-    offset_v: float = _knob(0.01, "at the converter's input without any light", -10.0, 10.0)
+    offset_v: float = _knob(0.01, "volts at the converter's input without any light", -10.0, 10.0)
     adc_full_scale_v: float = _knob(0.5, "volts of the converter's largest code", 1e-3, 100.0)
     adc_enob: float = _knob(10.1, "effective bits of the converter from -1 to 1: its own noise", 1.0, 24.0)
     jitter_s: float = _knob(100e-15, "standard deviation of the converter's sampling instant", 0.0, 1e-9)
@@ -97,14 +101,16 @@ class KitParameters:
         default="on",
         metadata=_make_metadata("on: physical; off: none; constant: `noise_lsb`, whatever the light"),
     )
-    noise_lsb: float = _knob(1.6569279459762971, "of 255, a full product; with `noise` constant", 0.0, 255.0)
+    noise_lsb: float = _knob(
+        1.6569279459762971, "noise in units of 1/255 of a full product; with `noise` constant", 0.0, 255.0
+    )
     drift: bool = _knob(True, "whether device time moves the null voltages and the polarisation")
     drift_v_pi: float = _knob(
         0.01, "standard deviation of a null voltage in the long run, of V_pi", 0.0, 10.0
     )
     drift_time_s: float = _knob(86400.0, "correlation time of the drift", 1e-3, 1e12)
     polarisation_rad2_s: float = _knob(1e-9, "diffusion of the polarisation's angle", 0.0, 10.0)
-    temperature_c: float = _knob(25.0, "of the modulators", -50.0, 150.0)
+    temperature_c: float = _knob(25.0, "temperature of the modulators", -50.0, 150.0)
     null_v_per_k: float = _knob(0.005, "shift of every null voltage with temperature", -10.0, 10.0)
     meter_tap_db: float = _knob(20.0, "loss of the tap in front of the optical power meter", 0.0, 100.0)
     seed: int = 1
