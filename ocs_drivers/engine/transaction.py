@@ -69,7 +69,7 @@ def check_undisturbed(
     *,
     device: str,
 ) -> None:
-    """Raise `Conflict` if a queued request of the device would undo the target, and no step touches the request's ports.
+    """Raise `Conflict` if a request in the queue would undo the target and no step touches the request's ports.
 
     Without this check "nothing to do" would hold only until the queue is processed.
     """

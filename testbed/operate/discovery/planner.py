@@ -2,7 +2,7 @@
 
     all       every free input is connected to a free output; a received frame identifies both ends of a circuit
     lasers    in round i, NICs are down if bit i of their number is 0, so light at an input spells a NIC's number
-    circuits  in round i, circuits exist if bit i of their number is 1, so a receiver's carrier spells a number
+    circuits  in round i, circuits exist if bit i of their number is 1, so a carrier spells its circuit's number
     names     remaining ports are connected to known NICs, which send to open outputs and receive from open inputs
 
 The laser code needs power monitors or known receivers, and NICs whose light goes off when they are down. Otherwise, the
