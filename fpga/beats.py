@@ -72,10 +72,10 @@ def data_mask(mask: int, signal: Signal) -> int:
 
 def _fit_shape(signal: Signal, samples: NDArray[Any]) -> NDArray[Any]:
     shape = (signal.size, signal.lanes)
-    beats = len(samples) if samples.ndim else 0
+    beat_count = len(samples) if samples.ndim else 0
     if samples.shape == (0,):
         return np.zeros((0, *shape), np.int64)  # an empty list
-    allowed = {(beats, *shape), (beats, *(axis for axis in shape if axis > 1))}
+    allowed = {(beat_count, *shape), (beat_count, *(axis for axis in shape if axis > 1))}
     if not samples.ndim or samples.shape not in allowed:
         raise ValueError(
             f"{signal.name}: samples have shape {samples.shape}, not beats x {signal.size} streams x "
@@ -83,28 +83,28 @@ def _fit_shape(signal: Signal, samples: NDArray[Any]) -> NDArray[Any]:
         )
     if samples.size and samples.dtype.kind not in "iu":
         raise ValueError(f"{signal.name}: samples are {samples.dtype}, not integers.")
-    return samples.reshape(beats, *shape)
+    return samples.reshape(beat_count, *shape)
 
 
 def _check_range(signal: Signal, samples: NDArray[Any]) -> None:
     if not samples.size:
         return
-    low = -(1 << signal.width - 1) if signal.signed else 0
-    high = low + (1 << signal.width) - 1
+    min_allowed = -(1 << signal.width - 1) if signal.signed else 0
+    max_allowed = min_allowed + (1 << signal.width) - 1
     lowest, highest = int(samples.min()), int(samples.max())
-    if lowest < low or highest > high:
+    if lowest < min_allowed or highest > max_allowed:
         raise ValueError(
-            f"{signal.name}: samples range from {lowest} to {highest}, but {signal.width} bits hold only {low} "
-            f"to {high}."
+            f"{signal.name}: samples range from {lowest} to {highest}, but {signal.width} bits hold only {min_allowed} "
+            f"to {max_allowed}."
         )
 
 
-def _pack_valid_bits(signal: Signal, beats: int, valid: ArrayLike | None) -> list[int]:
+def _pack_valid_bits(signal: Signal, beat_count: int, valid: ArrayLike | None) -> list[int]:
     if valid is None:
-        return [(1 << signal.size) - 1] * beats
+        return [(1 << signal.size) - 1] * beat_count
     bits = np.asarray(valid, bool)
-    if bits.shape != (beats, signal.size):
+    if bits.shape != (beat_count, signal.size):
         raise ValueError(
-            f"{signal.name}: valid has shape {bits.shape}, not {beats} beats x {signal.size} streams."
+            f"{signal.name}: valid has shape {bits.shape}, not {beat_count} beats x {signal.size} streams."
         )
     return [pack(row, 1) for row in bits]

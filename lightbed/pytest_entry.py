@@ -27,7 +27,7 @@ def find_shadow() -> Path | None:
 
 
 SHADOW = find_shadow()
-WHY = (
+SHADOW_MESSAGE = (
     f"{SHADOW} is imported as `testbed` in place of the package of lightbed: run `pytest`, not `python -m pytest`, "
     "or give that folder another name"
 )
@@ -37,12 +37,12 @@ pytest_plugins = [] if SHADOW else ["testbed.pytest_plugin"]
 def pytest_load_initial_conftests(args: list[str]) -> None:
     """Reject options of the lab if the plugin that reads them is not loaded."""
     if SHADOW and any(word == "--lab" or word.startswith(("--lab=", "--lab-")) for word in args):
-        raise pytest.UsageError(f"the fixture testbed_lab is not available: {WHY}")
+        raise pytest.UsageError(f"the fixture testbed_lab is not available: {SHADOW_MESSAGE}")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Warn once that the plugin is not loaded."""
     if SHADOW:
         config.issue_config_time_warning(
-            pytest.PytestConfigWarning(f"no fixture testbed_lab: {WHY}"), stacklevel=2
+            pytest.PytestConfigWarning(f"no fixture testbed_lab: {SHADOW_MESSAGE}"), stacklevel=2
         )

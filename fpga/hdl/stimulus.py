@@ -40,9 +40,8 @@ def _choose_density(random: np.random.Generator, cycles: int, name: str) -> NDAr
     if name in {"commit_i", "clear_status_i"}:
         return np.full(cycles, 0.02)
     if name.endswith("_data_i"):
-        return random.choice(
-            [0.02, 0.5, 0.5, 0.98], cycles
-        )  # mostly 0 bits, random bits twice, mostly 1 bits
+        # 0.5 is listed twice, so half of the cycles have random bits.
+        return random.choice([0.02, 0.5, 0.5, 0.98], cycles)
     phases = random.choice(_ACTIVITIES, -(-cycles // _PHASE))
     return np.repeat(phases, _PHASE)[:cycles]
 
@@ -76,7 +75,7 @@ def _draw_numbers(random: np.random.Generator, cycles: int, signal: Signal) -> N
 
 
 def _write_targets(random: np.random.Generator, datapath: Datapath, ports: Ports, rows: Rows) -> None:
-    """Write the targets that will be committed into the shadow bank: new random targets for every phase."""
+    """Write new random targets for every phase into the shadow bank, from which `commit_i` takes them."""
     phases = -(-len(rows) // _PHASE)
     bits = [
         _unpack_bits(_draw_targets(random, phases, datapath, module.counts, target), target.width)
@@ -93,17 +92,17 @@ def _draw_targets(
 ) -> NDArray[np.uint64]:
     """Return random targets that a count reaches in a few cycles; sometimes 0, the reset value, or any value."""
     own_counts = [count for count in counts if count.target == target.name]
-    max_target = max((_find_reach(datapath, count) for count in own_counts), default=1)
+    max_target = max((_find_max_reachable_target(datapath, count) for count in own_counts), default=1)
     largest = 2**target.width - 1
     # The smaller of two draws, because a chain fires only if each of its counts fires often.
-    few = random.integers(1, min(max_target, largest) + 1, (2, phases), dtype=np.uint64).min(axis=0)
-    kind = random.random(phases)
+    reachable = random.integers(1, min(max_target, largest) + 1, (2, phases), dtype=np.uint64).min(axis=0)
+    draw = random.random(phases)
     any_value = random.integers(0, largest, phases, dtype=np.uint64, endpoint=True)
-    values = np.where(kind < 0.85, few, np.where(kind < 0.95, np.uint64(target.reset), any_value))
-    return np.where(kind > 0.97, np.uint64(0), values).astype(np.uint64)
+    values = np.where(draw < 0.85, reachable, np.where(draw < 0.95, np.uint64(target.reset), any_value))
+    return np.where(draw > 0.97, np.uint64(0), values).astype(np.uint64)
 
 
-def _find_reach(datapath: Datapath, count: Count) -> int:
+def _find_max_reachable_target(datapath: Datapath, count: Count) -> int:
     increment = min(
         _MAX_INCREMENT, count.constant + sum(_find_max_term(datapath, ref) for ref in count.terms)
     )

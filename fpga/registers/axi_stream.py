@@ -33,37 +33,37 @@ def axi_stream_parts(datapath: Datapath) -> Iterator[Fragment]:
         if signal.kind is SignalKind.STREAM:
             yield from (_make_input(signal, index) for index in range(signal.size))
             yield from (
-                _make_input_end(signal, each) for each in datapath.inputs if each.part_of == signal.name
+                _make_input_marker(signal, each) for each in datapath.inputs if each.part_of == signal.name
             )
     for module, name, samples, width, signed in output_streams(datapath):
         actions = ends_of_output(datapath.module(module), name)
-        ends = [(f"{module}_{each.output}", each.width) for _, each in actions]
-        yield _make_output(f"{module}_{name}", samples * width, width, ends, signed=signed)
+        markers = [(f"{module}_{each.output}", each.width) for _, each in actions]
+        yield _make_output(f"{module}_{name}", samples * width, width, markers, signed=signed)
 
 
-def _make_input_end(stream: Signal, end: Signal) -> Fragment:
+def _make_input_marker(stream: Signal, marker: Signal) -> Fragment:
     """Return the fragment for `tlast` or `tkeep` of an input; a lane uses the `tkeep` bit of its lowest byte (R18)."""
     prefix, size = f"s_axis_{stream.name}", stream.width // 8
-    if end.name == f"{stream.name}_last":
+    if marker.name == f"{stream.name}_last":
         port = f"input  wire {prefix}_tlast"
-        return Fragment(ports=(port,), body=(f"assign dp_{end.name}_i = {prefix}_tlast;",))
-    lanes = concatenate(f"{prefix}_tkeep[{lane * size}]" for lane in range(end.size))
-    port = f"input  wire [{end.size * size - 1}:0] {prefix}_tkeep"
-    spare = [lane * size + byte for lane in range(end.size) for byte in range(1, size)]
+        return Fragment(ports=(port,), body=(f"assign dp_{marker.name}_i = {prefix}_tlast;",))
+    lanes = concatenate(f"{prefix}_tkeep[{lane * size}]" for lane in range(marker.size))
+    port = f"input  wire [{marker.size * size - 1}:0] {prefix}_tkeep"
+    spare = [lane * size + byte for lane in range(marker.size) for byte in range(1, size)]
     return Fragment(
         ports=(port,),
-        body=(f"assign dp_{end.name}_i = {lanes};",),
+        body=(f"assign dp_{marker.name}_i = {lanes};",),
         unused=tuple(f"{prefix}_tkeep[{bit}]" for bit in spare),
     )
 
 
-def _make_output_end(stream: str, wire: str, end: str, lanes: int, width: int) -> Fragment:
-    """Return the fragment for `tlast` or `tkeep` of an output; all bytes of a lane have the bit of the lane (R18)."""
-    if end == f"{stream}_last":
+def _make_output_marker(stream: str, wire: str, marker: str, lanes: int, width: int) -> Fragment:
+    """Return the fragment for `tlast` or `tkeep` of an output. Each byte of a lane gets the bit of the lane (R18)."""
+    if marker == f"{stream}_last":
         port = f"output wire m_axis_{stream}_tlast"
         return Fragment(ports=(port,), body=(f"assign m_axis_{stream}_tlast = {wire};",))
-    size, bits = width // 8, [f"{wire}[{lane}]" if lanes > 1 else wire for lane in range(lanes)]
-    bytes_of_lanes = concatenate(each for each in bits for _ in range(size))
+    size, lane_wires = width // 8, [f"{wire}[{lane}]" if lanes > 1 else wire for lane in range(lanes)]
+    bytes_of_lanes = concatenate(each for each in lane_wires for _ in range(size))
     port = f"output wire [{lanes * size - 1}:0] m_axis_{stream}_tkeep"
     return Fragment(ports=(port,), body=(f"assign m_axis_{stream}_tkeep = {bytes_of_lanes};",))
 
@@ -76,32 +76,35 @@ def _make_input(signal: Signal, index: int) -> Fragment:
     several = signal.size > 1
     prefix = f"s_axis_{signal.name}" + (f"_{index}" if several else "")
     bits = signal.lanes * signal.width
-    whole = _round_up_to_bytes(bits)
+    padded_bits = _round_up_to_bytes(bits)
     bit = f"[{index}]" if several else ""
     span = f"[{index * bits}+:{bits}]" if several else ""
     return Fragment(
         ports=(
             f"input  wire {prefix}_tvalid",
             f"output wire {prefix}_tready",
-            f"input  wire {bit_range(whole)}{prefix}_tdata",
+            f"input  wire {bit_range(padded_bits)}{prefix}_tdata",
         ),
         body=(
             f"assign dp_{signal.name}_valid_i{bit} = {prefix}_tvalid;",
-            f"assign dp_{signal.name}_data_i{span} = {cut(f'{prefix}_tdata', whole, bits)};",
+            f"assign dp_{signal.name}_data_i{span} = {cut(f'{prefix}_tdata', padded_bits, bits)};",
             f"assign {prefix}_tready = dp_{signal.name}_ready_o{bit} && !{HELD};",
         ),
-        unused=list_omitted_bits(f"{prefix}_tdata", whole, bits),
+        unused=list_omitted_bits(f"{prefix}_tdata", padded_bits, bits),
     )
 
 
 def _make_output(
-    stream: str, bits: int, width: int, ends: list[tuple[str, int]], *, signed: bool
+    stream: str, bits: int, width: int, markers: list[tuple[str, int]], *, signed: bool
 ) -> Fragment:
-    """Return the fragment of an output stream. Its beats survive a reset of the datapath; padding repeats the sign."""
-    whole = _round_up_to_bytes(bits)
+    """Return the fragment of an output stream, whose beats survive a reset of the datapath.
+
+    Padding repeats the sign if `signed`, and is 0 otherwise.
+    """
+    padded_bits = _round_up_to_bytes(bits)
     wires_by_port = {f"dp_{stream}_data_o": (f"held_{stream}_data", bits)}
-    wires_by_port |= {f"dp_{end}_o": (f"held_{end}", lanes) for end, lanes in ends}
-    wires = [f"wire {bit_range(number)}{name};" for name, number in wires_by_port.values()]
+    wires_by_port |= {f"dp_{marker}_o": (f"held_{marker}", lanes) for marker, lanes in markers}
+    wires = [f"wire {bit_range(wire_bits)}{name};" for name, wire_bits in wires_by_port.values()]
     block = instance(
         OUTPUT_BLOCK,
         f"hold_{stream}",
@@ -116,19 +119,27 @@ def _make_output(
             "data_o": concatenate(name for name, _ in wires_by_port.values()),
             "ready_i": f"m_axis_{stream}_tready",
         },
-        Width=sum(number for _, number in wires_by_port.values()),
+        Width=sum(wire_bits for _, wire_bits in wires_by_port.values()),
     )
-    data = extend(f"held_{stream}_data", bits, whole) if signed else None
+    data = extend(f"held_{stream}_data", bits, padded_bits) if signed else None
     beat = Fragment(
         ports=(
             f"output wire m_axis_{stream}_tvalid",
             f"input  wire m_axis_{stream}_tready",
-            f"output wire {bit_range(whole)}m_axis_{stream}_tdata",
+            f"output wire {bit_range(padded_bits)}m_axis_{stream}_tdata",
         ),
         body=(
             *wires,
             *block,
-            f"assign m_axis_{stream}_tdata = {data or pad(f'held_{stream}_data', whole - bits)};",
+            f"assign m_axis_{stream}_tdata = {data or pad(f'held_{stream}_data', padded_bits - bits)};",
         ),
     )
-    return join([beat, *(_make_output_end(stream, f"held_{end}", end, lanes, width) for end, lanes in ends)])
+    return join(
+        [
+            beat,
+            *(
+                _make_output_marker(stream, f"held_{marker}", marker, lanes, width)
+                for marker, lanes in markers
+            ),
+        ]
+    )

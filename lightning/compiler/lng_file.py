@@ -45,7 +45,6 @@ _DAMAGE_ERRORS = (
 )  # fmt: skip
 """Errors that manipulated bytes may cause in the zip, in JSON, in arrays and in their values."""
 
-_HINT = "Compile the model again: lightning compile NETWORK -o MODEL.lng"
 Array = npt.NDArray[Any]
 _LAYER_ARRAYS = {"weights": np.int16, "bias": np.int32, "output_scale": np.float32}
 
@@ -125,7 +124,7 @@ def _pack_members(model: CompiledModel) -> dict[str, bytes]:
 
 
 def _pack_program(model: CompiledModel) -> dict[str, bytes]:
-    """Return the count-action program. Empty if the datapath does not support the model, or its parser is missing."""
+    """Return the count-action program. Empty if the datapath does not support the model, or a library is missing."""
     from lightning.compiler.datapath.program import program_of
 
     try:
@@ -197,10 +196,10 @@ def _read_array(content: bytes) -> npt.NDArray[Any]:
     buffer = io.BytesIO(content)
     if np.lib.format.read_magic(buffer) != (1, 0):
         raise ValueError("an array of an unsupported version")
-    shape, by_columns, kind = np.lib.format.read_array_header_1_0(buffer)
-    if by_columns or kind.kind not in "iufb":
-        raise ValueError(f"an array of the unsupported type {kind}")
-    return np.frombuffer(content, kind, offset=buffer.tell()).reshape(shape).copy()
+    shape, by_columns, dtype = np.lib.format.read_array_header_1_0(buffer)
+    if by_columns or dtype.kind not in "iufb":
+        raise ValueError(f"an array of the unsupported type {dtype}")
+    return np.frombuffer(content, dtype, offset=buffer.tell()).reshape(shape).copy()
 
 
 def check_model(model: CompiledModel) -> None:
@@ -211,13 +210,15 @@ def check_model(model: CompiledModel) -> None:
     """
     _check_network(model.network)
     if model.scheme not in {"published", "scaled"}:
-        raise _make_unfit_error(f"unknown scheme {model.scheme!r}")
+        raise _make_inconsistency_error(f"unknown scheme {model.scheme!r}")
     if model.perfect_scaling and model.scheme != "published":
-        raise _make_unfit_error("perfect scaling requires the scheme `published`")
+        raise _make_inconsistency_error("perfect scaling requires the scheme `published`")
     nodes = {node.name: node for node in photonic_nodes(model.network)}
     if nodes.keys() != model.layers.keys():
         differing = ", ".join(sorted(nodes.keys() ^ model.layers.keys()))
-        raise _make_unfit_error(f"layers do not match the Gemm and Conv nodes of the network: {differing}")
+        raise _make_inconsistency_error(
+            f"layers do not match the Gemm and Conv nodes of the network: {differing}"
+        )
     for name, layer in model.layers.items():
         _check_layer(model.network, nodes[name], layer)
     if model.scheme == "published":
@@ -226,30 +227,32 @@ def check_model(model: CompiledModel) -> None:
 
 def _check_network(network: Network) -> None:
     if not {network.input, network.output} <= network.shapes.keys():
-        raise _make_unfit_error("the network has no input or output")
+        raise _make_inconsistency_error("the network has no input or output")
     for name, shape in network.shapes.items():
         if min(shape, default=1) < 1 or prod(shape) > MAX_ACTIVATION_SIZE:
-            raise _make_unfit_error(f"activation {name} has the impossible shape {shape}")
+            raise _make_inconsistency_error(f"activation {name} has the impossible shape {shape}")
     check_preprocessing(network.preprocessing, network.input_shape)
     for ports, tensor in ((network.inputs, network.input), (network.outputs, network.output)):
         if ports and sum(port.size for port in ports) != prod(network.shapes[tensor]):
-            raise _make_unfit_error(f"{', '.join(port.name for port in ports)} do not make up {tensor}")
+            raise _make_inconsistency_error(
+                f"{', '.join(port.name for port in ports)} do not make up {tensor}"
+            )
     defined, names = {network.input, *network.constants}, set()
     for node in network.nodes:
         missing = [name for name in node.inputs if name and name not in defined]
         if missing or not node.inputs or node.output not in network.shapes:
-            raise _make_unfit_error(
+            raise _make_inconsistency_error(
                 f"{node.operation} {node.name} reads inputs that are not defined yet, or have no shape"
             )
         if node.output in defined or node.name in names:
-            raise _make_unfit_error(
+            raise _make_inconsistency_error(
                 f"{node.operation} {node.name} is defined twice, or defines a tensor again"
             )
         _check_node(network, node)
         defined.add(node.output)
         names.add(node.name)
     if network.output not in defined:
-        raise _make_unfit_error("the network has no output")
+        raise _make_inconsistency_error("the network has no output")
 
 
 def _check_node(network: Network, node: Node) -> None:
@@ -263,34 +266,39 @@ def _check_node(network: Network, node: Node) -> None:
     try:
         shape = compute_node(node, empty, network.constants).shape
     except Exception as error:  # attributes may hold anything
-        raise _make_unfit_error(f"{node.operation} {node.name} cannot be computed ({error!r})") from error
+        raise _make_inconsistency_error(
+            f"{node.operation} {node.name} cannot be computed ({error!r})"
+        ) from error
     expected = network.shapes[node.output]
-    as_many = node.operation != "Reshape" or prod(input_shapes[0]) == prod(expected)
-    if shape != (0, *expected) or not as_many:
-        raise _make_unfit_error(
+    keeps_size = node.operation != "Reshape" or prod(input_shapes[0]) == prod(expected)
+    if shape != (0, *expected) or not keeps_size:
+        raise _make_inconsistency_error(
             f"{node.operation} {node.name} gives {shape[1:]} for an input instead of {expected}"
         )
 
 
 def _check_layer(network: Network, node: Node, layer: PhotonicLayer) -> None:
     lowered = lower(network, node)
-    rows = lowered.weights.shape[:2]
+    groups_and_rows = lowered.weights.shape[:2]
     shapes = layer.weights.shape, layer.bias.shape, layer.output_scale.shape
-    if shapes != (lowered.weights.shape, rows, rows) or (layer.geometry, layer.vectors) != (
+    if shapes != (lowered.weights.shape, groups_and_rows, groups_and_rows) or (
+        layer.geometry,
+        layer.vectors,
+    ) != (
         lowered.geometry,
         lowered.vectors,
     ):
-        raise _make_unfit_error(f"layer {node.name} differs in size from its node")
-    if prod(network.shapes[node.output]) != layer.positions * prod(rows):
-        raise _make_unfit_error(f"layer {node.name} differs in output shape from its node")
+        raise _make_inconsistency_error(f"layer {node.name} differs in size from its node")
+    if prod(network.shapes[node.output]) != layer.positions * prod(groups_and_rows):
+        raise _make_inconsistency_error(f"layer {node.name} differs in output shape from its node")
     if np.abs(layer.weights).max(initial=0) > FULL:
-        raise _make_unfit_error(f"layer {node.name} has weights beyond {FULL}")
+        raise _make_inconsistency_error(f"layer {node.name} has weights beyond {FULL}")
     if not (0 < layer.input_scale < np.inf and np.isfinite(layer.output_scale).all()):
-        raise _make_unfit_error(f"layer {node.name} has scales that are not positive numbers")
+        raise _make_inconsistency_error(f"layer {node.name} has scales that are not positive numbers")
 
 
-def _make_unfit_error(what: str) -> ModelFileError:
-    return ModelFileError(f"{what}", hint=_HINT)
+def _make_inconsistency_error(what: str) -> ModelFileError:
+    return ModelFileError(f"{what}", hint=_COMPILE_HINT)
 
 
 def to_document(model: CompiledModel) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -353,7 +361,7 @@ def _parse_network(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> 
     return Network(
         _check_text(document["name"]),
         tuple(_parse_node(each) for each in document["nodes"]),
-        {name: arrays[place] for name, place in document["constants"].items()},
+        {name: arrays[array_name] for name, array_name in document["constants"].items()},
         document["input"],
         document["output"],
         {name: tuple(int(size) for size in shape) for name, shape in document["shapes"].items()},
@@ -397,7 +405,10 @@ def _parse_node(document: Mapping[str, Any]) -> Node:
 
 
 def _encode(value: Any) -> Any:
-    """Convert a value for JSON, which has no infinity, while a `Clip` may. Raise `TypeError` for other types."""
+    """Convert a value for JSON. Infinity, as in a `Clip`, becomes `{"number": "inf"}`, because JSON lacks it.
+
+    Raise `TypeError` for values that are not plain.
+    """
     plain = value.item() if isinstance(value, np.generic) else value
     if isinstance(plain, tuple | list):
         return [_encode(each) for each in plain]
@@ -419,7 +430,7 @@ def _make_layer_document(
 ) -> dict[str, Any]:
     array_names = {each: f"layers/{place}.{each}" for each in _LAYER_ARRAYS}
     arrays.update(
-        {array_names[each]: np.asarray(getattr(layer, each), kind) for each, kind in _LAYER_ARRAYS.items()}
+        {array_names[each]: np.asarray(getattr(layer, each), dtype) for each, dtype in _LAYER_ARRAYS.items()}
     )
     return {
         "node": node,
@@ -434,7 +445,7 @@ def _make_layer_document(
 
 def _parse_layer(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> PhotonicLayer:
     values = {each: arrays[document[each]] for each in _LAYER_ARRAYS}
-    if any(values[each].dtype != kind for each, kind in _LAYER_ARRAYS.items()):
+    if any(values[each].dtype != dtype for each, dtype in _LAYER_ARRAYS.items()):
         raise ValueError(f"layer {document['name']} has arrays of another data type")
     geometry = document["geometry"]
     return PhotonicLayer(

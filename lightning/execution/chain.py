@@ -21,7 +21,7 @@ from lightning.errors import CompileError
 from lightning.execution.interface import Answers, Fidelity, as_array, check_keys
 from lightning.execution.interpreter import Interpreter
 from lightning.execution.kernels.laws import HIGHEST_POWER, NoiseLaw
-from lightning.execution.multipliers.exact import OrderedWeights, order_groups
+from lightning.execution.multipliers.exact import KernelWeights, arrange_groups
 from lightning.execution.multipliers.noisy import compute_row_noise, may_clip, pack_output_noise
 from lightning.execution.noise import Noise, check_noise
 from lightning.execution.quirks import Quirks
@@ -144,7 +144,7 @@ def name_counters(counters: npt.NDArray[np.int64], *, wrap: bool) -> Mapping[str
 
 def _pack_layers(links: Links) -> tuple[npt.NDArray[np.generic], ...]:
     """Return table, steps, values, pointers, places, biases and scales of all layers, for `kernels.chain`."""
-    weights = [order_groups(layer)[0] for layer in links.layers]
+    weights = [arrange_groups(layer)[0] for layer in links.layers]
     steps = np.array([layer.input_scale for layer in links.layers], np.float32)
     return (
         _make_table(links, weights),
@@ -157,16 +157,16 @@ def _pack_layers(links: Links) -> tuple[npt.NDArray[np.generic], ...]:
     )
 
 
-def _pad_places(weights: OrderedWeights) -> npt.NDArray[np.uint32]:
+def _pad_places(weights: KernelWeights) -> npt.NDArray[np.uint32]:
     """Return places padded to the number of values, so that both have the same offsets."""
     return (
-        np.resize(weights.places, len(weights.values))
+        np.resize(weights.rows, len(weights.values))
         if len(weights.pointers)
         else np.zeros(len(weights.values), np.uint32)
     )
 
 
-def _make_table(links: Links, weights: list[OrderedWeights]) -> npt.NDArray[np.int64]:
+def _make_table(links: Links, weights: list[KernelWeights]) -> npt.NDArray[np.int64]:
     table = np.zeros((len(weights), 7), np.int64)
     values = pointers = rows = 0
     for place, (layer, each) in enumerate(zip(links.layers, weights, strict=True)):

@@ -335,7 +335,7 @@ class SwitchDriver(ABC):
             ).run()
             if self.capabilities.serial_robot and before is not None:
                 self._note_claims(before.pending)
-                outcome = transaction.with_losses(step, before, outcome, self._claimed_pairs)
+                outcome = transaction.with_lost_circuits(step, before, outcome, self._claimed_pairs)
             self._last_snapshot = outcome.read_back
             return outcome
 

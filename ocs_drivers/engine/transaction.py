@@ -69,27 +69,31 @@ def check_undisturbed(
     *,
     device: str,
 ) -> None:
-    """Raise `Conflict` if a move in the device's queue would undo the target and no step touches its ports.
+    """Raise `Conflict` if a request in the queue would undo the target and no step touches the request's ports.
 
     Without this check "nothing to do" would hold only until the queue is processed.
     """
     touched = {port for step in steps for pair in step.pairs.items() for port in pair}
-    for move in seen.pending:
-        if move.pair is None or touched & set(move.pair) or (scope is not None and move.pair[0] not in scope):
+    for request in seen.pending:
+        if (
+            request.pair is None
+            or touched & set(request.pair)
+            or (scope is not None and request.pair[0] not in scope)
+        ):
             continue
-        if (move.kind == "connect") != (move.pair in target.pairs):
+        if (request.kind == "connect") != (request.pair in target.pairs):
             raise Conflict(
-                f"a request to {move.kind} {move.pair[0]}-{move.pair[1]} is waiting in the device's queue",
+                f"a request to {request.kind} {request.pair[0]}-{request.pair[1]} is waiting in the device's queue",
                 expected=target,
                 found=seen.connections,
                 device=device,
-                ports=move.pair,
+                ports=request.pair,
                 hint="Wait until it is done, then read the switch and plan again.",
             )
 
 
-def with_losses(step: Step, before: Snapshot, outcome: Outcome, claimed: Collection[Pair]) -> Outcome:
-    """Return the outcome of a robot's step; circuits that disappeared although the step keeps them are failed.
+def with_lost_circuits(step: Step, before: Snapshot, outcome: Outcome, claimed: Collection[Pair]) -> Outcome:
+    """Return the outcome of a robot's step. Circuits that the step keeps, but that disappeared, count as failed.
 
     `claimed` contains the pairs that other requests in the robot's queue remove.
     """
@@ -168,17 +172,17 @@ def check_unmoved(step: Step, current: CrossConnects, *, device: str) -> None:
 
 
 def check_unclaimed(step: Step, snapshot: Snapshot, *, device: str) -> None:
-    """Raise `Conflict` if the device's queue holds a move of the step's ports that is not ours."""
+    """Raise `Conflict` if the device's queue holds a request for ports of the step, whoever sent the request."""
     touched = ports_of(step.pairs.items())
-    for move in snapshot.pending:
-        if move.pair and set(touched) & set(move.pair):
-            by = f" by {move.user}" if move.user else ""
+    for request in snapshot.pending:
+        if request.pair and set(touched) & set(request.pair):
+            by = f" by {request.user}" if request.user else ""
             raise Conflict(
-                f"a request to {move.kind} {move.pair[0]}-{move.pair[1]}{by} is waiting in the device's queue",
+                f"a request to {request.kind} {request.pair[0]}-{request.pair[1]}{by} is waiting in the device's queue",
                 expected=step.before,
                 found=snapshot.connections,
                 device=device,
-                ports=sorted(set(touched) & set(move.pair)),
+                ports=sorted(set(touched) & set(request.pair)),
                 hint="Wait until it is done, then read the switch and plan again.",
             )
 

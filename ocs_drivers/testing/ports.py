@@ -9,7 +9,7 @@ from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.errors import AddressError
 from ocs_drivers.model import Capabilities, CrossConnects
 
-FEWEST = 4
+MIN_PORTS_PER_SIDE = 4
 _ITEM = re.compile(r"(\d+)(?:-(\d+))?")
 
 
@@ -34,11 +34,11 @@ class FreePorts:
         return None if self.whole else frozenset(self.inputs)
 
     def input(self, number: int) -> int:
-        """Return the port of a free input, counted from 1."""
+        """Return the port of the free input with this number, from 1."""
         return self.inputs[number - 1]
 
     def output(self, number: int) -> int:
-        """Return the port of a free output, counted from 1."""
+        """Return the port of the free output with this number, from 1."""
         return self.outputs[number - 1]
 
     def pairs(self, *outputs: int) -> CrossConnects:
@@ -60,26 +60,29 @@ def all_ports(capabilities: Capabilities) -> FreePorts:
 
 
 def parse_free_ports(text: str) -> FreePorts:
-    """Parse free ports, written INPUTS:OUTPUTS. Raise `AddressError` for bad syntax or fewer than `FEWEST` per side.
+    """Parse free ports, written INPUTS:OUTPUTS. Raise `AddressError` for bad syntax or too few ports.
 
     >>> parse_free_ports("1-3,9:49-52").outputs
     (49, 50, 51, 52)
     """
     inputs, colon, outputs = text.partition(":")
     free = FreePorts(_numbers(inputs), _numbers(outputs), whole=False)
-    if not colon or min(len(free.inputs), len(free.outputs)) < FEWEST:
+    if not colon or min(len(free.inputs), len(free.outputs)) < MIN_PORTS_PER_SIDE:
         raise AddressError(
-            f"{text!r} does not name {FEWEST} free inputs and {FEWEST} free outputs",
+            f"{text!r} does not name {MIN_PORTS_PER_SIDE} free inputs and {MIN_PORTS_PER_SIDE} free outputs",
             hint="Write them like 1-4:49-52 or 1,2,7,8:49,50,51,52.",
         )
     return free
 
 
-def find_free_ports(switch: OpticalSwitch, named: str) -> FreePorts:
-    """Return the free ports that `named` lists, or all ports for `all`. Raise `AddressError` if they carry circuits."""
-    if named == "all":
+def find_free_ports(switch: OpticalSwitch, text: str) -> FreePorts:
+    """Return the free ports that `text` lists, or all ports for `all`.
+
+    Raise `AddressError` if listed ports carry circuits. With `all`, circuits are not checked.
+    """
+    if text == "all":
         return all_ports(switch.capabilities)
-    free = parse_free_ports(named)
+    free = parse_free_ports(text)
     switch.plan(
         free.full(), CrossConnects(), frozenset(free.inputs)
     )  # raises for unknown ports or the wrong side

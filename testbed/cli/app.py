@@ -53,9 +53,9 @@ def run_app(arguments: Sequence[str]) -> int:
         if os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or os.environ.get(
             "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
         ):
-            from testbed.observe.traces import trace_as_asked
+            from testbed.observe.traces import trace_if_configured
 
-            trace_as_asked()
+            trace_if_configured()
         result: Any = build_app()(list(arguments), prog_name="testbed", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
         result = INTERRUPTED

@@ -20,7 +20,7 @@ from testbed.cli.output import print_json, report_error
 from testbed.commands.documents import DONE, ERROR
 from testbed.commands.table import load_command
 from testbed.log_context import about
-from testbed.observe.traces import trace_as_asked
+from testbed.observe.traces import trace_if_configured
 from testbed.operate.intent import load_intents
 from testbed.operate.recovery.records import OperationRecord, operations_of
 from testbed.operation_errors import OperationRefused
@@ -41,7 +41,7 @@ def main(run_id: str, runs_dir: Path, lab_files: Mapping[str, Path]) -> None:
     if run is None:
         return
     out, messages = io.StringIO(), io.StringIO()
-    trace_as_asked()
+    trace_if_configured()
     with redirect_stdout(out), redirect_stderr(messages), about(run=run.id):
         try:
             code = carry_out(run, lab_files, runs_dir)

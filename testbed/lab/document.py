@@ -78,7 +78,7 @@ def parse_document(path: Path, text: str) -> Document:
 def _compose(text: str) -> tuple[yaml.SafeLoader, yaml.Node | None]:
     """Return the loader and the node tree of a text.
 
-    libyaml is ten times as fast as PyYAML's Python loader, which reads only
+    libyaml is ten times as fast as PyYAML's Python loader. The Python loader reads only
 
     - texts with tabs or question marks, because libyaml misreads some of them
     - texts that may be nested so deeply that libyaml would crash
@@ -169,13 +169,13 @@ def _read_entries(path: Path, node: yaml.MappingNode) -> list[tuple[yaml.Node, y
 
     Raises `LabFileError` for a key that is not a scalar, and for a repeated key, because YAML would drop a value.
     """
-    first: dict[str, int] = {}
+    first_lines: dict[str, int] = {}
     for key, _ in node.value:
         line = key.start_mark.line + 1
         if not isinstance(key, yaml.ScalarNode):
             raise LabFileError(f"{path}:{line}: a key that is not a plain word; write 'key: value'")
-        if key.value in first:
-            where = f"already on line {first[key.value]}"
+        if key.value in first_lines:
+            where = f"already on line {first_lines[key.value]}"
             raise LabFileError(f"{path}:{line}: key '{key.value}' appears twice ({where}); keep one")
-        first[key.value] = line
+        first_lines[key.value] = line
     return list(node.value)

@@ -282,11 +282,11 @@ def provide_lab(
     with start_lab(lab, hosts=hosts, move=True) as started:
         why = f" ({started.reason})" if started.reason else ""
         narrator.note(
-            f"SIMULATED lab {started.lab_id} at {started.lab.management}, hosts: {started.hosts}{why}"
+            f"SIMULATED lab {started.lab_id} at {started.lab.management}, hosts: {started.hosts_mode}{why}"
         )
         if started.link_rate:
             narrator.note(started.link_rate.describe())
-        yield started.lab, started.hosts, started.link_rate
+        yield started.lab, started.hosts_mode, started.link_rate
 
 
 def run_job(

@@ -28,7 +28,7 @@ _SENT_CHARACTERS = 200
 _stop_functions: list[Callable[[], None]] = []
 
 
-def trace_as_asked() -> None:
+def trace_if_configured() -> None:
     """Send traces as the environment says, once per process; log a warning if the extra `traces` is missing."""
     if _stop_functions or not any(os.environ.get(name) for name in VARIABLES):
         return
@@ -65,7 +65,7 @@ def trace_to(provider: TracerProvider) -> Callable[[], None]:
 
 @contextmanager
 def _open_span(tracer: Tracer, subjects: Mapping[str, str]) -> Iterator[None]:
-    """Wrap a block in a span with all bound subjects, if one of `subjects` has spans."""
+    """Wrap a block in a span if `SPANS` has one of `subjects`. Its attributes are all subjects of the log context."""
     name = next((SPANS[one] for one in subjects if one in SPANS), "")
     if not name:
         yield
@@ -76,7 +76,7 @@ def _open_span(tracer: Tracer, subjects: Mapping[str, str]) -> Iterator[None]:
 
 
 class Exchanges:
-    """Spans of exchanges, from sending to the start of the answer, or to the next command without an answer."""
+    """Spans of exchanges, from sending to the start of the answer or, without an answer, to the next command."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer, self._lock = tracer, Lock()

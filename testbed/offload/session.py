@@ -78,7 +78,7 @@ def _make_script(name: str, module: ModuleType) -> Script:
 
 
 def profile_script(
-    name: str, configuration: Configuration, choice: Choice, narrator: Narrator | None = None
+    name: str, configuration: Configuration, worker_choice: Choice, narrator: Narrator | None = None
 ) -> tuple[Profile, bool]:
     """Profile a script. Return the profile, and whether the step is simulated. Raises `OffloadError`."""
     try:
@@ -86,7 +86,7 @@ def profile_script(
     except ImportError as error:
         raise OffloadError(f"profiling needs {error.name}: {install_extra('offload')}") from error
     script = load_script(name)
-    with open_workers(choice, configuration) as engine:
+    with open_engine(worker_choice, configuration) as engine:
         loader = OffloadedLoader(
             script.dataset,
             script.transform,
@@ -114,26 +114,30 @@ def profile_script(
 
 
 @contextmanager
-def open_workers(choice: Choice, configuration: Configuration) -> Iterator[Engine]:
-    """Yield the engine of a choice. By default, start workers on this machine, which end with the block."""
-    if choice.in_process:
-        yield InProcess(choice.workers or 1)
+def open_engine(worker_choice: Choice, configuration: Configuration) -> Iterator[Engine]:
+    """Yield the engine on the chosen workers. By default, start workers on this machine, which end with the block."""
+    if worker_choice.in_process:
+        yield InProcess(worker_choice.workers or 1)
         return
     from testbed.offload.dask_engine import DaskEngine
 
     certificates = configuration.certificates()
-    if choice.scheduler is not None:
-        yield DaskEngine(choice.scheduler, tls=certificates, weights=configuration.weights)
+    if worker_choice.scheduler is not None:
+        yield DaskEngine(worker_choice.scheduler, tls=certificates, weights=configuration.weights)
         return
-    if choice.lab is not None:
+    if worker_choice.lab is not None:
         from testbed.offload.lab_workers import open_lab_engine
 
         with open_lab_engine(
-            choice.lab, choice.runs, choice.workers, tls=certificates, weights=configuration.weights
+            worker_choice.lab,
+            worker_choice.runs,
+            worker_choice.workers,
+            tls=certificates,
+            weights=configuration.weights,
         ) as engine:
             yield engine
         return
     from testbed.offload.local_workers import start_local_workers
 
-    with start_local_workers(choice.workers or 1, certificates) as address:
+    with start_local_workers(worker_choice.workers or 1, certificates) as address:
         yield DaskEngine(address, tls=certificates, weights=configuration.weights)

@@ -36,7 +36,7 @@ from testbed.lab.hosts.kernel_state import KernelState, plan_state, read_kernels
 from testbed.lab.model import Lab
 from testbed.leases.model import parts_of
 from testbed.log_context import about, logger
-from testbed.operate.engine.consent import Consent, EmergencyStop, is_interrupted
+from testbed.operate.engine.consent import EmergencyStop, SendCheck, is_interrupted
 from testbed.operate.engine.planned import ROUTES, PlannedStep, goal_text
 from testbed.operate.engine.transitions import StepState
 from testbed.operate.model import ApplyResult, LabPlan, SwitchPlan
@@ -137,7 +137,7 @@ def _execute(
         raise
 
 
-def _check_complete(lab: Lab, result: ApplyResult, consent: Consent) -> None:
+def _check_complete(lab: Lab, result: ApplyResult, consent: SendCheck) -> None:
     if all(report.complete for report in result.reports.values()):
         return
     if is_interrupted():
@@ -233,7 +233,7 @@ class _Work:
 
     journal: Journal
     operation: str
-    consent: Consent
+    consent: SendCheck
     fence: Fence
     on_step_done: Callable[[str], object]
     first: dict[str, int] = field(default_factory=dict)

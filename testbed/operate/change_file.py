@@ -17,7 +17,7 @@ from lightbed.output_file import write_output
 from testbed.errors import PlanFileError, PlanStale
 from testbed.lab.model import Lab
 from testbed.operate.design import Design
-from testbed.operate.intent import Intent, Stated, intent_of, topology_text
+from testbed.operate.intent import Intent, TopologySource, intent_of, topology_text
 from testbed.operate.model import LabPlan
 from testbed.operate.plan import select_in_scope
 
@@ -149,7 +149,7 @@ def check_expected(revision: str, now: Observed) -> None:
 def change_document(
     lab: Lab,
     design: Design,
-    stated: Stated,
+    stated: TopologySource,
     plan: LabPlan,
     observed: Observed,
     *,

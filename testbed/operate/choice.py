@@ -14,7 +14,7 @@ from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab, shard_of
 from testbed.lab.simulated.lifecycle import find_running
 from testbed.operate.design import Design, design_for, design_of_intent, design_of_plan, lab_of_plan
-from testbed.operate.intent import Intent, Stated, load_intents, select_in_force
+from testbed.operate.intent import Intent, TopologySource, load_intents, select_in_force
 from testbed.operate.named_topology import NamedTopology
 from testbed.operate.unfinished import Unfinished, find_unfinished_or_error
 
@@ -34,7 +34,7 @@ class DesignChoice:
 
     lab: Lab
     design: Design
-    stated: Stated
+    stated: TopologySource
     intent: Intent | None = None
     stored: Intent | None = None
     beside: tuple[Intent, ...] = ()
@@ -206,20 +206,20 @@ def describe_apply_effect(choice: DesignChoice, named: NamedTopology, runs_dir: 
     return [f"replaces {current.describe()}; `testbed apply --epoch {current.epoch}` brings it back"]
 
 
-def state_design(lab: Lab, named: NamedTopology) -> tuple[Lab, Design, Stated]:
+def state_design(lab: Lab, named: NamedTopology) -> tuple[Lab, Design, TopologySource]:
     """Return the lab of a topology named by options or by a plan file, its design, and the words to store with it."""
     if named.plan_file is None:
         method: Method = named.method or "geometric"
         demands = parse_demands(named.demand)
         job_lab = shard_of(lab, named.hosts) if named.hosts else lab
         design = design_for(job_lab, simplex=named.simplex, method=method, demands=demands)
-        return job_lab, design, Stated(named.words)
+        return job_lab, design, TopologySource(named.words)
     from testbed.design.plans.file import read_plan  # imports all workloads
 
     plan = read_plan(named.plan_file)
     job_lab = lab_of_plan(lab, plan)
     text = named.plan_file.read_text(encoding="utf-8")
-    return job_lab, design_of_plan(job_lab, plan), Stated(named.words, plan_text=text)
+    return job_lab, design_of_plan(job_lab, plan), TopologySource(named.words, plan_text=text)
 
 
 def _find_stored(lab: Lab, named: NamedTopology, stored: tuple[Intent, ...], runs_dir: Path) -> Intent | None:

@@ -33,7 +33,7 @@ State = Literal["intended", "applied", "verified", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Stated:
+class TopologySource:
     """Source of a topology as its user named it: options in `words`, or the text of a plan file.
 
     `repairs` is the epoch that this topology repairs, or None.
@@ -63,7 +63,7 @@ class Intent:
     wiring: Wiring
     hosts: tuple[str, ...]
     nics: Mapping[str, tuple[str, ...]]
-    stated: Stated
+    stated: TopologySource
     intended_at: str
     applied_at: str | None
     error: str
@@ -85,7 +85,7 @@ class Intent:
 
     @property
     def status(self) -> str:
-        """The state as text. If the epoch is not in force, the text says how it ended."""
+        """The state as text. For an unfinished or failed epoch, the text also says why."""
         if self.is_under_way:
             return "under way"
         if self.applied_at is None:
@@ -105,23 +105,26 @@ class Intent:
         """Raise `IntentError` unless the lab has the hosts and NICs that this topology connects."""
         hosts = {host.name: host for host in (*lab.hosts, *lab.others)}
         for name in self.hosts:
-            now = tuple(nic.name for nic in hosts[name].nics) if name in hosts else ()
-            then = self.nics.get(name, now)[: self.wiring.degree]
-            if len(now) < self.wiring.degree or now[: len(then)] != then:
-                self._raise_difference(lab, name, now, then)
+            current_nics = tuple(nic.name for nic in hosts[name].nics) if name in hosts else ()
+            stored_nics = self.nics.get(name, current_nics)[: self.wiring.degree]
+            if len(current_nics) < self.wiring.degree or current_nics[: len(stored_nics)] != stored_nics:
+                self._raise_difference(lab, name, current_nics, stored_nics)
 
-    def _raise_difference(self, lab: Lab, host: str, now: tuple[str, ...], then: tuple[str, ...]) -> NoReturn:
+    def _raise_difference(
+        self, lab: Lab, host: str, current_nics: tuple[str, ...], stored_nics: tuple[str, ...]
+    ) -> NoReturn:
         what = f"has no host '{host}' with {self.wiring.degree} NICs, which epoch {self.epoch} connects"
-        if now and now[: len(then)] != then:
+        if current_nics and current_nics[: len(stored_nics)] != stored_nics:
             what = (
-                f"lists {', '.join(now)} for host '{host}', but epoch {self.epoch} connects {', '.join(then)}"
+                f"lists {', '.join(current_nics)} for host '{host}', but epoch {self.epoch} connects "
+                f"{', '.join(stored_nics)}"
             )
-        revision = (
+        difference = (
             f"the file differs from {self.lab_file}, with which epoch {self.epoch} was applied "
             f"(revision {self.revision}, now {lab.revision})"
         )
         hint = "name a topology for the current hosts and NICs (--method, --simplex, --plan)"
-        raise IntentError(f"{lab.path} {what}: {revision}; {hint}, or correct the lab file")
+        raise IntentError(f"{lab.path} {what}: {difference}; {hint}, or correct the lab file")
 
 
 def load_intents(runs_dir: str | Path, lab: str) -> tuple[Intent, ...]:
@@ -192,7 +195,7 @@ def intent_of(row: Mapping[str, Any]) -> Intent:
         wiring=Wiring(nodes, degree, simplex, links),
         hosts=tuple(json.loads(row["hosts"])),
         nics={host: tuple(nics) for host, nics in stored.get("nics", {}).items()},
-        stated=Stated(row["words"], row["plan_text"], row["repairs"]),
+        stated=TopologySource(row["words"], row["plan_text"], row["repairs"]),
         applied_at=row["applied_at"],
         error=row["error"],
     )
@@ -207,13 +210,13 @@ class IntentLog:
 
     @contextmanager
     def applying(
-        self, topology: Topology, wiring: Wiring, name: str, stated: Stated, epoch: int | None = None
-    ) -> Iterator[Applying]:
+        self, topology: Topology, wiring: Wiring, name: str, stated: TopologySource, epoch: int | None = None
+    ) -> Iterator[ApplyRecord]:
         """Provide the record of one apply. An error within the block ends it as `failed`. Raises `JournalError`.
 
         Pass an `epoch` to resume it.
         """
-        record = Applying(self, topology, wiring, name, stated, epoch)
+        record = ApplyRecord(self, topology, wiring, name, stated, epoch)
         try:
             yield record
         except BaseException as error:
@@ -222,7 +225,13 @@ class IntentLog:
             raise
 
     def store(
-        self, topology: Topology, wiring: Wiring, name: str, stated: Stated, operation: str, state: State
+        self,
+        topology: Topology,
+        wiring: Wiring,
+        name: str,
+        stated: TopologySource,
+        operation: str,
+        state: State,
     ) -> int:
         """Store a new epoch and return its number. It is on disk when this returns. Raises `JournalError`."""
         values = {
@@ -266,8 +275,8 @@ class IntentLog:
         """Store the new state of an epoch, with its time. Raises `JournalError`."""
         from testbed.storage.schema import intents
 
-        moment = "applied_at" if state == "applied" else "ended_at"
-        values = {"state": state, "error": error, moment: _now()}
+        time_column = "applied_at" if state == "applied" else "ended_at"
+        values = {"state": state, "error": error, time_column: _now()}
         with self._journal.transaction() as connection:
             connection.execute(
                 intents.update()
@@ -291,14 +300,14 @@ class IntentLog:
 
 
 @dataclass(slots=True)
-class Applying:
+class ApplyRecord:
     """The record of one apply. `epoch` is None until `begin`, which is called before anything is sent."""
 
     log: IntentLog
     topology: Topology
     wiring: Wiring
     name: str
-    stated: Stated
+    stated: TopologySource
     epoch: int | None = field(default=None)
 
     def begin(self, operation: str) -> None:

@@ -30,7 +30,7 @@ from testbed.operate.apply import check_no_drift
 from testbed.operate.boards import find_free_circuits
 from testbed.operate.design import Design, with_routes
 from testbed.operate.failure_rules import Gpu, find_gpu_losses, find_nics_lost, list_failed_gpus
-from testbed.operate.intent import Stated
+from testbed.operate.intent import TopologySource
 from testbed.operate.light import Loss, LossObservation, Part, observe_losses
 from testbed.operate.model import Circuit, LabPlan, VerifyReport
 from testbed.operate.plan import circuits_of, own_ports, pair_label, port_owners, ports_of
@@ -261,7 +261,7 @@ def carry_out(
     planned: LabRepair,
     note: Note = lambda _text: None,
     *,
-    stated: Stated = DEFAULT,
+    stated: TopologySource = DEFAULT,
 ) -> RepairResult:
     """Execute both stages and verify them. Store new circuits as an epoch, with the options or plan in `stated`.
 

@@ -34,7 +34,7 @@ from testbed.operate.design import (
     Design,
 )
 from testbed.operate.engine.consent import EmergencyStop
-from testbed.operate.intent import Applying, Intent, IntentLog, NoRecord, Stated
+from testbed.operate.intent import ApplyRecord, Intent, IntentLog, NoRecord, TopologySource
 from testbed.operate.model import ApplyResult, LabPlan, LinkFinding, VerifyReport
 from testbed.operate.plan import circuits_of, plan_lab, ports_of
 
@@ -68,7 +68,7 @@ class Change:
 
 
 APPLY = Change()
-DEFAULT = Stated()
+DEFAULT = TopologySource()
 _MODELLED = "hosts are modelled: no routes"
 FAULTY = frozenset({"host_off", "switch_off", "no_light", "no_carrier", "dark_cable", "missing_interface"})
 """Kinds of findings that blame a part of the lab, not the topology that was applied."""
@@ -317,7 +317,7 @@ class LabSession:
         plan = LabPlan(design.wiring, circuits, ())
         return self.verify(plan, design.routes, left, design.further)
 
-    def store_intent(self, design: Design, stated: Stated, operation: str) -> int | None:
+    def store_intent(self, design: Design, stated: TopologySource, operation: str) -> int | None:
         """Store a design that is already in force as an epoch. Return its number, or None if epochs are not stored."""
         if self._intents is None:
             return None
@@ -331,7 +331,7 @@ class LabSession:
         note: Note = lambda _text: None,
         *,
         take_over: bool = False,
-        stated: Stated = DEFAULT,
+        stated: TopologySource = DEFAULT,
     ) -> BringUpReport:
         """Plan, apply, route and verify a design. `note` is called with a line on the result of each stage."""
         return self.carry_out(design, self.plan(design, take_over=take_over), note, stated=stated)
@@ -342,7 +342,7 @@ class LabSession:
         plan: LabPlan,
         note: Note = lambda _text: None,
         *,
-        stated: Stated = DEFAULT,
+        stated: TopologySource = DEFAULT,
         change: Change = APPLY,
     ) -> BringUpReport:
         """Apply a plan that was made for a design, route and verify. Store the design as an epoch with `stated`.
@@ -372,7 +372,7 @@ class LabSession:
             apply_start_s = time.monotonic()
             applied = self.apply(plan, begin)
             journal.note(operation, stage="routes")
-            EmergencyStop(journal.directory, self.lab.name).check_boundary("the hosts' routes")
+            EmergencyStop(journal.directory, self.lab.name).check_before("the hosts' routes")
             self.install_routes(design)
             routes_s = time.monotonic() - apply_start_s
             intent.advance("applied")
@@ -386,7 +386,7 @@ class LabSession:
         note(f"verified: {findings} on {count_noun(verified.circuits, 'circuit')}")
         return BringUpReport(design, plan, applied, verified, routes_s, intent.epoch, detour_s)
 
-    def _store_intent(self, intent: Applying | NoRecord, change: Change, operation: str) -> None:
+    def _store_intent(self, intent: ApplyRecord | NoRecord, change: Change, operation: str) -> None:
         """Store the new epoch, and the confirmation that it requires, before anything is sent."""
         is_new = intent.epoch is None
         intent.begin(operation)
@@ -403,8 +403,8 @@ class LabSession:
         return took_s
 
     def applying(
-        self, design: Design, stated: Stated, epoch: int | None
-    ) -> AbstractContextManager[Applying | NoRecord]:
+        self, design: Design, stated: TopologySource, epoch: int | None
+    ) -> AbstractContextManager[ApplyRecord | NoRecord]:
         """Provide the record of an apply of a new epoch, or of the `epoch` to resume."""
         if self._intents is None:
             return nullcontext(NoRecord())

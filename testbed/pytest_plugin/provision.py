@@ -69,7 +69,7 @@ def _start_own_lab(
         part = names[:host_count] if host_count < len(lab.hosts) else []
         lab_of_test = LabOfTest(
             LocalCarrier(file, scratch / "runs"),
-            started.hosts,
+            started.hosts_mode,
             hosts_of=part,
             board=SIMULATED_BOARD if needs.board else "",
             control=started.control,

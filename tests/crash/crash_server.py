@@ -30,7 +30,7 @@ from testbed.leases.model import parts_of
 from testbed.leases.store import LeaseStore
 from testbed.operate.change_file import Observed, change_document, observe_plan, read_change, write_change
 from testbed.operate.design import Design, design_for, design_of_intent
-from testbed.operate.intent import Stated, load_intents, select_in_force
+from testbed.operate.intent import TopologySource, load_intents, select_in_force
 from testbed.operate.journal import journal_in
 from testbed.operate.model import LabPlan
 from testbed.operate.proof import judge  # noqa: F401 - imported by a session when it is needed first
@@ -85,7 +85,7 @@ def apply(request: Request) -> dict[str, Any]:
             stated = intent.stated
         else:
             design = design_of(request["lab"], simplex=request["simplex"])
-            stated = Stated("--simplex" if request["simplex"] else "--method geometric")
+            stated = TopologySource("--simplex" if request["simplex"] else "--method geometric")
         brought = session.bring_up(design, stated=stated)
         return {"verified": brought.verified.ok, "changed": brought.plan.has_changes}
 
@@ -150,7 +150,7 @@ def write(request: Request) -> dict[str, Any]:
         design = design_of(request["lab"], simplex=request["simplex"])
         plan = session.plan(design)
         observed = observed_now(request, session, plan)
-        document = change_document(session.lab, design, Stated("change"), plan, observed)
+        document = change_document(session.lab, design, TopologySource("change"), plan, observed)
         write_change(request["file"], document)
         return {"changed": plan.has_changes}
 

@@ -33,7 +33,7 @@ from testbed.offload.engine import WorkerLost
 from testbed.offload.epoch import Order, make_order
 from testbed.offload.feed import Feed, Rule, Sides
 from testbed.offload.local_workers import start_local_workers
-from testbed.offload.session import load_script, open_workers
+from testbed.offload.session import load_script, open_engine
 from testbed.offload.stages import Pipeline, Runner, to_wire
 
 ROOT = Path(__file__).parents[2]
@@ -415,7 +415,7 @@ def test_workers_need_dask_and_nothing_of_ours():
 
 @pytest.mark.long
 def test_workers_of_a_cluster_that_is_there_stay(pool):
-    with open_workers(Choice(scheduler=pool), Configuration()) as engine:
+    with open_engine(Choice(scheduler=pool), Configuration()) as engine:
         engine.open(Runner(Pipeline([1, 2], double, list)))
         assert engine.submit("p2", 1, 0).result(30) == 4
         engine.close()
@@ -428,7 +428,7 @@ def test_workers_of_a_cluster_that_is_there_stay(pool):
 @pytest.mark.process
 @pytest.mark.socket
 def test_workers_of_the_command_end_with_it():
-    with open_workers(Choice(workers=1), Configuration()) as engine:
+    with open_engine(Choice(workers=1), Configuration()) as engine:
         engine.open(Runner(Pipeline([1, 2], double, list)))
         (process,) = engine._client.run(os.getpid).values()
         assert engine.submit("p2", 1, 0).result(30) == 4

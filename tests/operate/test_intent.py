@@ -25,7 +25,7 @@ from testbed.design.topology.circulants import find_topology
 from testbed.errors import ApplyFailed, DriftError, IntentError, JournalError
 from testbed.lab.model import shard_of
 from testbed.operate.design import design_for, design_of_intent, lay_out
-from testbed.operate.intent import IntentLog, Stated, load_intents, select_in_force
+from testbed.operate.intent import IntentLog, TopologySource, load_intents, select_in_force
 from testbed.operate.journal import journal_in
 from testbed.operate.plan import plan_lab
 from testbed.operate.session import LabSession
@@ -64,7 +64,7 @@ def the_only(runs, lab):
 @pytest.mark.parametrize("simplex", [False, True], ids=["duplex", "one-way"])
 def test_an_applied_design_is_made_again_from_the_store(session, testbed12, runs, simplex):
     design = design_for(testbed12, simplex=simplex)
-    brought = session.bring_up(design, stated=Stated("--simplex" if simplex else ""))
+    brought = session.bring_up(design, stated=TopologySource("--simplex" if simplex else ""))
     intent = the_only(runs, testbed12)
     lab, again = design_of_intent(testbed12, intent)
     assert (lab, again) == (testbed12, design)
@@ -144,7 +144,10 @@ def test_epochs_count_for_each_lab(session, testbed12, journal, runs):
     design = design_for(testbed12)
     assert [session.bring_up(design).epoch for _ in range(3)] == [1, 2, 3]
     other = IntentLog(journal, replace(testbed12, name="other"))
-    assert other.store(design.topology, design.wiring, "default", Stated(), "operation", state="applied") == 1
+    assert (
+        other.store(design.topology, design.wiring, "default", TopologySource(), "operation", state="applied")
+        == 1
+    )
     assert [one.epoch for one in load_intents(runs, testbed12.name)] == [3, 2, 1]
 
 

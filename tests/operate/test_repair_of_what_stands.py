@@ -23,7 +23,7 @@ from testbed.design.workloads.sharding import Strategy, data_sharding
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.inventory import render_lab
 from testbed.operate.design import Design, design_for, load_design
-from testbed.operate.intent import Stated
+from testbed.operate.intent import TopologySource
 from testbed.operate.journal import Journal
 from testbed.operate.light import SwitchReading, find_held_circuits, judge_losses
 from testbed.operate.plan import circuits_of
@@ -169,7 +169,7 @@ def test_a_repaired_epoch_has_routes_for_its_own_links(testbed12, ring_and_pairs
         "testbed.design.evaluation.job.routes_for",
         lambda _plan, topology: balancing.route(topology, everybody),
     )
-    stated = Stated("repair of epoch 1", json.dumps(plan_to_json(plan)), repairs=1)
+    stated = TopologySource("repair of epoch 1", json.dumps(plan_to_json(plan)), repairs=1)
     intent = SimpleNamespace(name="job", topology=repaired.topology, wiring=repaired.wiring, stated=stated)
     found = load_design(intent)
     assert found.sets.topology == repaired.topology

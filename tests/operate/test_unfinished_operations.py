@@ -64,7 +64,7 @@ def apply(testbed12, switch, journal, monkeypatch):
                 raise Killed
 
             patch.setattr(LabSession, "install_routes", die)
-            patch.setattr("testbed.operate.intent.Applying.advance", lambda *_arguments: None)
+            patch.setattr("testbed.operate.intent.ApplyRecord.advance", lambda *_arguments: None)
             with pytest.raises(Killed):
                 session.bring_up(design_for(lab, **options), take_over=True)
         died(journal, "intents")

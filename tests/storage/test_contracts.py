@@ -22,7 +22,7 @@ from testbed.operate.discovery.model import Problem
 from testbed.operate.discovery.run import DiscoveryRecord
 from testbed.operate.drift.history import LossHistory
 from testbed.operate.drift.losses import StretchLoss
-from testbed.operate.intent import IntentLog, Stated, load_intents
+from testbed.operate.intent import IntentLog, TopologySource, load_intents
 from testbed.operate.journal import journal_in
 from testbed.operate.unfinished import find_unfinished_operations
 from testbed.storage.address import choose_database
@@ -79,11 +79,16 @@ def test_epochs_and_what_was_left_unfinished(journal, runs, testbed12):
     design = design_for(testbed12)
     log = IntentLog(journal, testbed12)
     with journal.operation(testbed12.name) as operation:
-        with log.applying(design.topology, design.wiring, design.name, Stated("--simplex")) as applying:
+        with log.applying(
+            design.topology, design.wiring, design.name, TopologySource("--simplex")
+        ) as applying:
             applying.begin(operation)
             applying.advance("applied")
             applying.advance("verified")
-        assert log.store(design.topology, design.wiring, design.name, Stated(), operation, "intended") == 2
+        assert (
+            log.store(design.topology, design.wiring, design.name, TopologySource(), operation, "intended")
+            == 2
+        )
     newest, first = load_intents(runs, testbed12.name)
     assert (first.epoch, first.state, first.wiring) == (1, "verified", design.wiring)
     assert (newest.epoch, newest.state) == (2, "intended")

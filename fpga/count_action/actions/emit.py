@@ -161,7 +161,9 @@ class Emit(Kind):
             yield from self._collect_extreme(statements, module, action)
         elif module.count(action.on).accumulates:
             name = statements.register(module, action, "a")
-            yield when(statements.on(module, action), [f"{name} = {_make_total(statements, action, name)}"])
+            yield when(
+                statements.is_counting(module, action), [f"{name} = {_make_total(statements, action, name)}"]
+            )
 
     def _collect_extreme(self, statements: Statements, module: Module, action: Action) -> Lines:
         best, has_best, index, counted = (
@@ -171,7 +173,11 @@ class Emit(Kind):
         if not module.count(action.on).accumulates:
             yield from (f"{name} = 0" for name in (best, has_best, index, counted))
         for ref in action.refs:
-            moves = [each for each in (statements.on(module, action), statements.moves(ref)) if each != "1"]
+            moves = [
+                each
+                for each in (statements.is_counting(module, action), statements.beats_move(ref))
+                if each != "1"
+            ]
             yield f"{sample} = {statements.sample(ref, action.width, signed=action.signed)}"
             yield f"{is_counted} = {' & '.join(dict.fromkeys(moves)) or '1'}"
             relation = f"{sample} > {best}" if action.reduction == "max" else f"{best} > {sample}"
@@ -284,7 +290,7 @@ def _make_total(statements: Statements, action: Action, base: str = "") -> str:
     """Return the expression of `base` plus the samples counted in this cycle, modulo 2^width."""
     groups: dict[str, list[str]] = {}
     for ref in action.refs:
-        groups.setdefault(statements.moves(ref), []).append(statements.sample(ref))
+        groups.setdefault(statements.beats_move(ref), []).append(statements.sample(ref))
     parts = [base] if base else []
     for moves, samples in groups.items():
         total = " + ".join(samples)

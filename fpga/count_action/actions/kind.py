@@ -99,11 +99,11 @@ class Statements(Protocol):
     def fire(self, module: Module, action: Action) -> str:
         """Return the condition that the count of an action fires."""
 
-    def on(self, module: Module, action: Action) -> str:
+    def is_counting(self, module: Module, action: Action) -> str:
         """Return the condition that the count of an action is enabled and its module is not stalled."""
 
-    def moves(self, ref: Ref) -> str:
-        """Return the condition that the beats of a sample move."""
+    def beats_move(self, ref: Ref) -> str:
+        """Return the condition under which the beats that hold a sample move (R7)."""
 
     def register(self, module: Module, action: Action, letter: str = "r") -> str:
         """Return the name of a register or variable of an action; `r` holds a flag or a number."""

@@ -168,9 +168,9 @@ def noise_of_vectors(core: VectorCore, *, seed: int = 0) -> Noise:
     for shorter tiles. It excludes the small common error of the dark tiles that are subtracted in each run.
     """
     tuning, rng = core.tuning, np.random.default_rng(seed)
-    values = training_values(rng, min(FIT_SYMBOLS, core.tiles.most_symbols(core.symbol)))
+    values = training_values(rng, min(FIT_SYMBOLS, core.tile_reader.most_symbols(core.symbol)))
     words = tuning.coding.words(values)
-    played = play(core.tiles, words, tuning.coding.dark, core.symbol, shots=FIT_SHOTS)
+    played = play(core.tile_reader, words, tuning.coding.dark, core.symbol, shots=FIT_SHOTS)
     steps = FULL_STEPS / tuning.decoder.unit
     result = _fit_variances(played.var(axis=1, ddof=1) * steps**2, _compute_levels(values))
     return Noise(

@@ -13,43 +13,43 @@ from lightning.compiler.model import Integers, PhotonicLayer
 from lightning.execution.interface import Activations, Keys, Multiplier
 
 SPARSE_BELOW = 0.03
-"""The sparse form is faster than the dense form below this share of nonzero weights, because a processor multiplies
-eight to thirty-two neighbours at a time."""
+"""Below this share of nonzero weights, the sparse form is faster. Above it, the dense form is, because a processor
+multiplies eight to thirty-two neighbours at a time."""
 
 
 @dataclass(frozen=True)
-class OrderedWeights:
+class KernelWeights:
     """The weights of one group of a layer, in the form of `kernels.sums`."""
 
     values: npt.NDArray[np.int16]
     pointers: npt.NDArray[np.int64]
-    places: npt.NDArray[np.uint32]
+    rows: npt.NDArray[np.uint32]
 
     @property
     def arrays(
         self,
     ) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
         """The arguments of kernels."""
-        return self.values, self.pointers, self.places
+        return self.values, self.pointers, self.rows
 
 
-def order_weights(weights: npt.NDArray[np.int16]) -> OrderedWeights:
+def arrange_weights(weights: npt.NDArray[np.int16]) -> KernelWeights:
     """Return the weights (rows, terms) in the form of `kernels.sums`: dense, or sparse below `SPARSE_BELOW`.
 
-    >>> order_weights(np.eye(1, 50, 1, np.int16)).pointers[:4].tolist()  # the second of fifty is not 0
+    >>> arrange_weights(np.eye(1, 50, 1, np.int16)).pointers[:4].tolist()  # the second of fifty is not 0
     [0, 0, 1, 1]
     """
     by_term = np.ascontiguousarray(weights.T)
     if np.count_nonzero(by_term) >= SPARSE_BELOW * by_term.size:
-        return OrderedWeights(by_term.reshape(-1), np.empty(0, np.int64), np.empty(0, np.uint32))
-    terms, places = np.nonzero(by_term)
+        return KernelWeights(by_term.reshape(-1), np.empty(0, np.int64), np.empty(0, np.uint32))
+    terms, rows = np.nonzero(by_term)
     pointers = np.concatenate([[0], np.bincount(terms, minlength=len(by_term)).cumsum()])
-    return OrderedWeights(by_term[terms, places], pointers.astype(np.int64), places.astype(np.uint32))
+    return KernelWeights(by_term[terms, rows], pointers.astype(np.int64), rows.astype(np.uint32))
 
 
-def order_groups(layer: PhotonicLayer) -> tuple[OrderedWeights, ...]:
-    """Return the ordered weights of every group of a layer."""
-    return tuple(order_weights(group) for group in layer.weights)
+def arrange_groups(layer: PhotonicLayer) -> tuple[KernelWeights, ...]:
+    """Return the weights of every group of a layer in the form of `kernels.sums`."""
+    return tuple(arrange_weights(group) for group in layer.weights)
 
 
 def exact_multiplier() -> Multiplier:
@@ -74,7 +74,7 @@ class CompiledMultiplier:
     """`Multiplier` without noise in machine code."""
 
     def __init__(self) -> None:
-        self._ordered: dict[str, tuple[PhotonicLayer, tuple[OrderedWeights, ...]]] = {}
+        self._arranged: dict[str, tuple[PhotonicLayer, tuple[KernelWeights, ...]]] = {}
 
     def compute_sums(self, layer: PhotonicLayer, activations: Activations, keys: Keys) -> Integers:
         """Return the same sums as `ExactMultiplier`."""
@@ -82,17 +82,17 @@ class CompiledMultiplier:
 
         images, positions, groups, terms = activations.shape
         rows = layer.weights.shape[1]
-        found = np.empty((images, positions, groups, rows), np.int32)
-        for group, weights in enumerate(self.order(layer)):
+        all_sums = np.empty((images, positions, groups, rows), np.int32)
+        for group, weights in enumerate(self.arrange(layer)):
             vectors = np.ascontiguousarray(activations[:, :, group]).reshape(-1, terms)
             sums = np.empty((len(vectors), rows), np.int32)
             sums_into(vectors, *weights.arrays, sums)
-            found[:, :, group] = sums.reshape(images, positions, rows)
-        return found
+            all_sums[:, :, group] = sums.reshape(images, positions, rows)
+        return all_sums
 
-    def order(self, layer: PhotonicLayer) -> tuple[OrderedWeights, ...]:
-        """Return the layer's ordered weights from a cache."""
-        cached = self._ordered.get(layer.name)
+    def arrange(self, layer: PhotonicLayer) -> tuple[KernelWeights, ...]:
+        """Return `arrange_groups(layer)` from a cache."""
+        cached = self._arranged.get(layer.name)
         if cached is None or cached[0] is not layer:  # a layer of another model may have this name
-            cached = self._ordered[layer.name] = layer, order_groups(layer)
+            cached = self._arranged[layer.name] = layer, arrange_groups(layer)
         return cached[1]

@@ -132,7 +132,7 @@ class NoisyMultiplier:
         """Write the sums of powers of light, (groups, vectors, powers, rows), if each product has its own readout."""
         from lightning.execution.kernels.sums import levels_into
 
-        for group, weights in enumerate(self._exact.order(layer)):
+        for group, weights in enumerate(self._exact.arrange(layer)):
             levels_into(np.ascontiguousarray(vectors[:, group]), *weights.arrays, light[group])
 
     def _add_readouts(self, layer: PhotonicLayer, vectors: Activations, light: Doubles) -> None:

@@ -39,11 +39,11 @@ class VectorCore:
         *,
         symbol: Symbol | None = None,
         seed: int = 0,
-        tiles: Tiles | None = None,
+        tile_reader: Tiles | None = None,
     ) -> None:
         self.calibration = store.get_fitting(device, calibration)
         self.symbol = symbol or Symbol()
-        self.tiles = tiles or TileReader(device, self.calibration)
+        self.tile_reader = tile_reader or TileReader(device, self.calibration)
         self._rng = np.random.default_rng(seed)
         self._tuning: Tuning | None = None
 
@@ -57,7 +57,7 @@ class VectorCore:
 
         Raise `CalibrationError` if the device does not agree with its calibration.
         """
-        self._tuning = tune(self.tiles, self.calibration, self.symbol, self._rng)
+        self._tuning = tune(self.tile_reader, self.calibration, self.symbol, self._rng)
         return self._tuning
 
     def dot(self, weights: npt.ArrayLike, inputs: npt.ArrayLike, *, shots: int = SHOTS) -> Any:
@@ -80,24 +80,24 @@ class VectorCore:
 
     def matmul(self, left: npt.ArrayLike, right: npt.ArrayLike, *, shots: int = SHOTS) -> Integers:
         """Return the product (m, p) of (m, n) and (n, p) matrices, divided by 255. Raise the errors of `dot`."""
-        one, other = np.asarray(left), np.asarray(right)
-        if one.ndim != 2 or other.ndim != 2:
-            raise OutOfRange(f"expected two matrices, not shapes {one.shape} and {other.shape}")
-        answers: Integers = self.dot(one[:, None, :], other.T[None, :, :], shots=shots)
+        left_array, right_array = np.asarray(left), np.asarray(right)
+        if left_array.ndim != 2 or right_array.ndim != 2:
+            raise OutOfRange(f"expected two matrices, not shapes {left_array.shape} and {right_array.shape}")
+        answers: Integers = self.dot(left_array[:, None, :], right_array.T[None, :, :], shots=shots)
         return answers
 
     def analogue(self, weights: npt.ArrayLike, inputs: npt.ArrayLike, *, shots: int = SHOTS) -> Floats:
         """Return the result of `dot` before rounding, in units of 1/255."""
-        first, second = operands(weights, inputs)
+        weight_array, input_array = operands(weights, inputs)
         if isinstance(shots, bool) or shots != int(shots) or shots < 1:
             raise OutOfRange(f"shots must be an integer of 1 or more, not {shots}")
-        length = first.shape[-1]
-        most = self.tiles.most_symbols(self.symbol) // LENGTH_STEP * LENGTH_STEP
-        packed = pack(first.reshape(-1, length), second.reshape(-1, length), most)
-        totals = np.zeros(first.size // length)
+        length = weight_array.shape[-1]
+        max_length = self.tile_reader.most_symbols(self.symbol) // LENGTH_STEP * LENGTH_STEP
+        packed = pack(weight_array.reshape(-1, length), input_array.reshape(-1, length), max_length)
+        totals = np.zeros(weight_array.size // length)
         if packed.row.size:
             np.add.at(totals, packed.row, packed.sign * self._measure_tiles(packed, int(shots)))
-        return totals.reshape(first.shape[:-1])
+        return totals.reshape(weight_array.shape[:-1])
 
     def _measure_tiles(self, packed: Packed, shots: int) -> Floats:
         """Measure the tiles and return the magnitudes of their sums of products in units of 1/255, (tiles,)."""
@@ -105,7 +105,7 @@ class VectorCore:
         # Dark symbols pad the tiles.
         values = np.pad(packed.values, ((0, 0), (0, -packed.values.shape[1] % LENGTH_STEP), (0, 0)))
         levels = play(
-            self.tiles, tuning.coding.words(values), tuning.coding.dark, self.symbol, shots=shots
+            self.tile_reader, tuning.coding.words(values), tuning.coding.dark, self.symbol, shots=shots
         ).mean(axis=1)
         answers = tuning.decoder.decode(levels, tuning.coding.operands(values).sum(axis=1))
         if (dark := _find_unlit(answers, values)).any():

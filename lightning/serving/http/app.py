@@ -15,9 +15,9 @@ from lightning.serving.http.asgi import (
     Disconnected,
     Reply,
     check_content_length,
+    make_error_reply,
     make_refusal,
     read_body,
-    refuse,
 )
 from lightning.serving.http.fast_path import Infer
 from lightning.serving.http.metrics import ReadPackets, format_metrics
@@ -223,7 +223,7 @@ async def _refuse_for_framework(request: Request, error: Exception) -> Response:
     message = (
         f"{request.method} {path}: {error.detail}. Routes are listed at /docs; the protocol's begin with /v2"
     )
-    response = _make_response(refuse(message, f"http.{status}", status))
+    response = _make_response(make_error_reply(message, f"http.{status}", status))
     response.headers.update(error.headers or {})
     return response
 

@@ -1,4 +1,4 @@
-"""Plain ASGI: size-limited bodies, replies, and errors as documents of the protocol."""
+"""Plain ASGI: size-limited bodies, replies, and errors as JSON documents of the V2 inference protocol."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-Pairs = Iterable[tuple[bytes, bytes]]
+Headers = Iterable[tuple[bytes, bytes]]
 ReserveBytes = Callable[[int], None]
 
 STATUS: dict[type[LightningError], int] = {
@@ -46,10 +46,10 @@ STATUS: dict[type[LightningError], int] = {
 }
 """HTTP status for each error class and its subclasses."""
 
-JSON = (b"content-type", b"application/json")
-CLOSE = (b"connection", b"close")
+JSON_HEADER = (b"content-type", b"application/json")
+CLOSE_HEADER = (b"connection", b"close")
 
-BODY_S = 60.0
+BODY_TIMEOUT_S = 60.0
 """Time limit for the arrival of a body, in seconds."""
 
 
@@ -65,7 +65,7 @@ class Reply:
 
     body: bytes
     status: int = 200
-    headers: tuple[tuple[bytes, bytes], ...] = field(default=(JSON,))
+    headers: tuple[tuple[bytes, bytes], ...] = field(default=(JSON_HEADER,))
 
     async def send(self, send: Send) -> None:
         """Send the reply as two ASGI messages."""
@@ -79,26 +79,26 @@ def find_status(error: LightningError) -> int:
     return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
 
 
-def make_refusal(error: LightningError, headers: Pairs) -> Reply:
+def make_refusal(error: LightningError, headers: Headers) -> Reply:
     """Return the reply to an error, with its document and the error code of this toolkit."""
-    return refuse(str(error), error.code, find_status(error), headers)
+    return make_error_reply(str(error), error.code, find_status(error), headers)
 
 
-def refuse(message: str, code: str, status: int, headers: Pairs = ()) -> Reply:
+def make_error_reply(message: str, code: str, status: int, headers: Headers = ()) -> Reply:
     """Return an error reply from its message, code and status.
 
     A client that waits for permission to send a body (`Expect: 100-continue`) does not send it after an error, so the
-    connection is closed. Bodies of other clients are read and discarded.
+    connection is closed. For other clients it stays open.
     """
     expects_continue = header(headers, b"expect") is not None
     return Reply(
         document_bytes({"error": message, "code": code}),
         status,
-        (JSON, CLOSE) if expects_continue else (JSON,),
+        (JSON_HEADER, CLOSE_HEADER) if expects_continue else (JSON_HEADER,),
     )
 
 
-def header(headers: Pairs, name: bytes) -> bytes | None:
+def header(headers: Headers, name: bytes) -> bytes | None:
     """Return the value of a header, or None. `name` is in lower case, as in ASGI."""
     for key, value in headers:
         if key == name:
@@ -106,7 +106,7 @@ def header(headers: Pairs, name: bytes) -> bytes | None:
     return None
 
 
-def read_header_length(headers: Pairs) -> int | None:
+def read_header_length(headers: Headers) -> int | None:
     """Return the number of JSON bytes in the body, or None without the header. Raise `MalformedRequest` if invalid."""
     value = header(headers, HEADER_LENGTH)
     if value is None:
@@ -119,7 +119,7 @@ def read_header_length(headers: Pairs) -> int | None:
     return int(value)
 
 
-def check_content_length(headers: Pairs, limit: int) -> int:
+def check_content_length(headers: Headers, limit: int) -> int:
     """Return the announced size of the body, or `limit` without one. Raise `RequestTooLarge` above the limit."""
     content_length = header(headers, b"content-length")
     if content_length is None:
@@ -131,13 +131,13 @@ def check_content_length(headers: Pairs, limit: int) -> int:
 
 
 async def read_body(
-    headers: Pairs, receive: Receive, limit: int, take: ReserveBytes = lambda _: None
+    headers: Headers, receive: Receive, limit: int, reserve: ReserveBytes = lambda _: None
 ) -> bytes:
     """Read the whole body.
 
-    Call `take` with the size of each part that arrives. It may raise an error to refuse the part. Raise
-    `RequestTooLarge` after more than `limit` bytes, `DeadlineMissed` after `BODY_S`, `Disconnected` if the client
-    leaves, or `MalformedRequest` for a compressed body.
+    Call `reserve` with the size of each part that arrives. It may raise an error to refuse the part. Raise
+    `RequestTooLarge` after more than `limit` bytes, `DeadlineMissed` after `BODY_TIMEOUT_S`, `Disconnected` if the
+    client leaves, or `MalformedRequest` for a compressed body.
     """
     if header(headers, b"content-encoding") is not None:
         raise MalformedRequest("compressed bodies are not supported", hint="Send the body uncompressed")
@@ -146,19 +146,19 @@ async def read_body(
         body: bytes = message.get("body", b"")
         if len(body) > limit:
             raise _make_too_large(len(body), limit)
-        take(len(body))
+        reserve(len(body))
         return body
     try:
-        async with asyncio.timeout(BODY_S):
-            return await _read_rest(message, receive, limit, take)
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            return await _read_rest(message, receive, limit, reserve)
     except TimeoutError as error:
         raise DeadlineMissed(
-            f"the body of the request did not arrive within {BODY_S:g} s",
+            f"the body of the request did not arrive within {BODY_TIMEOUT_S:g} s",
             hint="Send smaller requests, or faster",
         ) from error
 
 
-async def _read_rest(message: Message, receive: Receive, limit: int, take: ReserveBytes) -> bytes:
+async def _read_rest(message: Message, receive: Receive, limit: int, reserve: ReserveBytes) -> bytes:
     parts, size = [], 0
     while True:
         if message["type"] != "http.request":
@@ -167,7 +167,7 @@ async def _read_rest(message: Message, receive: Receive, limit: int, take: Reser
         size += len(parts[-1])
         if size > limit:
             raise _make_too_large(size, limit)
-        take(len(parts[-1]))
+        reserve(len(parts[-1]))
         if not message.get("more_body"):
             return b"".join(parts)
         message = await receive()

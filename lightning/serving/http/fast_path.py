@@ -21,10 +21,10 @@ from lightning.serving.http.asgi import (
     Reply,
     Scope,
     check_content_length,
+    make_error_reply,
     make_refusal,
     read_body,
     read_header_length,
-    refuse,
 )
 from lightning.serving.http.binary import Array
 from lightning.serving.http.metrics import Counts
@@ -237,7 +237,9 @@ class Infer:
         except Exception:
             _logger.exception("a request to model %r failed", label)
             self._count_failure(label, arrived, "internal")
-            return refuse("internal error of the server; see its log", "internal", 500, scope["headers"])
+            return make_error_reply(
+                "internal error of the server; see its log", "internal", 500, scope["headers"]
+            )
         finally:
             self.counts.in_flight -= 1
 

@@ -148,7 +148,7 @@ class PacketLoop:
             complete = self._add_fragment(slot, request, fragment, fragments, numbers, arrived)
             if complete is None:
                 return
-            numbers, arrived = np.frombuffer(complete.message, np.uint8), complete.arrived
+            numbers, arrived = np.frombuffer(complete.message, np.uint8), complete.arrival_ns
         self._handle_request(slot, model, request, numbers, datatype, deadline, arrived)
 
     def _add_fragment(
@@ -157,7 +157,7 @@ class PacketLoop:
         key = read_peer(self.inbox.sender(slot)), request
         result = self.reassembly.add(key, fragment, fragments, numbers.tobytes(), arrived)
         if isinstance(result, CompleteMessage):
-            self.counts.joined += result.joined
+            self.counts.joined += result.fragments_before_last
             return result
         if not result:
             self.counts.replayed += 1

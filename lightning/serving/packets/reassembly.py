@@ -24,8 +24,8 @@ _MASK = (1 << 64) - 1
 
 @dataclass(slots=True)
 class _PartialMessage:
-    arrived: int
-    fragments: int
+    arrival_ns: int
+    fragment_count: int
     parts: dict[int, bytes] = field(default_factory=dict)
     memory: int = 0
 
@@ -35,9 +35,9 @@ class CompleteMessage:
     """A complete message."""
 
     message: bytes
-    arrived: int
-    """Arrival of the first fragment."""
-    joined: int
+    arrival_ns: int
+    """Arrival of the first fragment, on the caller's clock."""
+    fragments_before_last: int
     """Number of fragments that arrived before the last."""
 
 
@@ -59,22 +59,22 @@ class Reassembly:
         self.dropped = 0
 
     def add(
-        self, key: Hashable, fragment: int, fragments: int, payload: bytes, now: int
+        self, key: Hashable, fragment: int, fragment_count: int, payload: bytes, now: int
     ) -> CompleteMessage | bool:
         """Add a fragment. Return the message if it is now complete, otherwise whether the fragment was stored.
 
-        A duplicate is not stored, and neither is a fragment with another `fragments` than the first of its message.
+        A duplicate is not stored. If `fragment_count` differs from an earlier call for the message, nothing is stored.
         """
         partial = self._partial.get(key)
         if partial is None:
-            partial = self._partial[key] = _PartialMessage(now, fragments)
-        elif fragment in partial.parts or fragments != partial.fragments:
+            partial = self._partial[key] = _PartialMessage(now, fragment_count)
+        elif fragment in partial.parts or fragment_count != partial.fragment_count:
             return False
-        if len(partial.parts) + 1 == fragments:
+        if len(partial.parts) + 1 == fragment_count:
             self._remove(key)
             partial.parts[fragment] = payload
-            message = b"".join(partial.parts[number] for number in range(fragments))
-            return CompleteMessage(message, partial.arrived, fragments - 1)
+            message = b"".join(partial.parts[number] for number in range(fragment_count))
+            return CompleteMessage(message, partial.arrival_ns, fragment_count - 1)
         partial.parts[fragment] = payload
         partial.memory += len(payload) + FRAGMENT_OVERHEAD
         self.memory += len(payload) + FRAGMENT_OVERHEAD
@@ -85,7 +85,7 @@ class Reassembly:
 
     def expire(self, now: int) -> None:
         """Discard messages older than the time limit. If the clock was set back, they stay longer."""
-        while self._partial and now - next(iter(self._partial.values())).arrived > self._time_limit:
+        while self._partial and now - next(iter(self._partial.values())).arrival_ns > self._time_limit:
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:

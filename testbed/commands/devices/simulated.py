@@ -94,7 +94,7 @@ class SimUp(HostsCommand, Command[UpDocument]):
         return UpDocument(
             lab_id=started.lab_id,
             simulated=True,
-            hosts=started.hosts,
+            hosts=started.hosts_mode,
             reason=started.reason,
             subnet=str(started.lab.management),
             pid=started.pid,
@@ -119,7 +119,7 @@ class SimUp(HostsCommand, Command[UpDocument]):
 
 def _describe_start(started: SimulatedLab) -> Iterator[str]:
     reason = f" ({started.reason})" if started.reason else ""
-    yield f"SIMULATED lab {started.lab.name} is up: {started.lab_id}, hosts: {started.hosts}{reason}"
+    yield f"SIMULATED lab {started.lab.name} is up: {started.lab_id}, hosts: {started.hosts_mode}{reason}"
     rate = started.link_rate
     yield f"  {rate.describe() if rate else f'links at {started.lab.link.rate_mbps:g} Mbit/s'}"
     if started.shared_root:
@@ -131,7 +131,7 @@ def _describe_start(started: SimulatedLab) -> Iterator[str]:
 def _describe_missing_interpreters(started: SimulatedLab) -> Iterator[str]:
     """Yield a line for each Python interpreter that the hosts need and this machine lacks."""
     remedy = "install it, or correct `ssh.python` of the lab file (relative to that file); no link is probed before"
-    if started.hosts != "model":
+    if started.hosts_mode != "model":
         for python in sorted({host.python for host in started.lab.hosts if not shutil.which(host.python)}):
             yield f"  the hosts' Python {python} does not exist: {remedy}"
 

@@ -28,7 +28,7 @@ def main(arguments: list[Any]) -> int:
     """
     from testbed.leases.choice import select_lease as choose_lease
     from testbed.observe.json_log import log_as_asked
-    from testbed.observe.traces import trace_as_asked
+    from testbed.observe.traces import trace_if_configured
     from testbed.operate.journal import journal_in
 
     runs_dir, lab_file, epoch, hosts, *really_move = arguments
@@ -36,7 +36,7 @@ def main(arguments: list[Any]) -> int:
     choose_lease(os.environ.get("LIGHTBED_LEASE", ""))
     with suppress(OSError):  # a log that cannot be written must not prevent the rollback
         log_as_asked()
-    trace_as_asked()
+    trace_if_configured()
     os.chdir("/")
     with journal_in(runs_dir) as journal:
         confirmations = Confirmations(journal, Place(Path(lab_file)).lab.name)

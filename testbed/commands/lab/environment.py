@@ -22,7 +22,7 @@ ENVIRONMENT_FILE = "env.sh"
 
 @dataclass(frozen=True, kw_only=True)
 class Rank:
-    """A rank, in the order of a ring. `address` and `interfaces` belong to the optical links."""
+    """A rank and its host. Ranks are numbered along a ring. `address` and `interfaces` belong to the optical links."""
 
     rank: int
     host: str
@@ -33,7 +33,7 @@ class Rank:
 
 @dataclass(frozen=True, kw_only=True)
 class NcclRingFile:
-    """A graph file, which has the same name on all hosts: the stride of its rings, its channels, the hosts by rank."""
+    """NCCL's graph file for the rings of one stride, named `graph` on all hosts. `hosts` are in the order of ranks."""
 
     graph: str
     stride: int
@@ -43,7 +43,7 @@ class NcclRingFile:
 
 @dataclass(frozen=True, kw_only=True)
 class NcclHostFiles:
-    """NCCL's files of a host, and the variables with which NCCL reads them. They select the first ring's graph."""
+    """NCCL's files of a host, and the variables with which NCCL reads them. The variables select the first graph."""
 
     topology: Path
     graphs: tuple[Path, ...]
@@ -75,7 +75,7 @@ class EnvironmentDocument(Document):
 class Environment(TopologyCommand):
     """`testbed env`."""
 
-    lane = "reading"
+    lane = "reading"  # the queue of its runs in the service
     role = "viewer"
     as_shell: Annotated[bool, option("Print only the variables, as lines for a shell.", "--shell")] = False
     nccl: Annotated[
@@ -183,7 +183,9 @@ def _read_hardware(lab: Lab) -> tuple[dict[str, HostHardware], dict[str, str]]:
             return {}, {host.name: reason for host in lab.hosts}
     try:
         with SshFleet(lab, partial=True) as fleet:
-            (hardware, unreadable), failed = run_where_possible(lambda able: read_hardware(able, lab), fleet)
+            (hardware, unreadable), failed = run_where_possible(
+                lambda reachable_fleet: read_hardware(reachable_fleet, lab), fleet
+            )
             return hardware, {**fleet.off, **failed, **unreadable}
     except HostError as error:  # an error that names no host concerns all hosts
         return {}, {host.name: error.reasons.get(host.name, str(error)) for host in lab.hosts}

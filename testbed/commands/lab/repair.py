@@ -188,7 +188,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         from testbed.lab.simulated.lifecycle import hosts_of
         from testbed.measure.results.store import RunStore
         from testbed.operate.engine.consent import stop_on_interrupt
-        from testbed.operate.intent import Stated
+        from testbed.operate.intent import TopologySource
         from testbed.operate.repair import carry_out, check_in_force, repair_json
 
         check_in_force(planned)
@@ -199,7 +199,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
             before = choice.intent.epoch if choice.intent else None
             if before is None:  # the next repair must know the topology that this one repairs
                 before = session.store_intent(choice.design, choice.stated, run.run_id)
-            stated = Stated(f"repair of epoch {before}", choice.stated.plan_text, before)
+            stated = TopologySource(f"repair of epoch {before}", choice.stated.plan_text, before)
             with stop_on_interrupt(place.tell):
                 repaired = carry_out(session, planned, place.say, stated=stated)
             run.add_phase(REPAIR, repair_json(lab, planned) | repaired.as_json())

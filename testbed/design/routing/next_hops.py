@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from testbed.design.topology.hops import Edge, hop_table, target_table
 from testbed.errors import TopologyError
 
-#: The links of a node are bits of one word.
+#: Limit of links of a node, because a set of them is a bit mask in one 64-bit word.
 _MAX_LINKS = 62
 
 
@@ -23,48 +23,48 @@ _MAX_LINKS = 62
 class NextHops:
     """Next hops of a graph: node v sends towards t on its link `choice[v, t]`.
 
-    `slots[v, k]` is the node to which link k of node v leads. `hops[s, t]` is the length of the path.
+    `neighbours[v, k]` is the node to which link k of node v leads. `hops[s, t]` is the length of the path.
     """
 
-    slots: NDArray[np.int64]
+    neighbours: NDArray[np.int64]
     choice: NDArray[np.uint8]
     hops: NDArray[np.int16]
 
     @property
     def width(self) -> int:
         """Maximum number of links of a node."""
-        return int(self.slots.shape[1])
+        return int(self.neighbours.shape[1])
 
     def path(self, source: int, target: int) -> tuple[int, ...]:
         """Return the nodes from `source` to `target`, both included."""
         nodes = [source]
         while nodes[-1] != target:
-            nodes.append(int(self.slots[nodes[-1], self.choice[nodes[-1], target]]))
+            nodes.append(int(self.neighbours[nodes[-1], self.choice[nodes[-1], target]]))
         return tuple(nodes)
 
     def loads(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the load of each link, shape (n, links per node), if each s sends `weights[s, t]` to each t."""
-        loads = np.zeros(self.slots.shape)
+        loads = np.zeros(self.neighbours.shape)
         arriving = weights.astype(np.float64)
         for distance in range(int(self.hops.max()), 0, -1):
             from_nodes, to_nodes = np.nonzero(self.hops == distance)
             carried_load, slot = arriving[from_nodes, to_nodes], self.choice[from_nodes, to_nodes]
             np.add.at(loads, (from_nodes, slot), carried_load)
-            np.add.at(arriving, (self.slots[from_nodes, slot], to_nodes), carried_load)
+            np.add.at(arriving, (self.neighbours[from_nodes, slot], to_nodes), carried_load)
         return loads
 
 
 def next_hops(nodes: int, edges: Sequence[Edge]) -> NextHops:
-    """Return the table for a graph of directed edges, with an entry for each parallel edge.
+    """Return the table for a graph. `edges` are directed, and list each parallel edge.
 
     Raises `TopologyError` for a pair without a path, and for a node with more than 62 links.
     """
     from testbed.design.routing.path_search import choose_links
 
-    slots, hops = target_table(nodes, edges), hop_table(nodes, edges)
-    if slots.shape[1] > _MAX_LINKS:
+    neighbours, hops = target_table(nodes, edges), hop_table(nodes, edges)
+    if neighbours.shape[1] > _MAX_LINKS:
         raise TopologyError(
-            f"{slots.shape[1]} links at one node: next hops are kept for at most {_MAX_LINKS}"
+            f"{neighbours.shape[1]} links at one node: next hops are kept for at most {_MAX_LINKS}"
         )
     if hops.min() < 0:
         source, target = np.argwhere(hops < 0)[0]
@@ -73,5 +73,5 @@ def next_hops(nodes: int, edges: Sequence[Edge]) -> NextHops:
         )
     choice = np.zeros((nodes, nodes), dtype=np.uint8)
     workspace = np.zeros(nodes, dtype=np.int32), np.zeros(nodes, dtype=np.int64)
-    choose_links(slots, hops, choice, *workspace)
-    return NextHops(slots, choice, hops)
+    choose_links(neighbours, hops, choice, *workspace)
+    return NextHops(neighbours, choice, hops)

@@ -88,11 +88,11 @@ def paths_over(topology: Topology, rate_gbps: float) -> Paths:
     from testbed.design.search.recurrence import list_path_links
 
     nodes, table = topology.nodes, next_hops(topology.nodes, topology.edges)
-    ends = np.arange(nodes)[:, None] * nodes + table.slots
+    ends = np.arange(nodes)[:, None] * nodes + table.neighbours
     _, numbers_of_links, copies = np.unique(ends, return_inverse=True, return_counts=True)
     first = np.concatenate([[0], np.cumsum(table.hops.ravel(), dtype=np.int64)])
     links = np.zeros(first[-1], dtype=np.int64)
-    list_path_links(table.slots, table.choice, numbers_of_links.reshape(ends.shape), first, links)
+    list_path_links(table.neighbours, table.choice, numbers_of_links.reshape(ends.shape), first, links)
     return Paths(nodes, 1, first, links, 8 / (copies * rate_gbps * 1e9), strides)
 
 

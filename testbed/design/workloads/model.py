@@ -26,7 +26,7 @@ MAX_BYTES = 1 << 50
 READ_BY_ROWS = ("table", "embedding")
 """Kinds of operators whose passes read only some rows of the parameters."""
 
-CUT_BY_HEADS = "cache"
+CACHE_KIND = "cache"
 """Kind of operators that hold keys and values. Each shard holds and passes on only the keys and values of its heads."""
 
 SIDES = ("prefill", "decode")
@@ -54,7 +54,7 @@ class Operator:
       head shares with the embedding.
     - `ways`: the allowed ways of sharding, the default first.
     - `most_shards`: maximum number of shards (heads, experts, columns), or None.
-    - `evenly_spaced`: whether the shards of a replica must be on evenly spaced servers, because their data is there.
+    - `evenly_spaced`: whether a replica's shards must be on evenly spaced servers, because those servers hold its data.
     - `divided_bytes`: bytes of parameters and state that are divided over replicas.
     - `segment`: if not 0, outputs are computed again for the backward pass, one segment at a time, see `choice`.
     """
@@ -136,7 +136,7 @@ class Workload:
             )
 
     @property
-    def places(self) -> Mapping[str, int]:
+    def index_of_operator(self) -> Mapping[str, int]:
         """Index of each operator, by name."""
         return {operator.name: op_index for op_index, operator in enumerate(self.operators)}
 
@@ -147,15 +147,16 @@ class Workload:
 
     def is_sliced(self, edge: Edge) -> bool:
         """Return whether both ends of an edge work only on slices, as caches of keys and values do."""
-        return all(self.operators[op_index].kind == CUT_BY_HEADS for op_index in edge)
+        return all(self.operators[op_index].kind == CACHE_KIND for op_index in edge)
 
     def edge_bytes(self, edge: Edge) -> int:
-        """Return the bytes per sample on an edge: the producer's output.
+        """Return the bytes per sample on an edge: the producer's `output_bytes`.
 
-        A cache receives the keys and values that it keeps, which attention computes besides its output.
+        An edge from another operator into a cache carries the cache's own `output_bytes`: keys and values, which
+        attention computes besides its output.
         """
         producer, consumer = (self.operators[op_index] for op_index in edge)
-        is_filled = consumer.kind == CUT_BY_HEADS != producer.kind
+        is_filled = consumer.kind == CACHE_KIND != producer.kind
         return consumer.output_bytes if is_filled else producer.output_bytes
 
 
@@ -189,7 +190,5 @@ def _check_operator(operator: Operator, workload: str) -> None:
             raise WorkloadError(f"{workload}: {operator.name}: {name} is {value}: give {requirement}")
     unknown = set(operator.ways) - set(get_args(Way))
     if unknown or not operator.ways:
-        requirement = f"ways {sorted(unknown)} are unknown" if unknown else "it has no ways"
-        raise WorkloadError(
-            f"{workload}: {operator.name}: {requirement}: choose from {', '.join(get_args(Way))}"
-        )
+        problem = f"ways {sorted(unknown)} are unknown" if unknown else "it has no ways"
+        raise WorkloadError(f"{workload}: {operator.name}: {problem}: choose from {', '.join(get_args(Way))}")

@@ -90,7 +90,7 @@ def check_profile(workload: Workload, profile: Profile | None) -> None:
     """Raise `WorkloadError` if a profile names unknown operators, or lacks a backward pass that training needs."""
     if profile is None:
         return
-    has_backward, places = trainable(workload), workload.places
+    has_backward, places = trainable(workload), workload.index_of_operator
     source = f"profile of {profile.device or 'times'}"
     for name, measured in profile.operators.items():
         if name not in places:

@@ -24,7 +24,7 @@ from math import isfinite
 import numpy as np
 from numpy.typing import NDArray
 
-from testbed.design.workloads.model import CUT_BY_HEADS, READ_BY_ROWS, Operator, Workload, is_whole
+from testbed.design.workloads.model import CACHE_KIND, READ_BY_ROWS, Operator, Workload, is_whole
 from testbed.design.workloads.profile import Profile
 from testbed.design.workloads.sharding import Sharding, Strategy, row_samples
 from testbed.errors import OutOfMemory, WorkloadError
@@ -188,9 +188,9 @@ def operator_memory(
     The first row holds permanent bytes, the second row outputs that are recomputed.
     """
     servers, samples = np.array(sharding.servers), row_samples(sharding, batch)
-    cuts_outputs = sharding.way in ("place", "expert") or operator.kind == CUT_BY_HEADS
+    cuts_outputs = sharding.way in ("place", "expert") or operator.kind == CACHE_KIND
     outputs = operator.output_bytes * operator.routed * samples / (sharding.shards if cuts_outputs else 1)
-    keeps_outputs = training or operator.kind == CUT_BY_HEADS
+    keeps_outputs = training or operator.kind == CACHE_KIND
     undivided_bytes = operator.parameter_bytes + operator.state_bytes - operator.divided_bytes
     use = np.zeros((2, nodes))
     use[0, servers] = (undivided_bytes + operator.divided_bytes / sharding.replicas) / sharding.shards

@@ -1,7 +1,7 @@
 """Lifecycle of a simulated lab: start from its lab file, status, and removal.
 
-Twins answer at the addresses of the lab file, so other code need not know that the lab is simulated. Hosts accept an
-SSH key that is created once per user.
+Simulated devices ("twins") answer at the addresses of the lab file, so other code need not know that the lab is
+simulated. Hosts accept an SSH key that is created once per user.
 """
 
 from __future__ import annotations
@@ -35,13 +35,14 @@ class SimulatedLab:
     """A running simulated lab: a context manager that removes the lab on exit unless it is detached.
 
     `lab` has the actual addresses. They differ from the lab file if its subnet was in use or hosts are modelled.
-    `control` maps each switch and `plant` to the address of its control socket. `reason` says why hosts are modelled,
-    and `shared_root` why they share the root file system of this machine. `link_rate` is None if the lab file fixes
-    the rate. `boards` maps each board to the ports that serve a program, and each port to the document of its NIC.
+    `control` maps the name of each switch, and the key `plant` for the simulated fibres, to the address of a control
+    socket. `reason` says why hosts are modelled, and `shared_root` why they share the root file system of this
+    machine. `link_rate` is None if the lab file fixes the rate or hosts are modelled. `boards[board][port]` is the
+    document of the NIC of a port that serves a program.
     """
 
     lab: Lab
-    hosts: HostsMode
+    hosts_mode: HostsMode
     lab_id: str
     pid: int
     control: Mapping[str, str]
@@ -180,9 +181,9 @@ def candidate_subnets(own: IPv4Network, mode: HostsMode, *, move: bool) -> Itera
     if usable:
         yield own
     if move or not usable:
-        first = IPv4Network("10.99.0.0/16" if mode == "kernel" else "127.99.0.0/16")
+        pool = IPv4Network("10.99.0.0/16" if mode == "kernel" else "127.99.0.0/16")
         prefix = max(16, min(own.prefixlen, 24))  # a /24 unless the lab needs more
-        yield from (subnet for subnet in first.subnets(new_prefix=prefix) if subnet != own)
+        yield from (subnet for subnet in pool.subnets(new_prefix=prefix) if subnet != own)
 
 
 def hosts_of(lab: Lab, hosts: HostsChoice = "auto") -> HostsInUse:
@@ -215,21 +216,21 @@ def find_running(lab: Lab) -> Lab:
         return lab
     from testbed.lab.inventory import relocate, with_rate
 
-    here = str(lab.management)
-    if here not in rates and len(rates) > 1:
+    own_subnet = str(lab.management)
+    if own_subnet not in rates and len(rates) > 1:
         what = f"lab '{lab.name}' is running {len(rates)} times, in {', '.join(rates)}"
         raise LabStartError(
             f"{what}; name the lab file that `testbed sim up` printed for yours, or stop the others"
         )
-    subnet = here if here in rates else next(iter(rates))
-    running = lab if subnet == here else relocate(lab, IPv4Network(subnet))
+    subnet = own_subnet if own_subnet in rates else next(iter(rates))
+    running = lab if subnet == own_subnet else relocate(lab, IPv4Network(subnet))
     return with_rate(running, rates[subnet]) if rates[subnet] else running
 
 
 def is_up(lab: Lab) -> bool:
     """Return whether a live simulated lab of this name runs at the lab's own addresses."""
-    here = (lab.name, str(lab.management))
-    return any(entry["live"] and (entry["lab"], entry["subnet"]) == here for entry in lab_status())
+    name_and_subnet = (lab.name, str(lab.management))
+    return any(entry["live"] and (entry["lab"], entry["subnet"]) == name_and_subnet for entry in lab_status())
 
 
 def lab_status() -> list[dict[str, Any]]:
@@ -253,18 +254,18 @@ def lab_status() -> list[dict[str, Any]]:
 
 
 def lab_down(ids: Iterable[str] = (), *, all_labs: bool = False) -> tuple[str, ...]:
-    """Remove labs and return their ids: remains of killed supervisors, and live labs with these ids.
+    """Remove the remains of killed supervisors, and the live labs with these ids. Return the ids of what was removed.
 
-    With `all_labs`, all live labs of this user are removed. Raises `LabStartError` for an unknown id.
+    With `all_labs`, remove all live labs of this user. Raises `LabStartError` for an unknown id.
     """
     return tuple(ask(["--down", *ids, *(["--all"] if all_labs else [])])["removed"])
 
 
 def id_of_running(lab: Lab) -> str:
     """Return the id of the live simulated lab of a lab file. Raises `LabStartError` if there is none, or several."""
-    here = (lab.name, str(find_running(lab).management))
+    name_and_subnet = (lab.name, str(find_running(lab).management))
     for entry in lab_status():
-        if entry["live"] and (entry["lab"], entry["subnet"]) == here:
+        if entry["live"] and (entry["lab"], entry["subnet"]) == name_and_subnet:
             return str(entry["lab_id"])
     raise LabStartError(
         f"no simulated lab '{lab.name}' is running: `testbed sim status` lists those that are"

@@ -109,9 +109,12 @@ class Comparison:
 
     @property
     def gain(self) -> float:
-        """Factor by which `after` is better than `before`. Below 1 is a loss. It is 0 if the worse value is 0."""
-        better, worse = (self.after, self.before) if self.higher_is_better else (self.before, self.after)
-        return better / worse if worse else 0.0
+        """Factor by which `after` is better than `before`. Below 1 is a loss.
+
+        It is `after / before` if higher is better, otherwise `before / after`, and 0 if the divisor is 0.
+        """
+        numerator, divisor = (self.after, self.before) if self.higher_is_better else (self.before, self.after)
+        return numerator / divisor if divisor else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +166,7 @@ class Inference:
     |---|---|
     | `answered`, `wrong` | number of all answers, and of answers that differ from the expected ones |
     | `lost`, `repeated` | number of requests without any reply, and of requests that were sent again |
-    | `refused` | numbers of refusals by the board, by their name in the protocol |
+    | `refused` | number of the board's refusals, per name in the protocol |
     | `latency_us`, `cycles` | latencies, and median cycles of the board's datapath; None without answers |
     | `picture` | a file of the run, or "" if it could not be drawn |
     | `error` | last error of the host's network |
@@ -252,7 +255,7 @@ class StoredRun:
 
     @property
     def inferences(self) -> tuple[Inference, ...]:
-        """The trials of boards, in order."""
+        """The inferences on boards, in order."""
         return tuple(Inference.from_json(phase.data) for phase in self.phases if phase.name == INFERENCE)
 
     def topology(self, name: str) -> StoredTopology | None:

@@ -71,14 +71,14 @@ def open_in_force(
     hosts = tuple(host for host in lab.hosts if host.name in used)
     reduced_lab = with_rate(replace(lab, name=f"{lab.name}-{os.getpid()}", hosts=hosts), lab.link.rate_mbps)
     with start_lab(reduced_lab, hosts="auto", move=True) as up:
-        note(f"SIMULATED lab {up.lab_id} at {up.lab.management}, hosts: {up.hosts}")
+        note(f"SIMULATED lab {up.lab_id} at {up.lab.management}, hosts: {up.hosts_mode}")
         with (
             journal_in(runs_dir) as journal,
-            open_lab(up.lab, journal, model_hosts=up.hosts == "model", keep_intent=False) as session,
+            open_lab(up.lab, journal, model_hosts=up.hosts_mode == "model", keep_intent=False) as session,
         ):
             design = design_for(up.lab)
             session.bring_up(design)
-            yield session, design, journal, up.hosts
+            yield session, design, journal, up.hosts_mode
 
 
 def run_on_hosts(

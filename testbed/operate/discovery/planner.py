@@ -1,8 +1,8 @@
 """Rounds of a discovery: a pure generator that chooses each round from the observations of earlier rounds.
 
     all       every free input is connected to a free output; a received frame identifies both ends of a circuit
-    lasers    the bits of a NIC's number say in which rounds it is down, so monitors read a number at every lit input
-    circuits  the bits of a circuit's number say in which rounds it exists, so carriers read a number at every receiver
+    lasers    in round i, NICs are down if bit i of their number is 0, so light at an input spells a NIC's number
+    circuits  in round i, circuits exist if bit i of their number is 1, so a carrier spells its circuit's number
     names     remaining ports are connected to known NICs, which send to open outputs and receive from open inputs
 
 The laser code needs power monitors or known receivers, and NICs whose light goes off when they are down. Otherwise, the
@@ -45,7 +45,8 @@ def code_length(count: int) -> int:
 def max_rounds(problem: Problem) -> int:
     """Return the largest number of rounds that a discovery may take without power monitors.
 
-    These are both codes, then two tries of each open port. At least a quarter of the NICs are known by then.
+    The limit counts both codes, then two tries of each open port. At least a quarter of the NICs are known after the
+    codes.
     """
     ports = max(len(problem.inputs), len(problem.outputs), 1)
     nics = max(len(problem.nics), 1)
@@ -99,10 +100,10 @@ class _Search:
         return (yield from self._run_round(Round("all", circuits)))
 
     def _can_code_lasers(self) -> bool:
-        """Return whether the light of inputs of unknown NICs can be read while circuits are in place."""
-        nameless = set(self.evidence.find_unidentified_inputs())
+        """Return whether light at inputs of unknown NICs can be observed, and some transmitters are unknown."""
+        unidentified_inputs = set(self.evidence.find_unidentified_inputs())
         monitored = {port for light in self.evidence.lit[-1:] for port in light}
-        return bool(nameless & monitored) and bool(self._find_unknown_transmitters())
+        return bool(unidentified_inputs & monitored) and bool(self._find_unknown_transmitters())
 
     def _find_unknown_transmitters(self) -> list[NicName]:
         return [nic.nic for nic in self._get_results() if nic.transmit.verdict == "uncertain"]
@@ -151,21 +152,21 @@ class _Search:
 
         A NIC can send only while its receiver has light, so the receiver of every sender is lit.
         """
-        choice = _RoundCircuits(self.evidence, turn=len(self.history))
+        builder = _RoundCircuits(self.evidence, turn=len(self.history))
         inputs = {port for nic in self._get_results() for port in nic.transmit.candidates}
         outputs = {port for nic in self._get_results() for port in nic.receive.candidates}
         open_inputs, open_outputs = (
             sorted(ports, key=lambda port: (self.tries[port], port)) for ports in (inputs, outputs)
         )
         for nic in self._find_unknown_transmitters():
-            choice.light(nic)
+            builder.light(nic)
         # Alternate between outputs and inputs: neither side may use up the NICs that the other needs.
         for number in range(max(len(open_inputs), len(open_outputs))):
-            if number < len(open_outputs) and choice.test_output(open_outputs[number]):
+            if number < len(open_outputs) and builder.test_output(open_outputs[number]):
                 self.tries[open_outputs[number]] += 1
-            if number < len(open_inputs) and choice.test_input(open_inputs[number]):
+            if number < len(open_inputs) and builder.test_input(open_inputs[number]):
                 self.tries[open_inputs[number]] += 1
-        return choice.circuits
+        return builder.circuits
 
 
 class _RoundCircuits:
@@ -215,10 +216,12 @@ class _RoundCircuits:
                 return True
             self._sources[source] = nic
         # Light without frames also shows whether there is a receiver.
-        light = next((port for port in (*self._sources, *self._unnamed_inputs) if port[0] == output[0]), None)
-        if light is not None:
-            self._connect(light, output)
-        return light is not None
+        light_source = next(
+            (port for port in (*self._sources, *self._unnamed_inputs) if port[0] == output[0]), None
+        )
+        if light_source is not None:
+            self._connect(light_source, output)
+        return light_source is not None
 
     def test_input(self, source: Port) -> bool:
         """Connect an input of an unknown NIC to a known NIC; return whether its switch has a free known NIC."""
@@ -237,9 +240,11 @@ def pair_ports(inputs: Iterable[Port], outputs: Iterable[Port], shift: int) -> d
     circuits: dict[Port, Port] = {}
     sources, targets = _group_by_switch(inputs), _group_by_switch(outputs)
     for switch, ports in sources.items():
-        ends = targets.get(switch, [])
-        for position, port in enumerate(ports[: len(ends)] if len(ports) > len(ends) else ports):
-            circuits[port] = ends[(position + shift) % len(ends)]
+        switch_outputs = targets.get(switch, [])
+        for position, port in enumerate(
+            ports[: len(switch_outputs)] if len(ports) > len(switch_outputs) else ports
+        ):
+            circuits[port] = switch_outputs[(position + shift) % len(switch_outputs)]
     return circuits
 
 

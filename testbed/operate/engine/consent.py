@@ -21,60 +21,60 @@ from testbed.operate.engine.planned import now
 from testbed.operation_errors import OperationStopped
 from testbed.storage.owner import this_person
 
-Consent = Callable[[], None]
+SendCheck = Callable[[], None]
 """Check that is called before every write to a device, and raises if nothing may be sent."""
 
 _interrupt_requested = threading.Event()
 
 
-class _StopSwitch:
-    """Switch that stops the changes of one context. They poll `is_set`; `set` also calls the functions in `calls`."""
+class _StopFlag:
+    """Flag that stops the changes of one context. They poll `is_set`. `set` also calls the `callbacks`."""
 
     def __init__(self) -> None:
         self.is_set = False
-        self.calls: list[Callable[[], object]] = []
+        self.callbacks: list[Callable[[], object]] = []
 
     def set(self) -> None:
         """Stop the changes before their next step."""
         self.is_set = True
-        for call in tuple(self.calls):
-            call()
+        for callback in tuple(self.callbacks):
+            callback()
 
 
-_stop_switch: ContextVar[_StopSwitch | None] = ContextVar("stop switch", default=None)
+_stop_flag: ContextVar[_StopFlag | None] = ContextVar("stop flag", default=None)
 
 
 def is_interrupted() -> bool:
     """Return whether the change must stop before its next step: Ctrl-C was pressed, or its caller was cancelled."""
-    switch = _stop_switch.get()
-    return _interrupt_requested.is_set() or (switch is not None and switch.is_set)
+    flag = _stop_flag.get()
+    return _interrupt_requested.is_set() or (flag is not None and flag.is_set)
 
 
 @contextmanager
 def stoppable() -> Iterator[Callable[[], None]]:
     """Provide a function that stops only the changes of this context, before their next step."""
-    switch = _StopSwitch()
-    token = _stop_switch.set(switch)
+    flag = _StopFlag()
+    token = _stop_flag.set(flag)
     try:
-        yield switch.set
+        yield flag.set
     finally:
-        _stop_switch.reset(token)
+        _stop_flag.reset(token)
 
 
 @contextmanager
-def on_stop(call: Callable[[], object]) -> Iterator[None]:
+def on_stop(callback: Callable[[], object]) -> Iterator[None]:
     """Call a function if the changes of this context are stopped during the block."""
-    switch = _stop_switch.get()
-    if switch is None:
+    flag = _stop_flag.get()
+    if flag is None:
         yield
         return
-    switch.calls.append(call)
+    flag.callbacks.append(callback)
     try:
-        if switch.is_set:
-            call()
+        if flag.is_set:
+            callback()
         yield
     finally:
-        switch.calls.remove(call)
+        flag.callbacks.remove(callback)
 
 
 @contextmanager
@@ -130,7 +130,7 @@ class EmergencyStop:
         self.path.unlink(missing_ok=True)
         return was_in_force
 
-    def check_boundary(self, following: str) -> None:
+    def check_before(self, following: str) -> None:
         """Raise `OperationStopped` or `Interrupted` if the next stage, named `following`, must not start."""
         self.check()
         if is_interrupted():

@@ -44,7 +44,7 @@ def judge_receivers(
     lab: Lab,
     circuits: Iterable[Circuit],
     readings: Mapping[str, SwitchReading],
-    received: Readings,
+    receiver_readings: Readings,
     dark: Collection[Link] = (),
 ) -> Iterator[LinkFinding]:
     """Yield findings about receive fibres that lose too much and receivers outside their window.
@@ -54,13 +54,15 @@ def judge_receivers(
     silent: list[tuple[str, str]] = []
     for circuit in circuits:
         nic = circuit.link.target
-        module = received.get((lab.hosts[nic.node].name, lab.nic(nic).name))
-        if module is None or circuit.link in dark or circuit.switch not in readings:
+        receiver_reading = receiver_readings.get((lab.hosts[nic.node].name, lab.nic(nic).name))
+        if receiver_reading is None or circuit.link in dark or circuit.switch not in readings:
             continue
-        if module.power_dbm is None:
-            silent.append((lab.nic_label(nic), module.reason))
+        if receiver_reading.power_dbm is None:
+            silent.append((lab.nic_label(nic), receiver_reading.reason))
         else:
-            yield from _judge_receiver(lab, circuit, readings[circuit.switch], module, module.power_dbm)
+            yield from _judge_receiver(
+                lab, circuit, readings[circuit.switch], receiver_reading, receiver_reading.power_dbm
+            )
     if silent:
         names = tuple(name for name, _ in silent)
         reasons = "; ".join(sorted({reason for _, reason in silent}))
@@ -68,21 +70,23 @@ def judge_receivers(
 
 
 def _judge_receiver(
-    lab: Lab, circuit: Circuit, reading: SwitchReading, module: ReceiverReading, dbm: float
+    lab: Lab, circuit: Circuit, reading: SwitchReading, receiver_reading: ReceiverReading, dbm: float
 ) -> Iterator[LinkFinding]:
     subject, receiver = lab.link_label(circuit.link), lab.nic_label(circuit.link.target)
     budget = budget_of(lab, circuit)
-    known_db, place = _find_known_loss(circuit, reading, budget)
+    known_db, section = _find_known_loss(circuit, reading, budget)
     expected_dbm = budget.receiver_dbm - known_db
-    outside = describe_bad_lane(module)
-    if expected_dbm - dbm >= TOLERANCE_DB - RESOLUTION_DB and not (outside and module.has_dark_lane):
+    bad_lane = describe_bad_lane(receiver_reading)
+    if expected_dbm - dbm >= TOLERANCE_DB - RESOLUTION_DB and not (
+        bad_lane and receiver_reading.has_dark_lane
+    ):
         detail = (
-            f"{place} to {receiver} loses {expected_dbm - dbm:.1f} dB more than planned "
-            f"({dbm:.1f} dBm at the receiver, not {expected_dbm:.1f}){f'; {outside}' if outside else ''}"
+            f"{section} to {receiver} loses {expected_dbm - dbm:.1f} dB more than planned "
+            f"({dbm:.1f} dBm at the receiver, not {expected_dbm:.1f}){f'; {bad_lane}' if bad_lane else ''}"
         )
         yield EXCESS_LOSS.report(subject, detail)
-    elif outside:
-        yield POWER_OUT_OF_WINDOW.report(subject, f"{receiver}: {outside}")
+    elif bad_lane:
+        yield POWER_OUT_OF_WINDOW.report(subject, f"{receiver}: {bad_lane}")
 
 
 def _find_known_loss(circuit: Circuit, reading: SwitchReading, budget: Budget) -> tuple[float, str]:
@@ -115,8 +119,8 @@ def merge_cable_findings(
     """
     original = tuple(findings)
     planned = {circuit.link: circuit for circuit in circuits}
-    known = {(finding.kind, finding.subject) for finding in original}
-    no_carrier = {link for link in planned if ("no_carrier", lab.link_label(link)) in known}
+    reported = {(finding.kind, finding.subject) for finding in original}
+    no_carrier = {link for link in planned if ("no_carrier", lab.link_label(link)) in reported}
     cables = _find_dark_nics(planned, readings, no_carrier) | _find_dark_ends(planned, readings, no_carrier)
     explained = {
         (kind, lab.link_label(link))
@@ -136,9 +140,12 @@ def _find_dark_nics(
     planned: Mapping[Link, Circuit], readings: Mapping[str, SwitchReading], no_carrier: set[Link]
 ) -> dict[Ends, tuple[Link, Link]]:
     """Return NICs whose light does not enter the switch, and at which no light from the switch arrives."""
-    into = {link.target: link for link in no_carrier}
+    incoming_without_carrier = {link.target: link for link in no_carrier}
     dark = {link.source: link for link, circuit in planned.items() if _is_input_dark(circuit, readings)}
-    return {(nic,): (dark[nic], into[nic]) for nic in sorted(dark.keys() & into.keys())}
+    return {
+        (nic,): (dark[nic], incoming_without_carrier[nic])
+        for nic in sorted(dark.keys() & incoming_without_carrier.keys())
+    }
 
 
 def _find_dark_ends(

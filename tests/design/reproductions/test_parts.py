@@ -27,7 +27,7 @@ from testbed.design.reproductions.figure import (
     make_series,
 )
 from testbed.design.reproductions.topoopt import MODULES, dedicated_cluster, figure
-from testbed.design.reproductions.topoopt.bandwidth_tax import tax_tensors_once
+from testbed.design.reproductions.topoopt.bandwidth_tax import compute_tax_with_tensors_once
 from testbed.design.reproductions.topoopt.jobs import make_all_to_all_job, run_all_to_all
 from testbed.design.reproductions.topoopt.path_lengths import mean_length
 from testbed.design.reproductions.topoopt.setup import QUICK
@@ -138,7 +138,7 @@ def test_the_all_to_all_grows_with_the_batch_and_the_allreduce_does_not():
 
 def test_counting_tensors_once_weighs_the_all_to_all_more():
     done = run_all_to_all(8, 64, 4, 100.0).fastest
-    assert 1 < done.bandwidth_tax < tax_tensors_once(done)
+    assert 1 < done.bandwidth_tax < compute_tax_with_tensors_once(done)
 
 
 def test_the_mean_of_a_cumulative_distribution():

@@ -16,11 +16,11 @@ from testbed.design.reproductions.sip_ml.fastest import FABRICS, find_fastest
 from testbed.design.reproductions.sip_ml.iteration_times import count_slower, speed_ups
 from testbed.design.reproductions.sip_ml.model import (
     GPU,
-    MESSAGE_S,
+    MESSAGE_LATENCY_S,
     RECONFIGURATION_S,
     WAVELENGTH_GBPS,
+    compute_iteration,
     fat_tree,
-    iterate,
     place,
     ring_bytes,
     sip_ocs,
@@ -87,7 +87,7 @@ def test_traffic_of_a_cut_chain():
 
 def test_sums_over_pieces_are_sent_twice():
     gpt = workload("gpt", 1, batch=8)
-    attention = gpt.places["attention0"]
+    attention = gpt.index_of_operator["attention0"]
     placement = place(gpt, 8, 4, 4, 20)
 
     edge = (attention, attention + 1)
@@ -96,12 +96,12 @@ def test_sums_over_pieces_are_sent_twice():
 
 def test_an_iteration_by_hand():
     placement = place(chain("a", "b"), 8, 2, 2, 20)
-    iteration = iterate(placement, 4, fat_tree(100, 50))
+    iteration = compute_iteration(placement, 4, fat_tree(100, 50))
 
-    message_s = 8 * 1_000_000 / 2 * 8e-9 / 100 + MESSAGE_S
+    message_s = 8 * 1_000_000 / 2 * 8e-9 / 100 + MESSAGE_LATENCY_S
     computed_s = sum(sum(placement.piece_seconds(number)) for number in (0, 1))
     assert iteration.model_s == pytest.approx(computed_s + 2 * message_s)
-    data_s = 2 * 3 / 4 * 4_000_000 * 8e-9 / 50 + 2 * 3 * MESSAGE_S
+    data_s = 2 * 3 / 4 * 4_000_000 * 8e-9 / 50 + 2 * 3 * MESSAGE_LATENCY_S
     assert iteration.data_s == pytest.approx(data_s)
     assert iteration.total_s == iteration.model_s + iteration.data_s
 
@@ -157,13 +157,13 @@ def test_a_pair_without_a_circuit_never_ends():
     placement = place(chain("a", "b"), 8, 2, 2, 20)
     rates = fat_tree(100)
 
-    assert iterate(placement, 4, replace(rates, pair=np.zeros((2, 2)))).model_s == np.inf
-    assert iterate(placement, 4, replace(rates, data=np.zeros(2))).data_s == np.inf
+    assert compute_iteration(placement, 4, replace(rates, pair=np.zeros((2, 2)))).model_s == np.inf
+    assert compute_iteration(placement, 4, replace(rates, data=np.zeros(2))).data_s == np.inf
 
 
 def test_one_copy_sums_nothing():
     assert ring_bytes(np.array([5e9]), 1).tolist() == [0]
-    assert iterate(place(chain("a"), 8, 1, 1, 20), 1, fat_tree(100)).data_s == 0
+    assert compute_iteration(place(chain("a"), 8, 1, 1, 20), 1, fat_tree(100)).data_s == 0
 
 
 def test_higher_rates_and_more_wavelengths_are_never_slower(tables):

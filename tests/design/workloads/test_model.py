@@ -81,7 +81,7 @@ def test_a_cache_is_filled_with_what_it_keeps(make_operator):
 def test_sums_over_all_operators(make_operator):
     workload = Workload("w", tuple(make_operator(name, parameter_bytes=7) for name in "abc"), (), 4)
     assert workload.parameter_bytes == 21
-    assert workload.places == {"a": 0, "b": 1, "c": 2}
+    assert workload.index_of_operator == {"a": 0, "b": 1, "c": 2}
 
 
 @pytest.mark.parametrize(

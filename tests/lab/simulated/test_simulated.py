@@ -159,7 +159,7 @@ def has_ended(pid):
 @pytest.mark.process
 def test_a_modelled_lab_lives_on_the_loopback_network_until_it_is_left(lab):
     with start_lab(lab, hosts="model") as up:
-        assert (up.hosts, up.reason, up.is_running) == ("model", "as requested", True)
+        assert (up.hosts_mode, up.reason, up.is_running) == ("model", "as requested", True)
         assert up.lab.management.is_loopback
         assert hosts_of(up.lab) == "model"
         assert send_request(up.control["ocs1"], {"do": "truth"})["connections"] == []
@@ -325,4 +325,4 @@ def test_without_root_hosts_are_modelled_and_the_reason_is_told(monkeypatch, lab
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with start_lab(lab) as up:
         assert isinstance(up, SimulatedLab)
-        assert (up.hosts, up.reason) == ("model", "kernel hosts need root")
+        assert (up.hosts_mode, up.reason) == ("model", "kernel hosts need root")

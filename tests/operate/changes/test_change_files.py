@@ -25,12 +25,12 @@ from testbed.operate.change_file import (
 )
 from testbed.operate.design import design_for, design_of_intent
 from testbed.operate.durations import Durations
-from testbed.operate.intent import Stated
+from testbed.operate.intent import TopologySource
 from testbed.operate.plan import plan_lab
 from testbed.operate.planned_change import HostedDesign, describe_effects, find_touched_elements
 from testbed.operate.session import READING, reader_of
 
-STATED = Stated("--simplex")
+STATED = TopologySource("--simplex")
 
 
 @pytest.fixture

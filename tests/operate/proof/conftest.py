@@ -27,7 +27,7 @@ from testbed.lab.hosts.receivers import PowerThresholds, ReceiverReading
 from testbed.lab.model import shard_of
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.design import Design
-from testbed.operate.intent import Intent, Stated
+from testbed.operate.intent import Intent, TopologySource
 from testbed.operate.journal import journal_in
 from testbed.operate.light import SwitchReading
 from testbed.operate.model import LabPlan
@@ -153,7 +153,7 @@ class World:
             wiring=wiring,
             hosts=hosts,
             nics={host.name: tuple(nic.name for nic in host.nics) for host in self.lab.hosts},
-            stated=Stated(),
+            stated=TopologySource(),
             intended_at=moment,
             applied_at=moment if stood else None,
             error="",

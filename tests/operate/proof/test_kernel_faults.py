@@ -20,7 +20,7 @@ from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.hosts.forwarding import forwarding_plan, install, read_macs
 from testbed.operate.design import Design
-from testbed.operate.intent import Applying
+from testbed.operate.intent import ApplyRecord
 from testbed.operate.path import follow_path, kernel_path
 from testbed.operate.session import LabSession, open_lab
 from testbed.operate.unfinished import find_unfinished_operations
@@ -187,7 +187,7 @@ def kill_after(bench, lines):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(LabSession, "install_routes", begin)
-        patch.setattr(Applying, "advance", lambda *_arguments: None)
+        patch.setattr(ApplyRecord, "advance", lambda *_arguments: None)
         with pytest.raises(Killed):
             bench.session.bring_up(OTHER_RING)
     with sqlite3.connect(bench.runs / "lightbed.sqlite") as connection:

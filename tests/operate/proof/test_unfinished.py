@@ -18,7 +18,7 @@ from testbed.design.patching.wiring import wire
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.hosts.kernel_state import NOTHING, plan_state, states_while_installing
 from testbed.lab.model import shard_of
-from testbed.operate.intent import Stated
+from testbed.operate.intent import TopologySource
 from testbed.operate.plan import circuits_of
 from testbed.operate.unfinished import Unfinished
 
@@ -322,7 +322,7 @@ def test_an_epoch_whose_stored_plan_cannot_be_read_explains_with_shortest_routes
     before = over_other_nics(world.wiring)
     world.leave_unfinished(before)
     (one,) = world.left
-    stored = replace(one.replaced[0], stated=Stated("--plan old.json", plan_text="{}"))
+    stored = replace(one.replaced[0], stated=TopologySource("--plan old.json", plan_text="{}"))
     world.left = (replace(one, replaced=(stored,)),)
     before_anything(world, before)
     assert world.told() == [("unfinished", "op")]

@@ -40,7 +40,7 @@ from conftest import MemorySwitch, TESTBED12
 from ocs_drivers.model import CrossConnects
 from testbed.lab.inventory import load_lab
 from testbed.operate.session import Change
-from testbed.operate.intent import Stated
+from testbed.operate.intent import TopologySource
 from testbed.operate.journal import journal_in
 from testbed.operate.design import design_for
 from testbed.operate.session import LabSession
@@ -63,7 +63,10 @@ elif what == "repair":
     LabSession.apply = die
     other = design_for(lab, simplex=True)
     session.carry_out(
-        other, session.plan(other), stated=Stated("repair of epoch 1", None, 1), change=Change("repair", detour=design)
+        other,
+        session.plan(other),
+        stated=TopologySource("repair of epoch 1", None, 1),
+        change=Change("repair", detour=design),
     )
 """
 

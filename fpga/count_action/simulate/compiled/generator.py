@@ -35,7 +35,7 @@ class CycleProgram:
     registers: dict[str, int]
     """Variables that keep their values between cycles, with their values after reset."""
     arrays: dict[str, int]
-    """Arrays with their numbers of words, which are 0 at power-on and survive a reset."""
+    """Arrays with their lengths in words. The words are 0 at power-on, and keep their values through a reset."""
     inputs: int
     """Number of columns of input rows."""
     outputs: int
@@ -61,8 +61,8 @@ def program_of(datapath: Datapath) -> CycleProgram:
 class Updates:
     """The second half of a cycle: new values of registers. Implements `actions.kind.Statements`.
 
-    Statements overwrite registers, so their order matters: memories and beats change before the flags, pulses and
-    numbers that they read. Beats may read each other, so copies (`..._before`) keep their old values.
+    Statements overwrite registers, so their order matters. Memories and beats read flags, pulses and numbers, and so
+    change before them. Beats may read each other, so copies (`..._before`) keep their old values.
     """
 
     names: Names
@@ -74,13 +74,13 @@ class Updates:
                 yield from (f"{word}_before = {word}" for word in self.names.beat(key))
             if key in self.names.stored:
                 yield f"r{self.names.outputs[key]}_before = r{self.names.outputs[key]}"
-        first = [self.names.graph.drivers[key][0] for key in self.names.outputs]
-        for module, action in first:
+        first_drivers = [self.names.graph.drivers[key][0] for key in self.names.outputs]
+        for module, action in first_drivers:
             yield from KINDS[action.kind].collect(self, module, action)
-        for module, action in first:
+        for module, action in first_drivers:
             if action.kind.drives is SignalKind.STREAM:
                 yield from self._update_beat(module, action)
-        for module, action in first:
+        for module, action in first_drivers:
             if action.kind.drives is not SignalKind.STREAM:
                 yield from KINDS[action.kind].update(self, module, action)
                 yield from self._clear_memory(module, action)
@@ -89,11 +89,11 @@ class Updates:
         yield from buffer_lines(self.names)
 
     def _update_beat(self, module: Module, action: Action) -> Lines:
-        """Yield the statements of a beat, which is sent by a fire and waits until it is taken (R6, R7, R10)."""
-        place, fire = self.names.outputs[module.name, action.output], self.fire(module, action)
+        """Yield the statements of a beat. It is sent when its count fires, and waits until taken (R6, R7, R10)."""
+        output_index, fire = self.names.outputs[module.name, action.output], self.fire(module, action)
         yield when(fire, KINDS[action.kind].update(self, module, action))
         yield from self._clear_memory(module, action)
-        yield f"v{place} = {fire} | v{place} & (y{place} ^ 1)"
+        yield f"v{output_index} = {fire} | v{output_index} & (y{output_index} ^ 1)"
 
     def _clear_memory(self, module: Module, action: Action) -> Lines:
         """Yield the statements that set the memory of an action to 0 if its count is cleared (R5)."""
@@ -106,12 +106,12 @@ class Updates:
         """Return the condition that the count of an action fires."""
         return self.names.fire(module.name, action.on)
 
-    def on(self, module: Module, action: Action) -> str:
+    def is_counting(self, module: Module, action: Action) -> str:
         """Return the condition that the count of an action is enabled and its module is not stalled."""
         return self.names.on(module, module.count(action.on))
 
-    def moves(self, ref: Ref) -> str:
-        """Return the condition that the beats of a sample move."""
+    def beats_move(self, ref: Ref) -> str:
+        """Return the condition under which the beats that hold a sample move (R7)."""
         return self.names.beats_move(ref)
 
     def register(self, module: Module, action: Action, letter: str = "r") -> str:
@@ -148,20 +148,20 @@ class Updates:
 
     # ------------------------------------------------------------------- counts, status, targets (R4 to R12)
     def _update_counts(self) -> Lines:
-        over: list[Field] = []
-        full: list[Field] = []
+        overshoot_bits: list[Field] = []
+        saturation_bits: list[Field] = []
         for module, count in self.names.datapath.counts():
-            place = self.names.count(module.name, count.name)
+            count_index = self.names.count(module.name, count.name)
             level = count.kind is CountKind.LEVEL
-            over.append(zeros(1) if level else whole(f"b{place}", 1))
-            full.append(zeros(1) if level else whole(f"s{place}", 1))
+            overshoot_bits.append(zeros(1) if level else whole(f"b{count_index}", 1))
+            saturation_bits.append(zeros(1) if level else whole(f"s{count_index}", 1))
             if not level:
-                fires = [] if module.target(count.target).carry else [f"f{place}"]
+                fires = [] if module.target(count.target).carry else [f"f{count_index}"]
                 begins = any_of([*fires, *self.names.clears(module.name, count.name)])
-                saturated = f"(x{place} | -s{place}) & {literal((1 << count.width) - 1)}"
-                yield f"c{place} = {f'x{place}' if count.goes_down else saturated} & (({begins}) - 1)"
+                saturated = f"(x{count_index} | -s{count_index}) & {literal((1 << count.width) - 1)}"
+                yield f"c{count_index} = {f'x{count_index}' if count.goes_down else saturated} & (({begins}) - 1)"
         yield f"keep = {mask_field(self.names.input_bit('clear_status_i'))} - 1"
-        for register, bits in (("over", over), ("full", full)):
+        for register, bits in (("over", overshoot_bits), ("full", saturation_bits)):
             for word, events in enumerate(pack(bits)):
                 yield f"{register}{word} = {events} | {register}{word} & keep"
 
@@ -184,6 +184,11 @@ def buffer_lines(names: Names) -> Lines:
 
 
 def _update_buffer(names: Names, signal: Signal) -> Lines:
+    """Yield the statements for one buffer. `Names` explains its registers.
+
+    For each stream, a bit is 1 in `bt` if a beat enters, in `bf` if it becomes the first, in `bs` if it becomes the
+    second, and in `bu` if the second becomes the first.
+    """
     valid = names.ports.input(f"{signal.name}_valid_i")
     ready = names.ports.output(f"{signal.name}_ready_o").column
     for word in range(valid.words):
@@ -204,12 +209,21 @@ def _update_buffer(names: Names, signal: Signal) -> Lines:
 def _update_element(data: int, valid: int, index: int, width: int) -> Lines:
     """Yield the statements that move the beats of one stream in its buffer."""
     word, bit = divmod(index, WORD_BITS)
-    goes_up, first, second = (f"b{letter}{valid + word} >> {bit} & 1" for letter in "ufs")
+    moves_up, fills_first, fills_second = (f"b{letter}{valid + word} >> {bit} & 1" for letter in "ufs")
     places = list(_split_by_word(index * width, width))
     masks = {f"{data + word}": (literal(~mask), literal(mask)) for word, mask in places}
-    yield when(goes_up, [f"bh{at} = bh{at} & {rest} | bn{at} & {mask}" for at, (rest, mask) in masks.items()])
-    yield when(first, [f"bh{at} = bh{at} & {rest} | i{at} & {mask}" for at, (rest, mask) in masks.items()])
-    yield when(second, [f"bn{at} = bn{at} & {rest} | i{at} & {mask}" for at, (rest, mask) in masks.items()])
+    yield when(
+        moves_up,
+        [f"bh{column} = bh{column} & {rest} | bn{column} & {mask}" for column, (rest, mask) in masks.items()],
+    )
+    yield when(
+        fills_first,
+        [f"bh{column} = bh{column} & {rest} | i{column} & {mask}" for column, (rest, mask) in masks.items()],
+    )
+    yield when(
+        fills_second,
+        [f"bn{column} = bn{column} & {rest} | i{column} & {mask}" for column, (rest, mask) in masks.items()],
+    )
 
 
 def _split_by_word(low: int, width: int) -> Iterator[tuple[int, int]]:

@@ -31,7 +31,7 @@ CLAIMS = {100: (1.2, 1.5), 400: (1.9, 2.3)}
 EXPECTED = {100: (1.31, 1.61), 400: (2.06, 2.44)}
 """The same range, computed with the corrected formula from the published times."""
 
-_PART_COLUMNS = (
+_COLUMNS = (
     *("model", "gbps", "fat_tree_usd", "topoopt_usd", "mixnet_usd"),
     *("published_ratio", "our_ratio"),
 )
@@ -75,11 +75,11 @@ def _make(scale: Scale, progress: Progress) -> Table:
     for row in times.select_rows(design=MIXNET).records:
         gbps = float(row["gbps"])
         fat_tree, topoopt, mixnet = (network_usd(design, gbps) for design in (FAT_TREE, TOPOOPT, MIXNET))
-        saving = fat_tree / mixnet
-        ratios = (saving / float(row[column]) for column in ("published_ratio", "our_ratio"))
+        cost_ratio = fat_tree / mixnet
+        ratios = (cost_ratio / float(row[column]) for column in ("published_ratio", "our_ratio"))
         rows.append((row["model"], gbps, fat_tree, topoopt, mixnet, *ratios))
     progress(len(rows), len(rows), "costs")
-    return Table.from_rows(_PART_COLUMNS, rows)
+    return Table.from_rows(_COLUMNS, rows)
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
@@ -90,7 +90,7 @@ def _compare_all(table: Table) -> Iterator[Comparison]:
     for gbps in table.values("gbps"):
         if gbps not in CLAIMS:
             continue
-        part = table.select_rows(gbps=gbps)
+        rows_at_rate = table.select_rows(gbps=gbps)
         for column, times in (("published_ratio", "published times"), ("our_ratio", "our times")):
             for name, choose, claim, expected in zip(
                 ("least", "most"), (min, max), CLAIMS[int(gbps)], EXPECTED[int(gbps)], strict=True
@@ -99,7 +99,7 @@ def _compare_all(table: Table) -> Iterator[Comparison]:
                 yield Comparison(
                     f"performance per dollar over a fat-tree, {gbps:g} Gbit/s, {name}",
                     Published(f"{claim}", "A", claim),
-                    choose(part.numbers(column)),
+                    choose(rows_at_rate.numbers(column)),
                     note,
                 )
 

@@ -54,7 +54,9 @@ _COLUMNS = (
 def _make(_scale: Scale, progress: Progress) -> Table:
     tiling = tile(CLUSTER, JOBS)
     random_order = np.random.default_rng(SEED).permutation(CLUSTER.gpus)
-    placed = [(one.tensor_groups(CLUSTER), one.data_groups(CLUSTER)) for one in tiling.rectangles]
+    placed = [
+        (rectangle.tensor_groups(CLUSTER), rectangle.data_groups(CLUSTER)) for rectangle in tiling.rectangles
+    ]
     # The same groups with permuted GPUs.
     scattered = [
         tuple(tuple(tuple(int(random_order[gpu]) for gpu in group) for group in groups) for groups in job)
@@ -63,11 +65,11 @@ def _make(_scale: Scale, progress: Progress) -> Table:
     together, at_random = _compute_end_ms(placed), _compute_end_ms(scattered)
     progress(2, 3, "all jobs at once")
     rows = {
-        one.job.name: (
-            *(one.first_domain, one.first_rail, one.domains, one.rails),
+        rectangle.job.name: (
+            *(rectangle.first_domain, rectangle.first_rail, rectangle.domains, rectangle.rails),
             *(_compute_end_ms([placed[number]])[0], together[number], at_random[number], ""),
         )
-        for number, one in enumerate(tiling.rectangles)
+        for number, rectangle in enumerate(tiling.rectangles)
     }
     rows |= {name: (*(0,) * 7, reason) for name, reason in tiling.unplaced.items()}
     progress(3, 3, "each job alone")
@@ -78,16 +80,18 @@ def _make(_scale: Scale, progress: Progress) -> Table:
 
 
 def _compute_end_ms(jobs: Sequence[tuple[Groups, ...]]) -> list[float]:
-    """Return when each job ends, in ms. A job sums over its tensor groups, then over its data groups."""
+    """Return when each job ends, in ms. A job runs the AllReduces of its tensor groups, then of its data groups."""
     builder = TaskGraphBuilder(CLUSTER.gpus)
-    ends = []
+    tasks_of_jobs = []
     for tensor, data in jobs:
-        first = [builder.allreduce(group, TENSOR_BYTES) for group in tensor if len(group) > 1]
-        then = [builder.allreduce(group, GRADIENT_BYTES, after=first) for group in data if len(group) > 1]
-        ends.append([*first, *then])
+        tensor_tasks = [builder.allreduce(group, TENSOR_BYTES) for group in tensor if len(group) > 1]
+        data_tasks = [
+            builder.allreduce(group, GRADIENT_BYTES, after=tensor_tasks) for group in data if len(group) > 1
+        ]
+        tasks_of_jobs.append([*tensor_tasks, *data_tasks])
     fabric = rail_only(CLUSTER.gpus, CLUSTER.rails, DGX_A100.rail_gbps, DGX_A100.domain_gbps)
     execution = simulate(builder.build(), fabric, latency=NO_LATENCY, allreduce=over_domains(CLUSTER.rails))
-    return [1e3 * max(float(execution.end_s[task]) for task in tasks) for tasks in ends]
+    return [1e3 * max(float(execution.end_s[task]) for task in tasks) for tasks in tasks_of_jobs]
 
 
 def _worst_ratio(table: Table, column: str) -> float:
@@ -128,8 +132,8 @@ def describe_tiling(table: Table) -> Mapping[str, Any]:
     jobs = []
     for row in table.records:
         keys = ("job", "gpus", "tensor", "serves", "reason") if row["reason"] else _COLUMNS[:-1]
-        whole = {key: row[key] if key in texts or key.endswith("_ms") else int(row[key]) for key in keys}
-        jobs.append({**whole, "serves": row["serves"] == "yes"})
+        numbers = {key: row[key] if key in texts or key.endswith("_ms") else int(row[key]) for key in keys}
+        jobs.append({**numbers, "serves": row["serves"] == "yes"})
     return {
         "domains": CLUSTER.domains,
         "rails": CLUSTER.rails,
@@ -139,14 +143,14 @@ def describe_tiling(table: Table) -> Mapping[str, Any]:
 
 
 def _draw(table: Table) -> Plot:
-    rows = [[0.0] * CLUSTER.rails for _ in range(CLUSTER.domains)]
+    job_numbers = [[0.0] * CLUSTER.rails for _ in range(CLUSTER.domains)]
     placed = [row for row in table.records if not row["reason"]]
     for number, row in enumerate(placed, 1):
         place = (int(row[key]) for key in ("first_domain", "first_rail", "domains", "rails"))
         for gpu in Rectangle(JOBS[0], *place).find_gpus(CLUSTER):
-            rows[gpu // CLUSTER.rails][gpu % CLUSTER.rails] = float(number)
-    across = tuple(map(float, range(CLUSTER.rails)))
-    tiles = tuple(Series(f"{domain}", across, tuple(row)) for domain, row in enumerate(rows))
+            job_numbers[gpu // CLUSTER.rails][gpu % CLUSTER.rails] = float(number)
+    rail_numbers = tuple(map(float, range(CLUSTER.rails)))
+    tiles = tuple(Series(f"{domain}", rail_numbers, tuple(row)) for domain, row in enumerate(job_numbers))
     names = tuple(str(row["job"]) for row in placed)
     bars = tuple(
         Series(label, names, tuple(float(row[key]) / float(row["alone_ms"]) for row in placed))

@@ -8,8 +8,8 @@ from testbed.design.reproductions.sip_ml.model import (
     Iteration,
     Placement,
     Rates,
+    compute_iteration,
     fat_tree,
-    iterate,
     place,
     sip_ocs,
     sip_ring,
@@ -44,7 +44,9 @@ def find_fastest(
         placement = place(workload, model.batch / copies, width, pieces, _get_reach(fabric))
         tries.append(
             (
-                iterate(placement, copies, _find_rates(fabric, placement, copies, amount, reconfiguration_s)),
+                compute_iteration(
+                    placement, copies, _find_rates(fabric, placement, copies, amount, reconfiguration_s)
+                ),
                 pieces,
             )
         )

@@ -13,14 +13,15 @@ the copies.
 | optical circuit switches | 20, each with 1/20 of the wavelengths | released scripts |
 | longest arc of SiP-Ring | 16 | released scripts |
 | reconfiguration and decision interval of SiP-Ring | 20 us; 100 us | released scripts |
-| reconfiguration of optical circuit switches | 30 ms, or 20 us | released scripts: default, and in runs |
+| reconfiguration of optical circuit switches | 30 ms by default, 20 us in the scripts' runs | released scripts |
 | message | 1 us | released scripts: latency of PCIe |
 | memory of a GPU | 100 GB | released scripts |
 | computing times | roofline of an A100 | assumed: the measured profiles are not public |
 
 SiP-OCS connects once for all traffic of an iteration, so its switches need not be fast. SiP-Ring reconfigures between
-model-parallel and data-parallel traffic. With too few wavelengths for one circuit per pair, its pairs take turns: each
-decision interval loses a reconfiguration, and the mean rate of a pair is its part of the linear programme.
+model-parallel and data-parallel traffic. With too few wavelengths for one circuit per pair, its pairs take turns. A
+linear programme gives the mean number of circuits of a pair, and each decision interval loses the time of a
+reconfiguration.
 """
 
 from __future__ import annotations
@@ -44,9 +45,10 @@ SWITCHES = 20
 REACH = 16
 RECONFIGURATION_S = 20e-6
 INTERVAL_S = 100e-6
-MESSAGE_S = 1e-6
+MESSAGE_LATENCY_S = 1e-6
 COPIES = 8
-"""Copies for which circuits are computed: all copies are alike. Narrow copies need more, lest arcs of `REACH` meet."""
+"""Copies for which circuits are computed, because all copies are alike. Narrow copies need a longer ring, so that arcs
+of length `REACH` in both directions do not meet."""
 
 GPU = Cluster(1, replace(A100, name="SiP-ML", memory_bytes=100_000_000_000), devices_per_server=1)
 
@@ -68,9 +70,11 @@ class Placement:
             np.add.at(held_bytes, list(gpus), operator.gradient_bytes / len(gpus))
         return held_bytes
 
-    def piece_seconds(self, place: int) -> tuple[float, float]:
+    def piece_seconds(self, operator_index: int) -> tuple[float, float]:
         """Return the forward and backward seconds of one piece of an operator."""
-        return operator_seconds(self.workload.operators[place], self.samples, len(self.gpus[place]), GPU)
+        return operator_seconds(
+            self.workload.operators[operator_index], self.samples, len(self.gpus[operator_index]), GPU
+        )
 
     def message_bytes(self, edge: tuple[int, int], *, backward: bool = False) -> float:
         """Return the bytes that a piece of the producer sends to each GPU that holds a piece of the consumer.
@@ -90,7 +94,7 @@ class Placement:
         """Return the model-parallel bytes of an iteration, as an array (source GPU, target GPU)."""
         sent_bytes = np.zeros((self.width, self.width))
         for edge in self.workload.edges:
-            sources, targets = (sorted(set(self.gpus[place])) for place in edge)
+            sources, targets = (sorted(set(self.gpus[operator_index])) for operator_index in edge)
             for source in sources:
                 for target in targets:
                     if source != target:
@@ -177,59 +181,67 @@ def sip_ocs(
 
     With `reconfiguration_s`, each kind of traffic has its own circuits, and the switches change twice per iteration.
     """
-    model, data = _compute_demands(placement, copies)
-    each = wavelengths * WAVELENGTH_GBPS / SWITCHES
+    model_bytes, data_bytes = _compute_demands(placement, copies)
+    gbps_per_circuit = wavelengths * WAVELENGTH_GBPS / SWITCHES
     if reconfiguration_s is None:
-        model_circuits = data_circuits = switch_circuits(model + data, SWITCHES)
+        model_circuits = data_circuits = switch_circuits(model_bytes + data_bytes, SWITCHES)
     else:
-        model_circuits, data_circuits = (switch_circuits(demands, SWITCHES) for demands in (model, data))
+        model_circuits, data_circuits = (
+            switch_circuits(demands, SWITCHES) for demands in (model_bytes, data_bytes)
+        )
     return Rates(
-        _take_first_copy(model_circuits, placement) * each,
+        _take_first_copy(model_circuits, placement) * gbps_per_circuit,
         0.0,
-        _find_gradient_rates(data_circuits, placement) * each,
-        _outage_s(model, data, reconfiguration_s or 0.0),
+        _find_gradient_rates(data_circuits, placement) * gbps_per_circuit,
+        _outage_s(model_bytes, data_bytes, reconfiguration_s or 0.0),
     )
 
 
-def _outage_s(model: Floats, data: Floats, reconfiguration_s: float) -> float:
+def _outage_s(model_bytes: Floats, data_bytes: Floats, reconfiguration_s: float) -> float:
     """Return the time of two reconfigurations, or 0 if there is only one kind of traffic."""
-    return 2 * reconfiguration_s if model.any() and data.any() else 0.0
+    return 2 * reconfiguration_s if model_bytes.any() and data_bytes.any() else 0.0
 
 
 def sip_ring(placement: Placement, copies: int, wavelengths: int) -> Rates:
     """Return the rates of SiP-Ring, which reconfigures before and after the sum of gradients."""
-    model, data = _compute_demands(placement, copies)
-    rates = [_ring_rates(demands, wavelengths) for demands in (model, data)]
-    outage_s = _outage_s(model, data, RECONFIGURATION_S)
+    model_bytes, data_bytes = _compute_demands(placement, copies)
+    rates = [_ring_rates(demands, wavelengths) for demands in (model_bytes, data_bytes)]
+    outage_s = _outage_s(model_bytes, data_bytes, RECONFIGURATION_S)
     return Rates(
         _take_first_copy(rates[0], placement), 0.0, _find_gradient_rates(rates[1], placement), outage_s
     )
 
 
 def _ring_rates(demands: Floats, wavelengths: int) -> Floats:
-    """Return the rates of pairs in Gbit/s, with fixed circuits or circuits in turn: whichever give the larger share."""
+    """Return the rates of pairs in Gbit/s, with fixed circuits or with circuits in turn.
+
+    Take those with the larger share, which is the smallest ratio of a pair's circuits to its demand.
+    """
     pairs = demands > 0
     if not pairs.any():
         return np.zeros(demands.shape)
     fixed = np.where(pairs, ring_circuits(demands, wavelengths, REACH), 0).astype(float)
-    turns = solve_bound(demands / demands.max(), wavelengths, REACH).circuits.sum(axis=0)
-    turns *= 1 - RECONFIGURATION_S / INTERVAL_S
-    shares = [(one[pairs] / demands[pairs]).min() for one in (fixed, turns)]
-    return WAVELENGTH_GBPS * (fixed if shares[0] >= shares[1] else turns)
+    rates_in_turn = solve_bound(demands / demands.max(), wavelengths, REACH).circuits.sum(axis=0)
+    rates_in_turn *= 1 - RECONFIGURATION_S / INTERVAL_S
+    shares = [(one[pairs] / demands[pairs]).min() for one in (fixed, rates_in_turn)]
+    return WAVELENGTH_GBPS * (fixed if shares[0] >= shares[1] else rates_in_turn)
 
 
 def _compute_demands(placement: Placement, copies: int) -> tuple[Floats, Floats]:
-    """Return the model-parallel and the data-parallel bytes between GPUs, for as many copies as `COPIES` describes."""
-    ring = min(copies, max(COPIES, 2 * REACH // placement.width + 1))
-    nodes = ring * placement.width
-    model: Floats = np.kron(np.eye(ring), placement.traffic()).astype(float)
-    data = np.zeros((nodes, nodes))
+    """Return the model-parallel and the data-parallel bytes between GPUs.
+
+    They cover at most `COPIES` copies, or more if copies are narrow.
+    """
+    modelled_copies = min(copies, max(COPIES, 2 * REACH // placement.width + 1))
+    nodes = modelled_copies * placement.width
+    model_bytes: Floats = np.kron(np.eye(modelled_copies), placement.traffic()).astype(float)
+    data_bytes = np.zeros((nodes, nodes))
     if copies > 1:
-        sent_bytes = np.tile(ring_bytes(placement.gradient_bytes, copies), ring)
+        sent_bytes = np.tile(ring_bytes(placement.gradient_bytes, copies), modelled_copies)
         for step in (placement.width, -placement.width):
             # Half of the gradients go around the ring in each direction.
-            data[np.arange(nodes), (np.arange(nodes) + step) % nodes] += sent_bytes / 2
-    return model, data
+            data_bytes[np.arange(nodes), (np.arange(nodes) + step) % nodes] += sent_bytes / 2
+    return model_bytes, data_bytes
 
 
 def _take_first_copy(rates: NDArray[np.generic], placement: Placement) -> Floats:
@@ -256,12 +268,12 @@ def ring_bytes(size_bytes: Floats, copies: int) -> Floats:
     return 2 * (copies - 1) / copies * size_bytes
 
 
-def iterate(placement: Placement, copies: int, rates: Rates) -> Iteration:
+def compute_iteration(placement: Placement, copies: int, rates: Rates) -> Iteration:
     """Return the seconds of an iteration. They are infinite if a pair that communicates has no circuit."""
     sent_bytes = ring_bytes(placement.gradient_bytes, copies)
     with np.errstate(divide="ignore", invalid="ignore"):
         seconds = np.where(sent_bytes > 0, sent_bytes * 8e-9 / rates.data, 0.0)
-    data_s = float(seconds.max()) + 2 * (copies - 1) * MESSAGE_S
+    data_s = float(seconds.max()) + 2 * (copies - 1) * MESSAGE_LATENCY_S
     return Iteration(_simulate(placement, rates) + rates.outage_s, data_s)
 
 
@@ -273,13 +285,13 @@ def _simulate(placement: Placement, rates: Rates) -> float:
 
     def send(source: int, target: int, size: float, ready_s: float) -> float:
         if rates.pair is not None:
-            ends, rate = [(source, target)], float(rates.pair[source, target])
+            channels, rate = [(source, target)], float(rates.pair[source, target])
         else:
-            ends, rate = [(source, -1), (-1, target)], rates.port
-        start_s = max(ready_s, *(circuit_s.get(end, 0.0) for end in ends))
+            channels, rate = [(source, -1), (-1, target)], rates.port
+        start_s = max(ready_s, *(circuit_s.get(end, 0.0) for end in channels))
         end_s = start_s + (size * 8e-9 / rate if rate else float("inf"))
-        circuit_s.update(dict.fromkeys(ends, end_s))
-        return end_s + MESSAGE_S
+        circuit_s.update(dict.fromkeys(channels, end_s))
+        return end_s + MESSAGE_LATENCY_S
 
     count = len(placement.workload.operators)
     for backward in (False, True):

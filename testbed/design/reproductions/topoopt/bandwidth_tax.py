@@ -25,19 +25,19 @@ _COLUMNS = ("degree", "batch", "tax", "tax_tensors_once")
 _PUBLISHED = {4.0: Published("1.11", "S", 1.11), 8.0: Published("1.05", "S", 1.05)}
 
 
-def tax_tensors_once(execution: Execution) -> float:
+def compute_tax_with_tensors_once(execution: Execution) -> float:
     """Return the tax with the bytes of AllReduces halved: a ring sends about twice the bytes of its tensor.
 
-    Only this count gives the published share of the all-to-all: 80 % of the AllReduce at batch 2048.
+    Only this count gives the published ratio: at batch 2048, the all-to-all has 80 % of the bytes of the AllReduce.
     """
     lowered = execution.lowered
     messages = lowered.messages
     is_sent = messages.source != messages.target
-    wire = (lowered.program.message_bytes * messages.rounds)[is_sent].astype(np.float64)
+    sent_bytes = (lowered.program.message_bytes * messages.rounds)[is_sent].astype(np.float64)
     hops = lowered.routes.hops[is_sent]
     reduced = execution.graph.group[messages.task[is_sent]] >= 0
     weight = np.where(reduced, 0.5, 1.0)
-    return float((wire * hops * weight).sum() / (wire * weight).sum())
+    return float((sent_bytes * hops * weight).sum() / (sent_bytes * weight).sum())
 
 
 def _make(scale: Scale, progress: Progress) -> Table:
@@ -45,7 +45,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for place, (degree, batch) in enumerate(cases, 1):
         execution = run_all_to_all(scale.nodes, batch, degree, RATE_GBPS).fastest
-        rows.append((degree, batch, execution.bandwidth_tax, tax_tensors_once(execution)))
+        rows.append((degree, batch, execution.bandwidth_tax, compute_tax_with_tensors_once(execution)))
         progress(place, len(cases), f"d = {degree}, batch {batch}")
     return Table.from_rows(_COLUMNS, rows)
 
@@ -74,7 +74,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 
 
 def _draw(table: Table) -> Plot:
-    named = Table.from_rows(
+    labelled = Table.from_rows(
         ("degree", "batch", "tax"),
         [(f"degree {row['degree']:g}", f"{row['batch']:g}", row["tax"]) for row in table.records],
     )
@@ -82,7 +82,7 @@ def _draw(table: Table) -> Plot:
         "",
         "batch per device",
         "bytes on links / bytes sent",
-        make_series(named, "degree", "batch", "tax"),
+        make_series(labelled, "degree", "batch", "tax"),
         "bars",
     )
     return Plot("Bandwidth tax of DLRM's all-to-all", (panel,))

@@ -1,4 +1,4 @@
-"""Figure 17: circuits that follow the demand within an iteration, over the dark time of a reconfiguration."""
+"""Figure 17: iteration time by dark time of a reconfiguration. Circuits follow the demand within an iteration."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def _make(scale: Scale, progress: Progress) -> Table:
     for number, (model, degree, delay_s) in enumerate(cases, 1):
         job = make_default_job(model, scale.nodes)
         if delay_s == scale.delays_s[0]:
-            once_s = run(job, "TopoOpt", degree, RATE_GBPS).iteration_s
+            one_shot_s = run(job, "TopoOpt", degree, RATE_GBPS).iteration_s
         nodes = job.graph.nodes
-        twice = chain_iterations(nodes, [PlacedJob(job.graph, np.arange(nodes))], 2)
+        two_iterations = chain_iterations(nodes, [PlacedJob(job.graph, np.arange(nodes))], 2)
         times = {}
         for name, label in _FABRICS.items():
             built_fabric = build_fabric(
@@ -44,8 +44,10 @@ def _make(scale: Scale, progress: Progress) -> Table:
                     name, nodes, degree, RATE_GBPS, options=FabricOptions(reconfiguration_s=delay_s)
                 )
             )
-            times[label] = float(twice.iteration_s(run_on(built_fabric, twice.graph))[0, -1])
-        times = {ONE_SHOT: once_s} | times
+            times[label] = float(
+                two_iterations.iteration_s(run_on(built_fabric, two_iterations.graph))[0, -1]
+            )
+        times = {ONE_SHOT: one_shot_s} | times
         rows += [(MODELS[model], degree, delay_s * 1e3, name, time_s * 1e3) for name, time_s in times.items()]
         progress(number, len(cases), f"{MODELS[model]}, d = {degree}, dark for {delay_s * 1e3:g} ms")
     return Table.from_rows(_COLUMNS, rows)

@@ -1,4 +1,4 @@
-"""Export of a job to Chakra execution traces, one file per rank. An exported job can be read without loss of time.
+"""Export of a job to Chakra execution traces, one file per rank. Times of tasks survive export and import.
 
 The format orders nodes only within a rank. If a task waits for a task of another rank, a message of 0 bytes is added.
 Nodes have the numbers of their tasks. Attributes, which other readers skip, hold what the format lacks.
@@ -37,7 +37,7 @@ def export_traces(graph: TaskGraph, folder: str | Path, name: str) -> tuple[Path
         raise WorkloadError(
             f"{folder} contains traces of another job, {others[0].name}: give an empty folder"
         )
-    for path, nodes in zip(paths, writer.ranks(), strict=True):
+    for path, nodes in zip(paths, writer.make_nodes_by_rank(), strict=True):
         write_output(path, wire.write_nodes(nodes))
     write_output(folder / GROUPS_FILE, json.dumps(writer.groups) + "\n")
     return (*paths, folder / GROUPS_FILE)
@@ -60,7 +60,7 @@ class _Writer:
         """Members of each process group."""
         return {name: list(members) for members, name in self._group_names.items()}
 
-    def ranks(self) -> list[list[Node]]:
+    def make_nodes_by_rank(self) -> list[list[Node]]:
         """Return the nodes of each rank."""
         for task, kind in enumerate(self._graph.kind.tolist()):
             if kind == Kind.ALLREDUCE:
@@ -72,13 +72,13 @@ class _Writer:
                     }
                 size = int(self._graph.size_bytes[task])
                 for rank in members:
-                    about: dict[str, Value] = {
+                    communication: dict[str, Value] = {
                         "comm_type": wire.ALL_REDUCE,
                         "comm_size": size,
                         "comm_tag": task,
                     }
                     local_nodes = self._list_local_nodes(task, rank) if rank == self._rank[task] else ()
-                    self._add(rank, task, wire.COLLECTIVE, about | group_attribute, local_nodes)
+                    self._add(rank, task, wire.COLLECTIVE, communication | group_attribute, local_nodes)
             elif kind == Kind.TRANSFER and self._graph.source[task] != self._graph.target[task]:
                 source, target = int(self._graph.source[task]), int(self._graph.target[task])
                 self._add_message(
@@ -103,11 +103,11 @@ class _Writer:
         self, rank: int, number: int, kind: int, attributes: dict[str, Value], after: tuple[int, ...] = ()
     ) -> None:
         task_s = float(self._graph.time_s[number]) if number < self._graph.tasks else 0.0
-        timed: dict[str, Value] = (
+        time_attribute: dict[str, Value] = (
             {SECONDS: task_s} if task_s and kind in (wire.COMPUTE, wire.COLLECTIVE) else {}
         )
         name = {wire.COMPUTE: "compute", wire.SEND: "send", wire.RECEIVE: "receive"}.get(kind, "all_reduce")
-        all_attributes: dict[str, Value] = {"is_cpu_op": False} | attributes | timed
+        all_attributes: dict[str, Value] = {"is_cpu_op": False} | attributes | time_attribute
         self._nodes[rank].append(
             Node(number, f"{name}_{number}", kind, after, round(task_s * 1e6), all_attributes)
         )
@@ -115,17 +115,20 @@ class _Writer:
     def _add_message(
         self, number: int, source: int, target: int, size_bytes: int, after: tuple[int, ...]
     ) -> None:
-        about: dict[str, Value] = {"comm_size": size_bytes, "comm_tag": number}
-        about |= {"comm_src": source, "comm_dst": target}
-        self._add(source, number, wire.SEND, about, after)
-        self._add(target, number, wire.RECEIVE, about)
+        communication: dict[str, Value] = {"comm_size": size_bytes, "comm_tag": number}
+        communication |= {"comm_src": source, "comm_dst": target}
+        self._add(source, number, wire.SEND, communication, after)
+        self._add(target, number, wire.RECEIVE, communication)
 
     def _list_local_nodes(self, task: int, rank: int) -> tuple[int, ...]:
         """Return the nodes of a rank that must end before it begins a task."""
         return tuple(self._find_local_node(before, rank) for before in self._predecessors[task])
 
     def _find_local_node(self, task: int, rank: int) -> int:
-        """Return a node of a rank that ends with or after a task. A rank without part in the task gets a message."""
+        """Return the node of `rank` whose end means that `task` has ended.
+
+        It is the task itself if it ends at `rank`. Otherwise it is a 0-byte message from the rank where the task ends.
+        """
         kind = self._graph.kind[task]
         members = self._graph.groups[self._graph.group[task]] if kind == Kind.ALLREDUCE else ()
         ends_at = int(self._graph.target[task]) if kind == Kind.TRANSFER else self._rank[task]
@@ -139,7 +142,11 @@ class _Writer:
 
 
 def _assign_ranks(graph: TaskGraph) -> list[int]:
-    """Return the rank of each task. A device belongs to the rank of transfers before or after its computing."""
+    """Return the rank of each task.
+
+    A device belongs to the rank at which a transfer before its computing arrives, or from which a transfer after its
+    computing starts.
+    """
     rank_of_device: dict[int, int] = {}
     is_transfer = graph.kind == Kind.TRANSFER
     edges = np.stack([graph.before, graph.after], axis=1)
