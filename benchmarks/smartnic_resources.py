@@ -54,7 +54,7 @@ CELLS: Mapping[str, Mapping[str, float]] = {
 """
 
 
-def measure(part: str, family: str, seeds: int) -> dict[str, object]:
+def measure(part: str, family: str, seeds: int, router: str) -> dict[str, object]:
     """Return the cells of a part and, of an ECP5 and with seeds, its clock and longest path."""
     with tempfile.TemporaryDirectory(prefix="smartnic-") as name:
         folder = Path(name)
@@ -70,7 +70,7 @@ def measure(part: str, family: str, seeds: int) -> dict[str, object]:
         result: dict[str, object] = {"part": part, "family": family}
         result |= count_cells(stat["design"]["num_cells_by_type"])
         if family == "ecp5" and seeds:
-            result |= place(folder, seeds)
+            result |= place(folder, seeds, router)
         return result
 
 
@@ -91,12 +91,12 @@ def count_cells(kinds: Mapping[str, int]) -> dict[str, float]:
     }
 
 
-def place(folder: Path, seeds: int) -> dict[str, object]:
+def place(folder: Path, seeds: int, router: str) -> dict[str, object]:
     """Return the median clock in MHz, the clock of each seed, and the longest path; an error if it does not fit."""
     clocks: dict[int, float] = {}
     for seed in range(1, seeds + 1):
         command = [*PLACE, "--timing-allow-fail", "--json", "netlist.json", "--seed", str(seed)]
-        command += ["--report", f"{seed}.json"]
+        command += ["--router", router, "--report", f"{seed}.json"]
         process = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
         found = re.findall(r"Max frequency for clock\s+'[^']+': ([\d.]+) MHz", process.stderr)
         if process.returncode or not found:
@@ -140,6 +140,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)} (default: all)")
     parser.add_argument("--family", choices=[*SYNTHESES], help="default: both")
     parser.add_argument("--seeds", type=int, default=1, help="of nextpnr; 0: cells only (default: 1)")
+    parser.add_argument(
+        "--router", choices=["router1", "router2"], default="router1", help="router2 routes the largest parts"
+    )
     options = parser.parse_args(arguments)
     families = [options.family] if options.family else [*SYNTHESES]
     if options.seeds and "ecp5" in families and shutil.which(TOOL) is None:
@@ -147,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     for part in options.parts or PARTS:
         for family in families:
-            print(json.dumps(measure(part, family, options.seeds)), flush=True)
+            print(json.dumps(measure(part, family, options.seeds, options.router)), flush=True)
     return 0
 
 

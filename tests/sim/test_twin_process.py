@@ -121,7 +121,7 @@ def test_a_device_that_refuses_from_the_start():
     [
         (["semaphore"], "'calient'"),
         ([], "(--list shows them)"),
-        (["polatis", "--option", "colour=red"], "unknown option 'colour'; known: "),
+        (["polatis", "--option", "colour=red"], "this family has no option 'colour'; known: "),
         (["polatis", "--option", "hitless=perhaps"], "option hitless must be one of no, yes, not 'perhaps'"),
         (["polatis", "--option", "hitless"], "--option"),
         (
