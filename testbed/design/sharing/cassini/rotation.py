@@ -48,9 +48,11 @@ def find_best_rotation(
     """
     # Fix the job with the most shifts, to leave the fewest combinations. Then large demands make the bound tight early.
     totals = [float(demand.sum()) for demand in circle.demands]
-    first = min(range(len(totals)), key=lambda job: (circle.repeats[job], -totals[job], job))
-    rest = sorted((job for job in range(len(totals)) if job != first), key=lambda job: (-totals[job], job))
-    order = [first, *rest]
+    first_job = min(range(len(totals)), key=lambda job: (circle.repeats[job], -totals[job], job))
+    other_jobs = sorted(
+        (job for job in range(len(totals)) if job != first_job), key=lambda job: (-totals[job], job)
+    )
+    order = [first_job, *other_jobs]
     shifts = [1]
     joint_period = circle.shifts[order[0]]
     for job in order[1:]:
@@ -94,8 +96,8 @@ class _Search:
         self.best_turns = [0] * len(self.demands)
         self.best = self._sum_excess(np.sum(self.demands, axis=0))
         self._improve()
-        first = self.demands[0]
-        self._descend(first, [0], self._sum_excess(first))
+        first_demand = self.demands[0]
+        self._descend(first_demand, [0], self._sum_excess(first_demand))
         if self.is_late:
             self._improve()
         return self.best_turns, self.best, not self.is_late or self._is_optimal()
