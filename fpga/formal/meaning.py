@@ -340,9 +340,9 @@ class Formulas:
                 f"({''.join(f'{condition} ? {each} : ' for condition, each in entries)}{FORMULA_WIDTH}'sd0)"
             )
         if operand.operator == "max":
-            return reduce(lambda first_operand, second: f"larger({first_operand}, {second})", parts)
+            return reduce(lambda left, right: f"larger({left}, {right})", parts)
         if operand.operator == "min":
-            return reduce(lambda first_operand, second: f"smaller({first_operand}, {second})", parts)
+            return reduce(lambda left, right: f"smaller({left}, {right})", parts)
         return _OPERATOR_FORMATS.get(
             operand.operator, _COMPARISON_FORMAT.replace("@", operand.operator)
         ).format(*parts)

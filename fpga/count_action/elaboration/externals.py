@@ -91,7 +91,7 @@ class Externals:
         entry = self._entries[reference.name]
         signal = entry.signal
         assert signal is not None
-        first_index, last_index = entry.base, entry.base + signal.size - 1
+        begin, end = entry.base, entry.base + signal.size - 1
         is_single = entry.declared is not None and entry.declared.span is None and not entry.open_ended
         if signal.kind is SignalKind.NUMBER and is_single and reference.index is not None:
             name, bits = reference.name, f"{signal.width} bits"
@@ -103,17 +103,15 @@ class Externals:
             raise Refused(reference.at, message, hint)
         if reference.index is None:
             if signal.size > 1:
-                message = f"{quote(reference.name)} has elements {first_index} to {last_index}, and no index says which one"
-                suffix = f".{reference.suffix}" if reference.suffix else ""
-                ranged = f"{reference.name}[i]{suffix} (i = {first_index} to {last_index})"
-                raise Refused(
-                    reference.at, message, f"Write {reference.name}[{first_index}]{suffix}, or {ranged}."
+                message = (
+                    f"{quote(reference.name)} has elements {begin} to {end}, and no index says which one"
                 )
+                suffix = f".{reference.suffix}" if reference.suffix else ""
+                ranged = f"{reference.name}[i]{suffix} (i = {begin} to {end})"
+                raise Refused(reference.at, message, f"Write {reference.name}[{begin}]{suffix}, or {ranged}.")
             return 0
-        if not first_index <= reference.index <= last_index:
-            message = (
-                f"{quote(reference.name)} has elements {first_index} to {last_index}, not {reference.index}"
-            )
+        if not begin <= reference.index <= end:
+            message = f"{quote(reference.name)} has elements {begin} to {end}, not {reference.index}"
             raise Refused(reference.at, message, "Change the range here or where it is declared.")
         return reference.index - entry.base
 
@@ -127,21 +125,21 @@ def lane_base(lanes: set[int]) -> int:
     return 0 if 0 in lanes else 1
 
 
-def _unify(declared: FlatInput, redeclared: FlatInput) -> FlatInput:
-    shape = (declared.kind, declared.lanes, declared.width, declared.signed, declared.buffered)
-    if shape != (redeclared.kind, redeclared.lanes, redeclared.width, redeclared.signed, redeclared.buffered):
-        message = f"input {quote(declared.name)} is declared differently at {declared.at}"
+def _unify(old: FlatInput, new: FlatInput) -> FlatInput:
+    shape = (old.kind, old.lanes, old.width, old.signed, old.buffered)
+    if shape != (new.kind, new.lanes, new.width, new.signed, new.buffered):
+        message = f"input {quote(old.name)} is declared differently at {old.at}"
         raise Refused(
-            redeclared.at,
+            new.at,
             message,
             "Inputs with the same name are one input: declare them alike, or rename one.",
         )
-    if declared.span is None or redeclared.span is None:
-        return declared if redeclared.span is None else replace(declared, span=redeclared.span)
-    if declared.span.start != redeclared.span.start:
-        message = f"elements of {quote(declared.name)} begin at {redeclared.span.start} here and at {declared.span.start} at {declared.at}"
-        raise Refused(redeclared.at, message, "Start both ranges at the same number.")
-    return replace(declared, span=max(declared.span, redeclared.span, key=len))
+    if old.span is None or new.span is None:
+        return old if new.span is None else replace(old, span=new.span)
+    if old.span.start != new.span.start:
+        message = f"elements of {quote(old.name)} begin at {new.span.start} here and at {old.span.start} at {old.at}"
+        raise Refused(new.at, message, "Start both ranges at the same number.")
+    return replace(old, span=max(old.span, new.span, key=len))
 
 
 def _set_signal(name: str, entry: _Entry, report: Report) -> None:
