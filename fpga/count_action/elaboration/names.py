@@ -91,29 +91,29 @@ class Names:
 
     def _record_declarations(self, module: FlatModule) -> None:
         declared: dict[str, FlatInput] = {}
-        for each in module.inputs:
+        for declaration in module.inputs:
             with self._report.part():
-                if each.name in declared:
-                    message = f"input {quote(each.name)} is declared twice, first at {declared[each.name].at}"
-                    raise Refused(each.at, message, "Remove one.")
-                declared[each.name] = each
-                self._check_name_is_free(module, each.name, each.at)
-                if each.part_of in module.wires:
-                    self._declare_wired_end(module, each)
+                if declaration.name in declared:
+                    message = f"input {quote(declaration.name)} is declared twice, first at {declared[declaration.name].at}"
+                    raise Refused(declaration.at, message, "Remove one.")
+                declared[declaration.name] = declaration
+                self._check_name_is_free(module, declaration.name, declaration.at)
+                if declaration.part_of in module.wires:
+                    self._declare_wired_end(module, declaration)
                     continue
-                if each.name not in module.wires:
-                    self.externals.declare(each)
+                if declaration.name not in module.wires:
+                    self.externals.declare(declaration)
                     continue
-                reference, wire = module.wires[each.name]
-                if reference.module and each.buffered:
-                    message = (
-                        f"{quote(each.name)} is buffered, but wired to {reference}, which a module drives"
-                    )
+                reference, wire = module.wires[declaration.name]
+                if reference.module and declaration.buffered:
+                    message = f"{quote(declaration.name)} is buffered, but wired to {reference}, which a module drives"
                     hint = "Remove `buffered` here; use it for external streams only."
                     raise Refused(wire.at, message, hint)
                 if not reference.module:
                     renamed = replace(
-                        each, name=reference.name, span=each.span if reference.index is None else None
+                        declaration,
+                        name=reference.name,
+                        span=declaration.span if reference.index is None else None,
                     )
                     self.externals.declare(renamed, element=reference.index)
 
@@ -124,12 +124,12 @@ class Names:
         if wired.module is None:
             self.externals.declare(replace(each, name=name, part_of=wired.label))
 
-    def _check_name_is_free(self, module: FlatModule, name: str, at: Location) -> None:
+    def _check_name_is_free(self, module: FlatModule, name: str, location: Location) -> None:
         if Output(module.name, name) in self.drivers or name in self.counts[module.name]:
             message = f"{quote(name)} is an input of {quote(module.name)} and also its count or output"
-            raise Refused(at, message, "Rename one of them.")
+            raise Refused(location, message, "Rename one of them.")
         if name in module.parameters:
-            raise Refused(at, f"{quote(name)} is both an input and a parameter", "Rename one of them.")
+            raise Refused(location, f"{quote(name)} is both an input and a parameter", "Rename one of them.")
 
     def _record_use(self, module: FlatModule, reference: FlatReference) -> None:
         target = self.resolve(module, reference)

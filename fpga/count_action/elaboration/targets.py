@@ -15,10 +15,10 @@ from fpga.count_action.model import Target
 def find_target(module: FlatModule, count: FlatCount, place: int) -> str:
     """Return the name of the target of a count. Raise `Refused` if there is none, or if it is ambiguous."""
     if count.target is not None:
-        every = [target.name for target in module.targets]
-        if count.target not in every:
+        target_names = [target.name for target in module.targets]
+        if count.target not in target_names:
             message = f"{quote(module.name)} has no target {quote(count.target)}"
-            hint = did_you_mean(count.target, every)
+            hint = did_you_mean(count.target, target_names)
             if count.target == "never":
                 hint = "Declare it: `targets: { none: never }`, and write `to none`."
             raise Refused(count.target_at, message, hint)
@@ -57,7 +57,7 @@ def find_count(module: FlatModule, action: FlatAction) -> str:
         message = f"this action names no count, and there are {len(names)} counts and {len(actions)} actions"
         raise Refused(action.at, message, f"Write `on COUNT:` before it, for example `on {names[0]}:`.")
     matches = (each.name == action.part_of if action.part_of else each is action for each in actions)
-    return names[next(place for place, own in enumerate(matches) if own)]
+    return names[next(index for index, own in enumerate(matches) if own)]
 
 
 def find_table_indices(text: ModuleText, values: Values) -> dict[str, range]:

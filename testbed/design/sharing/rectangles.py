@@ -286,9 +286,9 @@ class _Search:
         return spots
 
     def _search_places(
-        self, index: int, occupied: int, used: int, placed: tuple[Rectangle, ...], last_spot: int
+        self, index: int, occupied: int, used: int, placed: tuple[Rectangle, ...], earlier: int
     ) -> None:
-        """Try all rectangles of the jobs from `index` on. `last_spot` is the spot of the previous job, or -1 for none."""
+        """Try all rectangles of the jobs from `index` on. `earlier` is the spot of the previous job, or -1 for none."""
         if used > self._best_gpus:
             self._best, self._best_gpus = placed, used
         max_gpus = min(used + self._remaining_gpus[index], self._cluster.gpus)
@@ -298,7 +298,7 @@ class _Search:
         # Equal jobs are interchangeable: each takes a later spot than the previous one, and none if that has none.
         is_repeated = index > 0 and _make_job_key(self._jobs[index - 1]) == _make_job_key(job)
         spots = self._spots[index]
-        begin = 0 if not is_repeated else last_spot + 1 if last_spot >= 0 else len(spots)
+        begin = 0 if not is_repeated else earlier + 1 if earlier >= 0 else len(spots)
         for number in range(begin, len(spots)):
             rectangle, bits = spots[number]
             self.steps += 1
