@@ -123,9 +123,9 @@ def _judge_property(
 
 def _select_best(differences: Sequence[Difference], subject: tuple[str, str]) -> Difference | None:
     """Return the best difference for a failure: of its module and property, else of its module, else any, or None."""
-    same = [each for each in differences if (each.module, each.property) == subject]
+    same_property = [each for each in differences if (each.module, each.property) == subject]
     same_module = [each for each in differences if each.module == subject[0]]
-    return next(iter([*same, *same_module, *differences]), None)
+    return next(iter([*same_property, *same_module, *differences]), None)
 
 
 class _Traces:

@@ -80,9 +80,9 @@ def _find_stuck_level_counts(graph: Graph, module: Module, count: Count) -> Diag
     }
     own = [ref for ref in streams if stream_of(ref) not in others]  # the others may leave (R26)
     if len(own) + count.constant > reset and not target.at_least:
-        waiting_streams = ", ".join(_describe_stream(graph, ref) for ref in own[: reset - count.constant + 1])
+        waiting = ", ".join(_describe_stream(graph, ref) for ref in own[: reset - count.constant + 1])
         message = (
-            f"level count {name} never fires again once beats of {waiting_streams} wait together: the sum is above its target"
+            f"level count {name} never fires again once beats of {waiting} wait together: the sum is above its target"
             f" {reset}, and waiting beats stay (R7)"
         )
         yield make_diagnostic(count.at, message, "Count all of them (raise the target), or write `at least`.")

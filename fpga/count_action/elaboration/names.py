@@ -91,29 +91,33 @@ class Names:
 
     def _record_declarations(self, module: FlatModule) -> None:
         declared: dict[str, FlatInput] = {}
-        for declaration in module.inputs:
+        for entry in module.inputs:
             with self._report.part():
-                if declaration.name in declared:
-                    message = f"input {quote(declaration.name)} is declared twice, first at {declared[declaration.name].at}"
-                    raise Refused(declaration.at, message, "Remove one.")
-                declared[declaration.name] = declaration
-                self._check_name_is_free(module, declaration.name, declaration.at)
-                if declaration.part_of in module.wires:
-                    self._declare_wired_end(module, declaration)
+                if entry.name in declared:
+                    message = (
+                        f"input {quote(entry.name)} is declared twice, first at {declared[entry.name].at}"
+                    )
+                    raise Refused(entry.at, message, "Remove one.")
+                declared[entry.name] = entry
+                self._check_name_is_free(module, entry.name, entry.at)
+                if entry.part_of in module.wires:
+                    self._declare_wired_end(module, entry)
                     continue
-                if declaration.name not in module.wires:
-                    self.externals.declare(declaration)
+                if entry.name not in module.wires:
+                    self.externals.declare(entry)
                     continue
-                reference, wire = module.wires[declaration.name]
-                if reference.module and declaration.buffered:
-                    message = f"{quote(declaration.name)} is buffered, but wired to {reference}, which a module drives"
+                reference, wire = module.wires[entry.name]
+                if reference.module and entry.buffered:
+                    message = (
+                        f"{quote(entry.name)} is buffered, but wired to {reference}, which a module drives"
+                    )
                     hint = "Remove `buffered` here; use it for external streams only."
                     raise Refused(wire.at, message, hint)
                 if not reference.module:
                     renamed = replace(
-                        declaration,
+                        entry,
                         name=reference.name,
-                        span=declaration.span if reference.index is None else None,
+                        span=entry.span if reference.index is None else None,
                     )
                     self.externals.declare(renamed, element=reference.index)
 

@@ -72,8 +72,8 @@ def entries_of(text: TableText, values: Values) -> Iterator[FlatTarget]:
         message = f"table {quote(text.name)} has {len(span)} entries and {len(text.entries)} values"
         raise Refused(text.at, message, "Write one value per entry, or one for all.")
     width = None if text.width is None else evaluate(text.width, values)
-    for place, index in enumerate(span):
-        entry = text.entries[place % len(text.entries)]
+    for number, index in enumerate(span):
+        entry = text.entries[number % len(text.entries)]
         reset = 0 if entry is None else evaluate(entry, values)
         yield FlatTarget(f"{text.name}_{index}", reset, width, text.at, in_table=True)
 
@@ -83,9 +83,9 @@ def width_of_target(target: FlatTarget, module: FlatModule) -> int:
     if target.width is not None:
         return target.width
     widths = []
-    for place, count in enumerate(module.counts):
+    for index, count in enumerate(module.counts):
         try:
-            name = find_target(module, count, place)
+            name = find_target(module, count, index)
         except Refused:
             continue
         if name == target.name:

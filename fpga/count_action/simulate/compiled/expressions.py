@@ -66,8 +66,10 @@ def mask_field(field: Field) -> str:
     mask = literal((1 << field.width) - 1)
     if shift + field.width <= WORD_BITS:
         return f"({first_word} >> {shift} & {mask})" if shift else f"({first_word} & {mask})"
-    bits_of_first = WORD_BITS - shift
-    two_words = f"{first_word} >> {shift} & {literal((1 << bits_of_first) - 1)} | {field.words[word + 1]} << {bits_of_first}"
+    low_bits = WORD_BITS - shift
+    two_words = (
+        f"{first_word} >> {shift} & {literal((1 << low_bits) - 1)} | {field.words[word + 1]} << {low_bits}"
+    )
     return f"(({two_words}) & {mask})" if field.width < WORD_BITS else f"({two_words})"
 
 
