@@ -60,11 +60,11 @@ def check_buffers(soccfg: Any, settings: Settings) -> None:
     for readout in settings.readouts:
         room = int(soccfg["readouts"][readout]["buf_maxlen"])
         # QICK leaves the last sample unused.
-        needed_samples, usable = settings.readout_length * settings.reps, room - 1
-        if needed_samples > usable:
+        samples, usable = settings.readout_length * settings.reps, room - 1
+        if samples > usable:
             raise ReadoutTooLong(
                 (
-                    f"{settings.reps} shots of {settings.readout_length} samples need {needed_samples}, but the buffer of "
+                    f"{settings.reps} shots of {settings.readout_length} samples need {samples}, but the buffer of "
                     f"readout {readout} holds {room}, one of which cannot be used"
                 ),
                 hint=_suggest_shorter(settings, usable),

@@ -76,13 +76,13 @@ def pack(weights: Integers, inputs: Integers, most: int) -> Packed:
     return Packed(by_symbol, rows, signs)
 
 
-def _split_into_pieces(signs: Integers, max_products: int) -> Iterator[tuple[int, int, Integers]]:
-    """Split each row by sign into pieces of at most `max_products` products; yield (row, sign, indices of the products)."""
+def _split_into_pieces(signs: Integers, limit: int) -> Iterator[tuple[int, int, Integers]]:
+    """Split each row by sign into pieces of at most `limit` products; yield (row, sign, indices of the products)."""
     for row, row_signs in enumerate(signs):
         for sign in (1, -1):
             indices = np.flatnonzero(row_signs == sign)
-            for start in range(0, indices.size, max_products):
-                yield row, sign, indices[start : start + max_products]
+            for start in range(0, indices.size, limit):
+                yield row, sign, indices[start : start + limit]
 
 
 def _check_whole(name: str, values: npt.ArrayLike) -> Integers:
