@@ -172,7 +172,7 @@ def flat_reference(reference: Reference, values: Values) -> FlatReference:
         raise Refused(
             reference.at, f"`valid[{lane}]`: a beat has one valid bit", "Write the index after the name."
         )
-    # `suffix_name` and `keep` of a stream are signals of their own, STREAM_last and STREAM_keep.
+    # `last` and `keep` of a stream are signals of their own, STREAM_last and STREAM_keep.
     if len(parts) == 3 and parts[-1][0] in ENDS:
         name, lane_of_end = parts.pop()
         stream, _ = parts.pop()

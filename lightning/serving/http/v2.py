@@ -123,7 +123,7 @@ def _parse_json(text: bytes) -> object:
 
 
 def _parse_tensor(document: Document, binary_data: bytes, offset: int) -> tuple[Tensor, int]:
-    """Return an input tensor, and the offset of the next tensor in the binary data `binary_data`."""
+    """Return an input tensor, and the offset of the next tensor in `binary_data`."""
     name = _read_text(document, "name")
     shape, datatype = parse_shape(document.get("shape")), document.get("datatype")
     parameters = _read_parameters(document, f"input {name!r}")

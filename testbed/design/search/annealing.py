@@ -245,7 +245,7 @@ class Annealer:
         return best
 
     def _compute_limits(self, current: Candidate, microbatches: int) -> tuple[float, float]:
-        """Return the seconds for which the fullest link is busy, and the seconds of `microbatches` microbatches."""
+        """Return the seconds for which the fullest link is busy, and the seconds of an iteration of `microbatches`."""
         full_s = self.simulator.fullest_link_s(self.strategy(current), current.finding.topology)
         return full_s, self.seconds(current._replace(microbatches=microbatches))
 
