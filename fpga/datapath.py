@@ -167,10 +167,10 @@ class Datapath:
         outputs = self._portal.exchange(len(datapath.modules) + 4 if patience is None else patience)
         untaken = self._portal.discard_queues()
         if untaken:
-            what = ", ".join(f"{number} of {name}" for name, number in untaken.items())
+            remaining = ", ".join(f"{number} of {name}" for name, number in untaken.items())
             raise BeatsNotTaken(
                 (
-                    f"the datapath does not accept the remaining beats: {what}. Its modules wait for beats of "
+                    f"the datapath does not accept the remaining beats: {remaining}. Its modules wait for beats of "
                     "another stream, for a flag, or for time (give run() more patience). `.outputs` holds what "
                     "came out; reset() discards the waiting beats."
                 ),
@@ -258,7 +258,7 @@ class Datapath:
 
     def _read_status(self, register: str, names: list[str]) -> frozenset[str]:
         bits = read_words(self.bus, self._table, (register,))
-        return frozenset(name for place, name in enumerate(names) if bits >> place & 1)
+        return frozenset(name for index, name in enumerate(names) if bits >> index & 1)
 
     def _find_level_input(self, name: str) -> Signal:
         levels = {
@@ -299,13 +299,13 @@ class Datapath:
         if (*key, HIGH) not in self._table:
             return low
         upper = self._table[*key, HIGH].offset
-        high, before, attempts = self.bus.read32(upper), -1, _READ_ATTEMPTS
-        while high != before:
+        high, previous, attempts = self.bus.read32(upper), -1, _READ_ATTEMPTS
+        while high != previous:
             if attempts == 0:
                 raise DatapathError(
                     f"{'_'.join(key)} changes faster than it can be read. Stop its inputs while you read it."
                 )
-            before, attempts = high, attempts - 1
+            previous, attempts = high, attempts - 1
             low, high = self.bus.read32(self._table[key].offset), self.bus.read32(upper)
         return high << WORD_BITS | low
 

@@ -54,12 +54,12 @@ class Program:
 
         Raise ProgramError if there is no such layer.
         """
-        place = operator.index(layer) if hasattr(layer, "__index__") else -1
-        if not 0 <= place < len(self.layers):
+        index = operator.index(layer) if hasattr(layer, "__index__") else -1
+        if not 0 <= index < len(self.layers):
             raise ProgramError(
                 f"no layer {layer!r}: the program has layers 0 to {len(self.layers) - 1}. Choose one of them."
             )
-        values = self.layers[place]
+        values = self.layers[index]
         return tuple(
             (module.name, target.name, values.get(f"{module.name}.{target.name}", target.reset))
             for module, target in self.datapath.targets()
@@ -96,19 +96,19 @@ def _check_layer(number: int, layer: Layer, names: Mapping[str, Target]) -> dict
     return {name: _check_value(f"layer {number}", name, value, names) for name, value in layer.items()}
 
 
-def _check_value(where: str, name: str, value: Any, names: Mapping[str, Target]) -> int:
+def _check_value(layer_name: str, name: str, value: Any, names: Mapping[str, Target]) -> int:
     if name not in names:
         similar = difflib.get_close_matches(name, names, 1)
         hint = f"Did you mean {similar[0]!r}?" if similar else f"There are: {', '.join(names)}."
-        raise ProgramError(f"{where}: no target {name!r}. {hint}")
+        raise ProgramError(f"{layer_name}: no target {name!r}. {hint}")
     width = names[name].width
     try:
         number = operator.index(value)
     except TypeError:
-        raise ProgramError(f"{where}: {name} is {value!r}, but a target must be an integer.") from None
+        raise ProgramError(f"{layer_name}: {name} is {value!r}, but a target must be an integer.") from None
     if not 0 <= number < 1 << width:
         raise ProgramError(
-            f"{where}: {name} is {number}, and its {width} bits hold 0 to {(1 << width) - 1}. Choose a value"
+            f"{layer_name}: {name} is {number}, and its {width} bits hold 0 to {(1 << width) - 1}. Choose a value"
             " in this range, or give the target a greater width in the module."
         )
     return number

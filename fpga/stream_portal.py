@@ -68,11 +68,11 @@ class Portal:
                 raise ValueError(f"the beats name no input. Give them by name; the streams are: {names}.")
             beats = {next(iter(self._sources)): beats}
         packed = {}
-        for name, each in beats.items():
+        for name, input_beats in beats.items():
             if name not in self._sources:
-                known = ", ".join(self._sources) or "none"
-                raise ValueError(f"no input stream {name!r}; there are: {known}.")
-            packed[name] = pack_beats(self._sources[name].signal, each)
+                input_names = ", ".join(self._sources) or "none"
+                raise ValueError(f"no input stream {name!r}; there are: {input_names}.")
+            packed[name] = pack_beats(self._sources[name].signal, input_beats)
         for name, queue in packed.items():
             self._sources[name].queue.extend(queue)
 
@@ -109,10 +109,10 @@ class Portal:
 
     def _feed(self, source: _Source) -> bool:
         """Push the next beat if its streams are free; return whether anything moved."""
-        before = source.waiting
-        if before:
+        waiting_before = source.waiting
+        if waiting_before:
             source.waiting = self._read("IN", source.signal.name, "WAITING")
-        moved = source.waiting != before
+        moved = source.waiting != waiting_before
         if source.queue and not source.queue[0][0] & source.waiting:
             self._push(source, *source.queue.popleft())
             moved = True
@@ -144,8 +144,8 @@ class Portal:
             (pop.offset, 1),
         ]
         words = self._transfer(pop_accesses * level)
-        for first in range(0, len(words), data.words):
-            bits = _join_words(words[first : first + data.words])
+        for offset in range(0, len(words), data.words):
+            bits = _join_words(words[offset : offset + data.words])
             sink.beats.append(unpack(bits, sink.samples, sink.width, signed=sink.signed))
         return bool(level)
 
@@ -160,4 +160,4 @@ def read_words(bus: RegisterBus, table: RegisterMap, key: tuple[str, ...]) -> in
 
 
 def _join_words(words: Sequence[int]) -> int:
-    return sum(word << WORD_BITS * place for place, word in enumerate(words))
+    return sum(word << WORD_BITS * index for index, word in enumerate(words))

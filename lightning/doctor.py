@@ -93,12 +93,12 @@ def find_versions() -> dict[str, str]:
 def inspect_versions(installed: Mapping[str, str], machine: str) -> Iterator[Finding]:
     """Yield findings on missing, old and incompatible libraries, for a `machine` such as "x86_64"."""
     yield _inspect_numpy(installed)
-    for library, (state, lost, extra) in LIBRARIES.items():
+    for library, (state, consequence, extra) in LIBRARIES.items():
         if library in installed:
             yield Finding(library, "ok", installed[library])
         else:
             hint = install_extra(extra)
-            yield Finding(library, state, f"not installed: {lost}", hint)
+            yield Finding(library, state, f"not installed: {consequence}", hint)
     if "qick" in installed and parse_version(installed["qick"]) < MIN_QICK_VERSION:
         minimum = ".".join(map(str, MIN_QICK_VERSION))
         yield Finding(
@@ -265,15 +265,15 @@ def inspect_exposure(address: str) -> Finding:
     from lightning.kit.devices.board import parse
 
     try:
-        at = parse(address)
+        url = parse(address)
     except LightningError as error:
         return make_finding(error, "network")
-    if at.loopback:
+    if url.loopback:
         return Finding("network", "ok", f"{address} stays on this machine")
     return Finding(
         "network",
         "warning",
-        f"{at.host} is reached through Pyro4: it has no authentication, and both ends run any code that they receive",
+        f"{url.host} is reached through Pyro4: it has no authentication, and both ends run any code that they receive",
         "keep board and computer in a separate network",
     )
 
@@ -284,12 +284,12 @@ def inspect_firmware(soc: Any) -> Finding:
     profile = find_profile(soc)
     if profile is not None:
         return Finding("firmware", "ok", f"{profile.name}: {profile.about}")
-    known = [each.name for each in profiles.find_for_board(board)]
-    if known:
+    known_builds = [each.name for each in profiles.find_for_board(board)]
+    if known_builds:
         return Finding(
             "firmware",
             "warning",
-            f"another build for {board} than {', '.join(known)}",
+            f"another build for {board} than {', '.join(known_builds)}",
             "nothing needs to be done if the findings below are ok",
         )
     return Finding(

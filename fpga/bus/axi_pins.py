@@ -53,8 +53,8 @@ class AxiPinsBus:
             return []
         rows = np.zeros((self._slot_cycles * len(accesses), self._columns), np.uint64)
         rows[:, self._input_columns["bready"]] = rows[:, self._input_columns["rready"]] = 1
-        for place, (offset, value) in enumerate(accesses):
-            self._put_access(rows[self._slot_cycles * place], offset, value)
+        for index, (offset, value) in enumerate(accesses):
+            self._put_access(rows[self._slot_cycles * index], offset, value)
         outputs = self._simulator.run(rows).reshape(len(accesses), self._slot_cycles, -1)
         self.cycles += len(rows)
         answers = [
@@ -69,12 +69,12 @@ class AxiPinsBus:
 
     def _put_access(self, row: Row, offset: int, value: int | None) -> None:
         check_access(offset, value or 0)
-        into = self._input_columns
+        columns = self._input_columns
         if value is None:
-            row[into["arvalid"]], row[into["araddr"]] = 1, offset
+            row[columns["arvalid"]], row[columns["araddr"]] = 1, offset
             return
-        row[into["awvalid"]], row[into["awaddr"]] = 1, offset
-        row[into["wvalid"]], row[into["wdata"]], row[into["wstrb"]] = 1, value, 15
+        row[columns["awvalid"]], row[columns["awaddr"]] = 1, offset
+        row[columns["wvalid"]], row[columns["wdata"]], row[columns["wstrb"]] = 1, value, 15
 
     def _find_response(self, slot: list[list[int]], channels: tuple[str, str]) -> list[int]:
         """Return the outputs of the cycle with the response. Raise BusFault if it is missing or an error."""

@@ -75,5 +75,5 @@ def _as_dicts(diagnostics: tuple[Diagnostic, ...]) -> list[dict[str, str | int]]
     return [each.as_dict() for each in diagnostics]
 
 
-def _format_number(items: list[Any], what: str) -> str:
-    return f"{len(items)} {what}" if len(items) == 1 else f"{len(items)} {what}s"
+def _format_number(items: list[Any], noun: str) -> str:
+    return f"{len(items)} {noun}" if len(items) == 1 else f"{len(items)} {noun}s"

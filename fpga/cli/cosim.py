@@ -100,7 +100,7 @@ def stimulus(datapath: Datapath, cycles: int, seed: int) -> Rows:
     from fpga.hdl.stimulus import generate_stimulus
 
     parts = range(0, cycles, EPISODE)
-    rows = [generate_stimulus(datapath, min(EPISODE, cycles - first), seed + first) for first in parts]
+    rows = [generate_stimulus(datapath, min(EPISODE, cycles - start), seed + start) for start in parts]
     return np.concatenate(rows)
 
 
@@ -109,9 +109,9 @@ def _run_in_episodes(simulator: Simulator, inputs: Rows) -> Rows:
     import numpy as np
 
     outputs = []
-    for first in range(0, len(inputs), EPISODE):
+    for start in range(0, len(inputs), EPISODE):
         simulator.reset()
-        outputs.append(simulator.run(inputs[first : first + EPISODE]))
+        outputs.append(simulator.run(inputs[start : start + EPISODE]))
     return np.concatenate(outputs)
 
 

@@ -57,15 +57,15 @@ def diagnose_os_error(error: OSError) -> Diagnostic:
     if error.filename is None:
         return _make_unlocated(error.strerror or str(error))
     path = Path(os.fsdecode(error.filename))
-    why, hint = _explain(error, path)
-    return _make_unlocated(f"cannot use {str(path)!r}: {why}", hint)
+    reason, hint = _explain(error, path)
+    return _make_unlocated(f"cannot use {str(path)!r}: {reason}", hint)
 
 
 def _explain(error: OSError, path: Path) -> tuple[str, str]:
     if isinstance(error, FileNotFoundError) and not path.parent.exists():
         return f"there is no folder {str(path.parent)!r}", "Create it, or give another path."
-    known = (_REASONS[kind] for kind in _REASONS if isinstance(error, kind))
-    return next(known, (error.strerror or str(error), "Give another path."))
+    reasons = (_REASONS[kind] for kind in _REASONS if isinstance(error, kind))
+    return next(reasons, (error.strerror or str(error), "Give another path."))
 
 
 def _format_line(error: Diagnostic) -> str:

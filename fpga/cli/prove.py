@@ -106,9 +106,11 @@ def _format_lines(proof: Proof) -> list[str]:
         for each in proof.results:
             if each.module == module:
                 fact = claim.format(part=each.part) if each.property == STATED else says[each.property]
-                where = f" at {each.part} in cycle {each.cycle}" if each.verdict is Verdict.FAILED else ""
-                where = f" at {each.part}" if each.verdict is Verdict.VACUOUS else where
-                lines.append(f"  {each.verdict.value + where:<14}  {each.property:<7} {fact}")
+                place_text = (
+                    f" at {each.part} in cycle {each.cycle}" if each.verdict is Verdict.FAILED else ""
+                )
+                place_text = f" at {each.part}" if each.verdict is Verdict.VACUOUS else place_text
+                lines.append(f"  {each.verdict.value + place_text:<14}  {each.property:<7} {fact}")
                 if each.element:
                     lines.append(f"    {each.element}: expected {each.expected}, seen {each.seen}")
     reached = [each for each in proof.covered if each.is_reached]

@@ -79,10 +79,10 @@ def _format_lines(verification: Verification) -> list[str]:
     return [*lines, f"{verification.datapath} {verdict}"]
 
 
-def _describe(each: Result) -> list[str]:
-    where = f" at {each.part}" if each.part else ""
-    where += f" in cycle {each.cycle}" if each.cycle is not None else ""
-    lines = [f"  {each.verdict.value:<14}  {each.property}{where}"]
-    if each.expected is not None:
-        lines.append(f"    {each.element}: expected {each.expected}, seen {each.seen}")
+def _describe(result: Result) -> list[str]:
+    place_text = f" at {result.part}" if result.part else ""
+    place_text += f" in cycle {result.cycle}" if result.cycle is not None else ""
+    lines = [f"  {result.verdict.value:<14}  {result.property}{place_text}"]
+    if result.expected is not None:
+        lines.append(f"    {result.element}: expected {result.expected}, seen {result.seen}")
     return lines

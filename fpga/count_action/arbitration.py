@@ -30,8 +30,8 @@ def select(count: Count, module: str, options: Sequence[Operand]) -> Operand:
         selection = Operation("if", (holds, option, selection))
     turn = Ref(f"{count.name}_turn", module)
     if count.order == "turns":
-        for place, option in reversed(list(enumerate(options))):
-            is_next = Operation("and", (valid[place], Operation("<=", (turn, place))))
+        for index, option in reversed(list(enumerate(options))):
+            is_next = Operation("and", (valid[index], Operation("<=", (turn, index))))
             selection = Operation("if", (is_next, option, selection))
     if count.whole:
         current = Operation("table", (turn, *options))
@@ -42,25 +42,25 @@ def select(count: Count, module: str, options: Sequence[Operand]) -> Operand:
 def picks(count: Count, module: str) -> list[Operand]:
     """Return, for each stream, the formula that is 1 if an arbiter selects it."""
     selection = select(count, module, range(len(count.terms)))
-    return [Operation("==", (selection, place)) for place in range(len(count.terms))]
+    return [Operation("==", (selection, index)) for index in range(len(count.terms))]
 
 
 def next_numbers(count: Count, module: str) -> dict[str, Operand]:
     """Return the formula for the next value of each stored number, by the suffix of its name."""
     streams = len(count.terms)
     lasts = [last_of(each) for each in count.terms]
-    following: list[Operand] = [(place + 1) % streams for place in range(streams)]
+    following: list[Operand] = [(index + 1) % streams for index in range(streams)]
     numbers: dict[str, Operand] = {}
     if count.order == "turns" or count.whole:
-        turns: list[Operand] = following if count.order == "turns" else list(range(streams))
+        next_turns: list[Operand] = following if count.order == "turns" else list(range(streams))
         if count.order == "turns" and count.whole:
-            turns = [
-                Operation("if", (last, after, place))
-                for place, (last, after) in enumerate(zip(lasts, following, strict=True))
+            next_turns = [
+                Operation("if", (is_last, next_index, index))
+                for index, (is_last, next_index) in enumerate(zip(lasts, following, strict=True))
             ]
-        numbers["turn"] = select(count, module, turns)
+        numbers["turn"] = select(count, module, next_turns)
     if count.whole:
-        numbers["open"] = select(count, module, [Operation("not", (last,)) for last in lasts])
+        numbers["open"] = select(count, module, [Operation("not", (is_last,)) for is_last in lasts])
     return numbers
 
 

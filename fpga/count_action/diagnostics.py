@@ -105,8 +105,8 @@ class Report:
 
     def error(self, diagnostic: Diagnostic) -> None:
         """Record an error, unless there is one at the same location. Raise `CountActionError` at the 50th."""
-        place = (diagnostic.file, diagnostic.line, diagnostic.column)
-        if diagnostic.line == 0 or all((e.file, e.line, e.column) != place for e in self.errors):
+        location = (diagnostic.file, diagnostic.line, diagnostic.column)
+        if diagnostic.line == 0 or all((e.file, e.line, e.column) != location for e in self.errors):
             self.errors.append(diagnostic)
         if len(self.errors) >= _MAX_ERRORS:
             self.raise_errors()

@@ -97,8 +97,8 @@ class Graph:
 
     def merge_intervals(self, action: Action) -> Interval:
         """Return the interval that covers the samples of a merged stream."""
-        every = [self.interval(self.formula(ref)) for ref in action.refs]
-        return min(low for low, _ in every), max(high for _, high in every)
+        intervals = [self.interval(self.formula(ref)) for ref in action.refs]
+        return min(low for low, _ in intervals), max(high for _, high in intervals)
 
     def _find_stored_width(self, operand: Operation) -> int:
         (ref,) = operand.operands
@@ -146,9 +146,9 @@ class Graph:
             return ()
         streams = {stream_of(term) for term in count.counted if self.is_stream(term)}
         return tuple(
-            other
-            for other in module.counts[: module.counts.index(count)]
-            if other.kind is CountKind.LEVEL and streams & set(map(stream_of, other.counted))
+            earlier
+            for earlier in module.counts[: module.counts.index(count)]
+            if earlier.kind is CountKind.LEVEL and streams & set(map(stream_of, earlier.counted))
         )
 
     @cached_property

@@ -153,10 +153,10 @@ class Imports:
                 self._follow_one(statement, path.parent, chain, place)
 
     def _follow_one(
-        self, statement: Import, folder: Path, chain: tuple[Path, ...], place: PurePosixPath
+        self, statement: Import, folder: Path, chain: tuple[Path, ...], folder_of_text: PurePosixPath
     ) -> None:
         file = _find_import(statement, folder)
-        relative = place / statement.path
+        relative = folder_of_text / statement.path
         self.files[relative] = file
         real = file.resolve()
         if real in chain:
@@ -179,9 +179,9 @@ class Imports:
                 self.report.error(each)
             return
         for module in tree.modules():
-            known = self.modules.setdefault(module.name, module)
-            if known is not module:
-                message = f"module {quote(module.name)} is defined at {known.at} and at {module.at}"
+            earlier = self.modules.setdefault(module.name, module)
+            if earlier is not module:
+                message = f"module {quote(module.name)} is defined at {earlier.at} and at {module.at}"
                 raise Refused(statement.at, message, "Rename one of them.")
         self.follow(tree, file, chain, relative.parent)
 

@@ -157,8 +157,8 @@ class Ref:
     at: Location | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
-        where = f"{self.module}." if self.module else ""
-        return f"{where}{self.name}[{self.index}]"
+        prefix = f"{self.module}." if self.module else ""
+        return f"{prefix}{self.name}[{self.index}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,11 +350,11 @@ class Module:
 
     def outputs(self) -> dict[str, Action]:
         """Return the first action that drives each output, by the name of the output."""
-        first: dict[str, Action] = {}
+        first_actions: dict[str, Action] = {}
         for action in self.actions:
             if action.kind.drives:
-                first.setdefault(action.output, action)
-        return first
+                first_actions.setdefault(action.output, action)
+        return first_actions
 
 
 @dataclass(frozen=True)

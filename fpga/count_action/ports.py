@@ -87,9 +87,9 @@ def ends_of_output(module: Module, stream: str) -> tuple[tuple[str, Action], ...
 
     The stored numbers of an arbitrating count (`NAME_turn`, R19) have a `part_of`, too, but are left out.
     """
-    ends = {f"{stream}_{kind}": kind for kind in ("last", "keep")}
+    kind_of_output = {f"{stream}_{kind}": kind for kind in ("last", "keep")}
     parts = (each for each in module.actions if each.part_of == stream)
-    return tuple((ends[each.output], each) for each in parts if each.output in ends)
+    return tuple((kind_of_output[each.output], each) for each in parts if each.output in kind_of_output)
 
 
 def _list_inputs(datapath: Datapath) -> Iterator[tuple[str, int]]:

@@ -72,15 +72,15 @@ def _make_steps(**parameters: object) -> Proven:
 
 def _make_reader(**parameters: object) -> Proven:
     counts = dict.fromkeys(["ordered", "bursts"], "[PlaceWidth:0]")
-    places = dict.fromkeys(["write", "read"], "[PlaceWidth-1:0]")
-    registers = {**counts, **places, "left": "[23:0]"}
+    pointers = dict.fromkeys(["write", "read"], "[PlaceWidth-1:0]")
+    registers = {**counts, **pointers, "left": "[23:0]"}
     hidden = {f"{name}_i": (f"{name}_q", bits) for name, bits in registers.items()}
     return Proven("burst_reader", parameters, hidden)
 
 
 def _make_queue(**parameters: object) -> Proven:
-    places = {**{f"{name}_i": f"{name}_q" for name in ("write", "end", "read")}, "watch_i": "u_beats.watch"}
-    hidden = {port: (path, "[PlaceWidth-1:0]") for port, path in places.items()}
+    pointers = {**{f"{name}_i": f"{name}_q" for name in ("write", "end", "read")}, "watch_i": "u_beats.watch"}
+    hidden = {port: (path, "[PlaceWidth-1:0]") for port, path in pointers.items()}
     hidden |= {"dropping_i": ("dropping_q", ""), "watched_i": ("u_beats.watched", "[Width-1:0]")}
     return Proven("frame_queue", parameters, hidden, depth=4)
 
@@ -246,14 +246,14 @@ def proof_text(proofs: Iterable[Proven], mutants: Mapping[int, str] | None = Non
     """
     proven = list(proofs)
     parts = [
-        "\n".join(_write_wrapper(place, each, (mutants or {}).get(place, each.block)))
-        for place, each in enumerate(proven)
+        "\n".join(_write_wrapper(index, each, (mutants or {}).get(index, each.block)))
+        for index, each in enumerate(proven)
     ]
     return "\n\n".join([*parts, _write_top(len(proven))])
 
 
 def _write_top(blocks: int) -> str:
-    instances = [f"  proof_{place} b{place} (.clk_i(clk_i), .rst_i(rst_i));" for place in range(blocks)]
+    instances = [f"  proof_{index} b{index} (.clk_i(clk_i), .rst_i(rst_i));" for index in range(blocks)]
     return "\n".join(
         ["module proof (input logic clk_i, input logic rst_i);", *BEGINNING, *instances, "endmodule", ""]
     )
@@ -268,9 +268,9 @@ BEGINNING = (
 """First lines in the body of every top of a proof."""
 
 
-def _write_wrapper(place: int, proven: Proven, module: str) -> Iterator[str]:
+def _write_wrapper(index: int, proven: Proven, module: str) -> Iterator[str]:
     ports = _parse_ports((RTL / f"{proven.block}.sv").read_text(encoding="ascii"))
-    yield f"module proof_{place} (input logic clk_i, input logic rst_i);"
+    yield f"module proof_{index} (input logic clk_i, input logic rst_i);"
     for name, value in proven.parameters.items():
         yield f"  localparam {name} = {value};"
     for port in ports:

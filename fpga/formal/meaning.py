@@ -66,12 +66,12 @@ class Meaning:
     @cached_property
     def _places(self) -> dict[tuple[str, str], int]:
         counts = enumerate(self.datapath.counts())
-        return {(module.name, count.name): place for place, (module, count) in counts}
+        return {(module.name, count.name): index for index, (module, count) in counts}
 
     def write_shared_lines(self) -> Iterator[str]:
         """Yield the lines for the stall of each module and the ready bits of its output streams (R7)."""
         streams = [(module, action) for module in self.datapath.modules for action in module.streams()]
-        inside = self.datapath.consumed
+        consumed = self.datapath.consumed
         yield from _write_function("larger", "second > first ? second : first")
         yield from _write_function("smaller", "second < first ? second : first")
         for module in self.datapath.modules:
@@ -79,7 +79,7 @@ class Meaning:
             yield from self.formulas.lines(module)
         for module, action in streams:
             name = f"{module.name}_{action.output}"
-            is_internal = (module.name, action.output) in inside
+            is_internal = (module.name, action.output) in consumed
             yield f"logic ready_{name};"
             ready = self.ready(Ref(action.output, module.name)) if is_internal else f"{name}_ready_i[0]"
             yield f"assign ready_{name} = {ready};"
@@ -107,10 +107,10 @@ class Meaning:
         actions = self.datapath.module(ref.module or "").actions
         return next(action for action in actions if action.output == ref.name)
 
-    def _write_port(self, ref: Ref, what: str) -> str:
+    def _write_port(self, ref: Ref, port: str) -> str:
         if ref.module is None and ref.name in self.buffers:
-            return f"\\dut.{ref.name}{what}_held "
-        return f"{ref.name}{what}_i" if ref.module is None else f"{ref.module}_{ref.name}{what}_o"
+            return f"\\dut.{ref.name}{port}_held "
+        return f"{ref.name}{port}_i" if ref.module is None else f"{ref.module}_{ref.name}{port}_o"
 
     @cached_property
     def buffers(self) -> frozenset[str]:
@@ -159,8 +159,8 @@ class Meaning:
 
     def base(self, module: Module, count: Count) -> Bits:
         """Return the bits of a count in `count_o`."""
-        before = list(self.datapath.counts())[: self.place(module, count.name)]
-        return Bits("count_o", sum(each.width for _, each in before), count.width)
+        earlier_counts = list(self.datapath.counts())[: self.place(module, count.name)]
+        return Bits("count_o", sum(each.width for _, each in earlier_counts), count.width)
 
     def target(self, module: Module, name: str) -> Bits:
         """Return the bits of a target in force. Raise KeyError if there is no such target."""
@@ -252,14 +252,14 @@ class Meaning:
 
     def write_first(self, module: Module, count: Count) -> str:
         """Return the condition that no earlier level count that shares a stream with this one fires (R26)."""
-        before = module.counts[: module.counts.index(count)] if count.kind is CountKind.LEVEL else ()
+        earlier_counts = module.counts[: module.counts.index(count)] if count.kind is CountKind.LEVEL else ()
         fires = [
-            f"!{self.fire(module, other.name)}"
-            for other in before
-            if other.kind is CountKind.LEVEL
+            f"!{self.fire(module, earlier.name)}"
+            for earlier in earlier_counts
+            if earlier.kind is CountKind.LEVEL
             and any(
-                self.is_stream(one) and _is_same_stream(one, term)
-                for one in other.counted
+                self.is_stream(counted_ref) and _is_same_stream(counted_ref, term)
+                for counted_ref in earlier.counted
                 for term in count.counted
             )
         ]
@@ -274,9 +274,9 @@ class Meaning:
     def clear(self, module: Module, count: Count) -> str:
         """Return the condition that an action clears the count (R5)."""
         fires = (
-            self.fire(other, action.on)
-            for other in self.datapath.modules
-            for action in other.actions
+            self.fire(acting_module, action.on)
+            for acting_module in self.datapath.modules
+            for action in acting_module.actions
             if action.clears == (module.name, count.name)
         )
         return " || ".join(fires) or NEVER
@@ -288,8 +288,8 @@ class Meaning:
         return " && ".join([counts, *map(self.moves, streams)])
 
 
-def _is_same_stream(one: Ref, other: Ref) -> bool:
-    return (one.module, one.name, one.index) == (other.module, other.name, other.index)
+def _is_same_stream(left: Ref, right: Ref) -> bool:
+    return (left.module, left.name, left.index) == (right.module, right.name, right.index)
 
 
 class Formulas:
@@ -304,8 +304,8 @@ class Formulas:
 
     def lines(self, module: Module) -> Iterator[str]:
         """Yield the lines of the formulas of a module, each with its wire."""
-        for place, operand in enumerate(module.values):
-            wire = self.wire(Ref(f"{VALUE}{place}", module.name))
+        for index, operand in enumerate(module.values):
+            wire = self.wire(Ref(f"{VALUE}{index}", module.name))
             yield f"logic signed [{FORMULA_WIDTH - 1}:0] {wire};"
             yield f"assign {wire} = {self.text(operand)};"
 
@@ -328,19 +328,21 @@ class Formulas:
             return f"{FORMULA_WIDTH}'sd{operand}"
         if isinstance(operand, Ref):
             return f"$signed({self._meaning.sample(operand).fit(FORMULA_WIDTH)})"
-        first = operand.operands[0]
-        if isinstance(first, Ref) and operand.operator in {"valid", "count", "target"}:
-            return f"$signed({self._write_stored(operand.operator, first)})"
+        first_operand = operand.operands[0]
+        if isinstance(first_operand, Ref) and operand.operator in {"valid", "count", "target"}:
+            return f"$signed({self._write_stored(operand.operator, first_operand)})"
         if operand.operator in {"<<", ">>", "slice", "concat"}:
             return self._write_bits(operand)
         parts = [self.text(each) for each in operand.operands]
         if operand.operator == "table":
-            entries = ((f"{parts[0]} == {place}", each) for place, each in enumerate(parts[1:]))
-            return f"({''.join(f'{when} ? {each} : ' for when, each in entries)}{FORMULA_WIDTH}'sd0)"
+            entries = ((f"{parts[0]} == {entry_index}", each) for entry_index, each in enumerate(parts[1:]))
+            return (
+                f"({''.join(f'{condition} ? {each} : ' for condition, each in entries)}{FORMULA_WIDTH}'sd0)"
+            )
         if operand.operator == "max":
-            return reduce(lambda first, second: f"larger({first}, {second})", parts)
+            return reduce(lambda left, right: f"larger({left}, {right})", parts)
         if operand.operator == "min":
-            return reduce(lambda first, second: f"smaller({first}, {second})", parts)
+            return reduce(lambda left, right: f"smaller({left}, {right})", parts)
         return _OPERATOR_FORMATS.get(
             operand.operator, _COMPARISON_FORMAT.replace("@", operand.operator)
         ).format(*parts)
@@ -348,18 +350,18 @@ class Formulas:
     def _write_bits(self, operation: Operation) -> str:
         """Return a shift, a slice, or a concatenation, whose operands are slices (R22 to R24)."""
         if operation.operator == "concat":
-            joined = f"{FORMULA_WIDTH}'sd0"
+            text = f"{FORMULA_WIDTH}'sd0"
             for each in operation.operands:
                 assert isinstance(each, Operation)
                 high, low = (bit for bit in each.operands[1:] if isinstance(bit, int))
-                joined = f"(({joined} <<< {high - low + 1}) | {self.text(each)})"
-            return joined
-        value, (first, *rest) = self.text(operation.operands[0]), operation.operands[1:]
+                text = f"(({text} <<< {high - low + 1}) | {self.text(each)})"
+            return text
+        value, (high_bit, *more_bits) = self.text(operation.operands[0]), operation.operands[1:]
         if operation.operator != "slice":
-            return f"({value} {'<<<' if operation.operator == '<<' else '>>>'} {first})"
-        assert isinstance(first, int)
-        (lowest,) = (bit for bit in rest if isinstance(bit, int))
-        return f"(({value} >>> {lowest}) & {FORMULA_WIDTH}'sd{(1 << first - lowest + 1) - 1})"
+            return f"({value} {'<<<' if operation.operator == '<<' else '>>>'} {high_bit})"
+        assert isinstance(high_bit, int)
+        (lowest,) = (bit for bit in more_bits if isinstance(bit, int))
+        return f"(({value} >>> {lowest}) & {FORMULA_WIDTH}'sd{(1 << high_bit - lowest + 1) - 1})"
 
     def _write_stored(self, operator: str, ref: Ref) -> str:
         if operator == "valid":

@@ -119,9 +119,9 @@ def prove_specification(
 def _find_covered(specification: Specification, findings: Findings) -> Iterator[CoverResult]:
     for names, reached in ((findings.reached, True), (findings.unreached, False)):
         for name in names:
-            instance, _, what = name.partition(".")
+            instance, _, statement = name.partition(".")
             check = specification.checks[instance]
-            yield CoverResult(check.module, check.part, what, reached)
+            yield CoverResult(check.module, check.part, statement, reached)
 
 
 def _tabulate_counterexample(specification: Specification, findings: Findings) -> Iterator[str]:
@@ -129,7 +129,9 @@ def _tabulate_counterexample(specification: Specification, findings: Findings) -
         return
     ports = specification.meaning.ports
     names = ["rst_i", *(port.name for port in (*ports.inputs, *ports.outputs))]
-    last = min(failure.cycle for failure in findings.failures) + 1
+    end_cycle = min(failure.cycle for failure in findings.failures) + 1
     series = read_vcd(findings.trace, names)
-    excerpt = {name: values[max(0, last - MAX_TABLE_CYCLES) : last] for name, values in series.items()}
-    yield from format_table(excerpt, max(0, last - MAX_TABLE_CYCLES), last)
+    excerpt = {
+        name: values[max(0, end_cycle - MAX_TABLE_CYCLES) : end_cycle] for name, values in series.items()
+    }
+    yield from format_table(excerpt, max(0, end_cycle - MAX_TABLE_CYCLES), end_cycle)

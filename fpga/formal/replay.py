@@ -41,15 +41,15 @@ def find_differences(datapath: Datapath, expected: Rows, actual: Rows) -> tuple[
 
     The first differing cycle contributes only causes: a fire follows from registers, and a ready bit from a fire.
     """
-    first: dict[str, Difference] = {}
+    first_differences: dict[str, Difference] = {}
     for cycle in np.flatnonzero((expected != actual).any(axis=1))[:_MAX_EXAMINED_CYCLES].tolist():
         rows = slice(cycle, cycle + 1)
         in_cycle = [
             replace(each, cycle=cycle) for each in _compare_cycle(datapath, expected[rows], actual[rows])
         ]
-        for each in in_cycle if first else _drop_consequences(in_cycle):
-            first.setdefault(each.element, each)
-    return tuple(first.values())
+        for each in in_cycle if first_differences else _drop_consequences(in_cycle):
+            first_differences.setdefault(each.element, each)
+    return tuple(first_differences.values())
 
 
 def select_causes(differences: tuple[Difference, ...]) -> tuple[Difference, ...]:
@@ -111,22 +111,22 @@ def replay(datapath: Datapath, series: Mapping[str, tuple[int, ...]]) -> tuple[D
         for port in side:
             put_series(rows, port, series.get(port.name, (0,) * len(resets)))
     reference = Reference(datapath)
-    first: dict[str, Difference] = {}
+    first_differences: dict[str, Difference] = {}
     for cycle, reset in enumerate(resets):
-        before = reference.state
+        previous_state = reference.state
         expected = reference.run(inputs[cycle : cycle + 1])
         if cycle:
             for each in _compare_cycle(datapath, expected, actual[cycle : cycle + 1]):
-                first.setdefault(each.element, replace(each, cycle=cycle))
+                first_differences.setdefault(each.element, replace(each, cycle=cycle))
         if reset:
-            reference.state = before  # in a cycle of reset nothing is stored, but loads act (R25)
+            reference.state = previous_state  # in a cycle of reset nothing is stored, but loads act (R25)
             for module, memory in memories_of(datapath):
                 load, address, word = (series.get(f"{ref.name}_i", (0,) * len(resets)) for ref in memory.refs)
                 if load[cycle]:
                     reference.load_word(module.name, memory.output, address[cycle], word[cycle])
             commits = series.get("commit_i", ())[cycle : cycle + 1]
             reference.reset(series["target_shadow_i"][cycle] if any(commits) else None)
-    return tuple(first.values())
+    return tuple(first_differences.values())
 
 
 def target_differences(

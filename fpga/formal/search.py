@@ -65,12 +65,12 @@ def search(
     sources, top = specification.sources(), specification.top
     run_s = budget_s * max(len(list_subjects(specification)), 1)
     try:
-        first = sby.run(sources, top, cover=cover, traces=True, depth=depth, budget_s=run_s)
+        first_result = sby.run(sources, top, cover=cover, traces=True, depth=depth, budget_s=run_s)
     except ToolTimeout:
         return _search_without_data(specification, depth, run_s)
-    if first.proven:
-        return Findings(reached=first.reached, unreached=first.unreached)
-    failures, undecided, rest_proven = _prove_rest(sources, top, first, depth, run_s)
+    if first_result.proven:
+        return Findings(reached=first_result.reached, unreached=first_result.unreached)
+    failures, undecided, rest_proven = _prove_rest(sources, top, first_result, depth, run_s)
     simulated = simulate_differences(specification) if undecided or not rest_proven else ()
     visible = {(each.module, each.property) for each in simulated}
     # A deeper search pays only for failures that the simulation does not show.
@@ -85,8 +85,8 @@ def search(
         failures,
         tuple(name for name in undecided if name not in failed),
         simulated,
-        reached=first.reached,
-        unreached=first.unreached,
+        reached=first_result.reached,
+        unreached=first_result.unreached,
         others_proven=rest_proven,
     )
 
@@ -112,13 +112,13 @@ def _search_without_data(specification: Specification, depth: int, run_s: float)
 
 
 def _prove_rest(
-    sources: dict[str, str], top: str, first: sby.SbyResult, depth: int, run_s: float
+    sources: dict[str, str], top: str, first_result: sby.SbyResult, depth: int, run_s: float
 ) -> tuple[tuple[sby.Failure, ...], tuple[str, ...], bool]:
     """Remove failing and undecided assertions until the rest is proven, for up to 8 rounds of `run_s` each.
 
     Return the failures, the undecided assertions, and whether the rest is proven.
     """
-    failures, undecided = list(first.failures), list(first.open)
+    failures, undecided = list(first_result.failures), list(first_result.open)
     for _ in range(_MAX_ROUNDS):
         without = [each.name for each in failures] + undecided
         try:
@@ -166,12 +166,12 @@ def simulate_differences(specification: Specification) -> tuple[Difference, ...]
 def run_differences(specification: Specification, design: Design, seed: int = 0) -> tuple[Difference, ...]:
     """Return the differences of a design from the reference simulator, over several runs from reset."""
     datapath = specification.datapath
-    parts = [generate_stimulus(datapath, _EPISODE, seed + place) for place in range(_EPISODES)]
+    parts = [generate_stimulus(datapath, _EPISODE, seed + episode) for episode in range(_EPISODES)]
     actual = icarus.run(design, np.concatenate(parts), episode=_EPISODE)
     expected = [Reference(datapath).run(part) for part in parts]
     all_differences = find_differences(datapath, np.concatenate(expected), actual)
-    only = (each for each in all_differences if specification.only in {None, each.module})
-    return tuple(replace(each, cycle=each.cycle % _EPISODE) for each in only)
+    selected = (each for each in all_differences if specification.only in {None, each.module})
+    return tuple(replace(each, cycle=each.cycle % _EPISODE) for each in selected)
 
 
 _VARIABLE = re.compile(r"\$var \w+ (\d+) (\S+) (\S+)")
@@ -206,15 +206,15 @@ def read_vcd(text: str, signals: Iterable[str], period: int = 10) -> dict[str, t
 def _parse_values(
     lines: Iterable[str], codes: Mapping[str, list[str]], period: int
 ) -> dict[str, tuple[int, ...]]:
-    now = dict.fromkeys((name for names in codes.values() for name in names), 0)
-    series: dict[str, list[int]] = {name: [] for name in now}
+    current_values = dict.fromkeys((name for names in codes.values() for name in names), 0)
+    series: dict[str, list[int]] = {name: [] for name in current_values}
     for line in lines:
         if line.startswith("#"):
             while len(next(iter(series.values()), ())) < int(line[1:]) // period:
-                for name, value in now.items():
+                for name, value in current_values.items():
                     series[name].append(value)
         elif (match := re.match(r"b?([01xz]+) ?(\S+)", line)) and match[2] in codes:
-            now |= dict.fromkeys(codes[match[2]], int(re.sub("[xz]", "0", match[1]), 2))
+            current_values |= dict.fromkeys(codes[match[2]], int(re.sub("[xz]", "0", match[1]), 2))
     return {name: tuple(values) for name, values in series.items()}
 
 
@@ -223,7 +223,7 @@ def format_table(series: Mapping[str, tuple[int, ...]], first: int, last: int) -
     rows = {"cycle": tuple(range(first, last)), **series}
     name_width = max(map(len, rows))
     texts = {name: [str(value) for value in values] for name, values in rows.items()}
-    widths = [max(len(text[place]) for text in texts.values()) for place in range(last - first)]
+    widths = [max(len(text[column]) for text in texts.values()) for column in range(last - first)]
     return [
         "  ".join(
             [

@@ -45,11 +45,11 @@ class Specification:
     def checks(self) -> dict[str, Check]:
         """The instances of checks, by their instance names in the proof."""
         modules = [module for module in self.datapath.modules if self.only in {None, module.name}]
-        every = [_make_targets_check(self.datapath), *buffers_of(self.meaning)]
-        every += [each for module in modules for each in self._list_checks(module)]
+        all_checks = [_make_targets_check(self.datapath), *buffers_of(self.meaning)]
+        all_checks += [each for module in modules for each in self._list_checks(module)]
         if self.claims is not None:
-            every += claims_of(self.meaning, self.claims)
-        return {f"check_{place}": check for place, check in enumerate(every)}
+            all_checks += claims_of(self.meaning, self.claims)
+        return {f"check_{index}": check for index, check in enumerate(all_checks)}
 
     @cached_property
     def design(self) -> Design:
@@ -104,9 +104,9 @@ class Specification:
 
     def _make_count_check(self, module: Module, count: Count) -> Check:
         meaning = self.meaning
-        place = meaning.place(module, count.name)
+        index = meaning.place(module, count.name)
         target = meaning.write_reached(module, count)
-        increment = f"increment_{place}"
+        increment = f"increment_{index}"
         parameters = {
             "Width": count.width,
             "IncrementWidth": INCREMENT_WIDTH,
@@ -114,7 +114,7 @@ class Specification:
             "AtLeast": bit(module.target(count.target).at_least),
             "Carry": bit(module.target(count.target).carry),
         }
-        before = (
+        declarations = (
             f"logic [{INCREMENT_WIDTH - 1}:0] {increment};",
             f"assign {increment} = {meaning.increment(count)};",
         )
@@ -126,24 +126,26 @@ class Specification:
             "clear_status_i": "clear_status_i[0]",
             "increment_i": increment,
             "target_i": target,
-            "fire_o": f"fire_o[{place}]",
+            "fire_o": f"fire_o[{index}]",
             "count_o": meaning.base(module, count),
-            "overshoot_o": f"overshoot_o[{place}]",
-            "saturated_o": f"saturated_o[{place}]",
+            "overshoot_o": f"overshoot_o[{index}]",
+            "saturated_o": f"saturated_o[{index}]",
         }
         if not count.accumulates:
-            return self._make_level_check(module, count, Check("", "", "", parameters, ports, before))
+            return self._make_level_check(module, count, Check("", "", "", parameters, ports, declarations))
         if count.goes_down:
-            return self._make_up_and_down_check(module, count, Check("", "", "", parameters, ports, before))
-        return Check("count_action", module.name, count.name, parameters, ports, before)
+            return self._make_up_and_down_check(
+                module, count, Check("", "", "", parameters, ports, declarations)
+            )
+        return Check("count_action", module.name, count.name, parameters, ports, declarations)
 
     def _make_level_check(self, module: Module, count: Count, check: Check) -> Check:
         """Return the check of a level count, from the check of an accumulating count: both read the increment."""
-        kept = ("enable_i", "stall_i", "target_i", "fire_o")
+        kept_ports = ("enable_i", "stall_i", "target_i", "fire_o")
         status = " || ".join(f"{check.ports[port]}" for port in ("overshoot_o", "saturated_o"))
         ports = {
             **CLOCKED,
-            **{port: check.ports[port] for port in kept},
+            **{port: check.ports[port] for port in kept_ports},
             "first_i": check.ports["increment_i"],
             "second_i": f"{INCREMENT_WIDTH}'d0",
             "status_i": f"{check.ports['count_o']} != 0 || {status}",
@@ -165,12 +167,12 @@ class Specification:
             "bound_i": self.meaning.write_bound(count),
         }
         del ports["increment_i"]
-        before = (
+        declarations = (
             *check.before,
             f"logic [{INCREMENT_WIDTH - 1}:0] {decrement};",
             f"assign {decrement} = {self.meaning.increment(count, down=True)};",
         )
-        return Check("count_action_up_down", module.name, count.name, parameters, ports, before)
+        return Check("count_action_up_down", module.name, count.name, parameters, ports, declarations)
 
     def _make_ready_check(self, module: Module, count: Count, streams: list[Ref]) -> Check:
         ports = {
@@ -210,17 +212,17 @@ def buffers_of(meaning: Meaning) -> Iterator[Check]:
     """Yield the check of every buffer; like the check of targets, it belongs to no module."""
     for signal, ports in _list_buffered_streams(meaning):
         for index in range(signal.size):
-            outside, inside = (
+            external_bits, internal_bits = (
                 concatenate(f"{name.format(port)}[{index * width}+:{width}]" for port, width in ports)
                 for name in ("{}_i", "\\dut.{}_held ")
             )
             wires = {
                 **CLOCKED,
                 "valid_i": f"{signal.name}_valid_i[{index}]",
-                "data_i": outside,
+                "data_i": external_bits,
                 "ready_o": f"{signal.name}_ready_o[{index}]",
                 "valid_o": f"\\dut.{signal.name}_valid_held [{index}]",
-                "data_o": inside,
+                "data_o": internal_bits,
                 "ready_i": f"\\dut.{signal.name}_ready_held [{index}]",
                 "full_i": f"\\dut.{_name_buffer(signal, index)}.full_q ",
                 "second_i": f"\\dut.{_name_buffer(signal, index)}.second_q ",

@@ -109,11 +109,11 @@ def _judge_property(
     undecided = any(subject in subjects(specification, assertion) for assertion in findings.open)
     # A later difference may only be a consequence of the first, so it counts only where the proof is undecided.
     is_open = undecided or name in findings.late
-    for each in findings.differences if is_open else select_causes(findings.differences):
-        if subject == (each.module, each.property):
-            part = part_of(each.element)
+    for shown in findings.differences if is_open else select_causes(findings.differences):
+        if subject == (shown.module, shown.property):
+            part = part_of(shown.element)
             return Result(
-                module, name, Verdict.FAILED, part, each.cycle, each.element, each.expected, each.seen
+                module, name, Verdict.FAILED, part, shown.cycle, shown.element, shown.expected, shown.seen
             )
     if name in findings.late:
         return Result(module, name, Verdict.TIMED_OUT)
@@ -123,9 +123,9 @@ def _judge_property(
 
 def _select_best(differences: Sequence[Difference], subject: tuple[str, str]) -> Difference | None:
     """Return the best difference for a failure: of its module and property, else of its module, else any, or None."""
-    same = [each for each in differences if (each.module, each.property) == subject]
+    same_property = [each for each in differences if (each.module, each.property) == subject]
     same_module = [each for each in differences if each.module == subject[0]]
-    return next(iter([*same, *same_module, *differences]), None)
+    return next(iter([*same_property, *same_module, *differences]), None)
 
 
 class _Traces:

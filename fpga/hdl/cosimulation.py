@@ -31,7 +31,7 @@ class Mismatch:
 def values_of(rows: Rows, port: Port) -> list[int]:
     """Return the value of a port in every cycle."""
     words = rows[:, port.column : port.column + port.words].tolist()
-    return [sum(word << (WORD_BITS * place) for place, word in enumerate(row)) for row in words]
+    return [sum(word << (WORD_BITS * index) for index, word in enumerate(row)) for row in words]
 
 
 def bits_of(rows: Rows, port: Port) -> NDArray[np.bool_]:
@@ -65,17 +65,17 @@ def tabulate_window(
     datapath: Datapath, mismatch: Mismatch, inputs: Rows, expected: Rows, actual: Rows
 ) -> Iterator[str]:
     """Yield a table of eight cycles around a mismatch: inputs that are not 0 (except data), and differing ports."""
-    first = max(0, mismatch.cycle - _WINDOW)
-    last = min(len(inputs), first + 2 * _WINDOW)
+    first_cycle = max(0, mismatch.cycle - _WINDOW)
+    last_cycle = min(len(inputs), first_cycle + 2 * _WINDOW)
     ports = ports_of(datapath)
-    table = [("cycle", [str(cycle) for cycle in range(first, last)])]
+    table = [("cycle", [str(cycle) for cycle in range(first_cycle, last_cycle)])]
     for port in ports.inputs:
-        values = values_of(inputs[first:last], port)
+        values = values_of(inputs[first_cycle:last_cycle], port)
         if any(values) and not port.name.endswith(("_data_i", "target_shadow_i")):
             table.append((port.name, [f"{value:x}" for value in values]))
     for name in mismatch.ports:
         for label, rows in (("expected", expected), ("RTL", actual)):
-            values = values_of(rows[first:last], ports.output(name))
+            values = values_of(rows[first_cycle:last_cycle], ports.output(name))
             table.append((f"{name} ({label})", [f"{value:x}" for value in values]))
     names = max(len(name) for name, _ in table)
     cells = max(len(cell) for _, row in table for cell in row)
@@ -109,7 +109,7 @@ def measure_coverage(datapath: Datapath, inputs: Rows, outputs: Rows) -> Coverag
     fires = bits_of(outputs, ports.output("fire_o"))
     owners = [module.name for module, _ in datapath.counts()]
     by_module = {
-        module.name: fires[:, [place for place, owner in enumerate(owners) if owner == module.name]]
+        module.name: fires[:, [index for index, owner in enumerate(owners) if owner == module.name]]
         for module in datapath.modules
     }
     return Coverage(
@@ -132,12 +132,14 @@ def _count_rises(bits: NDArray[np.bool_]) -> int:
 def _count_stalls_at_fire(datapath: Datapath, outputs: Rows, fires: NDArray[np.bool_]) -> int:
     """Return the number of fires whose beat waited: valid two cycles later without another fire in between."""
     ports = ports_of(datapath)
-    places = {(module.name, count.name): place for place, (module, count) in enumerate(datapath.counts())}
+    count_indices = {
+        (module.name, count.name): index for index, (module, count) in enumerate(datapath.counts())
+    }
     stalls = 0
     for module in datapath.modules:
         for action in module.streams():
             valid = bits_of(outputs, ports.output(f"{module.name}_{action.output}_valid_o"))[:, 0]
-            fired = fires[:, places[module.name, action.on]]
+            fired = fires[:, count_indices[module.name, action.on]]
             stalls += int((fired[:-2] & ~fired[1:-1] & valid[2:]).sum())
     return stalls
 
@@ -148,15 +150,15 @@ def _count_commits_while_counting(datapath: Datapath, inputs: Rows, outputs: Row
     commits = np.flatnonzero(bits_of(inputs, ports.input("commit_i"))[:, 0])
     shadow = bits_of(inputs, ports.input("target_shadow_i"))[commits]
     counts = bits_of(outputs, ports.output("count_o"))[commits]
-    after, first = {}, 0
+    new_targets, low_bit = {}, 0
     for module, target in datapath.targets():
-        after[module.name, target.name] = (shadow[:, first : first + target.width], target.reset)
-        first += target.width
-    total, first = 0, 0
+        new_targets[module.name, target.name] = (shadow[:, low_bit : low_bit + target.width], target.reset)
+        low_bit += target.width
+    total, low_bit = 0, 0
     for module, count in datapath.counts():
-        above_0 = counts[:, first : first + count.width].any(axis=1)
-        first += count.width
-        total += int((above_0 & _find_changes(*after[module.name, count.target])).sum())
+        above_0 = counts[:, low_bit : low_bit + count.width].any(axis=1)
+        low_bit += count.width
+        total += int((above_0 & _find_changes(*new_targets[module.name, count.target])).sum())
     return total
 
 

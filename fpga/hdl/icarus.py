@@ -104,8 +104,8 @@ def _simulate(
 
 def _write_bench(design: Design, cycles: int, episode: int) -> str:
     # A wire for every port, because Icarus is slow with slices of one wide wire.
-    inputs = {f"in_{place}": port for place, port in enumerate(design.ports.inputs)}
-    outputs = {f"out_{place}": port for place, port in enumerate(design.ports.outputs)}
+    inputs = {f"in_{index}": port for index, port in enumerate(design.ports.inputs)}
+    outputs = {f"out_{index}": port for index, port in enumerate(design.ports.outputs)}
     return _BENCH.format(
         top=design.top,
         cycles=cycles,

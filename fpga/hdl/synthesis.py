@@ -103,11 +103,11 @@ def find_growth(
 
 def main(arguments: list[str]) -> int:
     """Estimate all designs, and compare with the baseline (return 1 for growth), or replace it with `--write`."""
-    now = estimate(list_designs())
+    estimates = estimate(list_designs())
     if "--write" in arguments:
-        BASELINE.write_text(json.dumps(now, indent=2) + "\n", encoding="ascii")
+        BASELINE.write_text(json.dumps(estimates, indent=2) + "\n", encoding="ascii")
         return 0
-    messages = find_growth(now, json.loads(BASELINE.read_text(encoding="ascii")))
+    messages = find_growth(estimates, json.loads(BASELINE.read_text(encoding="ascii")))
     for line in messages:
         sys.stderr.write(f"{line}\n")
     return 1 if messages else 0

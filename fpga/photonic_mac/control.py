@@ -143,8 +143,8 @@ def _pack_control_targets(shape: tuple[int, int], layers: int, preamble: int) ->
         *((1, 16), (preamble, 16), (beats, 16), (outputs * beats, 24), (outputs, 16)),
         *((beats, 16), (1, 16), (layers, 16), (1, 16), (0, 32)),
     )
-    packed, place = 0, 0
+    packed, low_bit = 0, 0
     for value, width in fields:
-        packed |= value << place
-        place += width
+        packed |= value << low_bit
+        low_bit += width
     return packed

@@ -126,12 +126,14 @@ class Trace:
 def measure_layers(trace: Trace) -> tuple[LayerCycles, ...]:
     """Return the measured cycles of every layer. Raise ValueError if a layer did not end."""
     starts = np.flatnonzero(trace.start).tolist()
-    ends = [*starts[1:], *np.flatnonzero(trace.finished)[:1].tolist()]
-    if len(ends) != len(starts) or not len(starts):
-        raise ValueError(f"{len(starts)} layers started, but {len(ends)} ended. Was the run long enough?")
+    end_cycles = [*starts[1:], *np.flatnonzero(trace.finished)[:1].tolist()]
+    if len(end_cycles) != len(starts) or not len(starts):
+        raise ValueError(
+            f"{len(starts)} layers started, but {len(end_cycles)} ended. Was the run long enough?"
+        )
     return tuple(
-        _measure_layer(trace.layer(first, last), last - first)
-        for first, last in zip(starts, ends, strict=True)
+        _measure_layer(trace.layer(first_cycle, end_cycle), end_cycle - first_cycle)
+        for first_cycle, end_cycle in zip(starts, end_cycles, strict=True)
     )
 
 

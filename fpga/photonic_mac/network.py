@@ -98,9 +98,11 @@ class Network:
                 raise ValueError(
                     f"a layer must be outputs × inputs with weights from −255 to 255, not {weights.shape}"
                 )
-        for before, after in zip(self.layers, self.layers[1:], strict=False):
-            if before.shape[0] != after.shape[1]:
-                raise ValueError(f"{before.shape[0]} outputs do not match {after.shape[1]} inputs")
+        for weights_before, weights_after in zip(self.layers, self.layers[1:], strict=False):
+            if weights_before.shape[0] != weights_after.shape[1]:
+                raise ValueError(
+                    f"{weights_before.shape[0]} outputs do not match {weights_after.shape[1]} inputs"
+                )
 
     @property
     def shapes(self) -> tuple[tuple[int, int], ...]:
@@ -168,8 +170,8 @@ def normalise(results: NDArray[np.int16]) -> Integers:
     """
     positive = np.maximum(results.astype(np.int32), 0)
     highest = [int(largest).bit_length() - 1 for largest in positive.max(axis=1)]
-    places = np.maximum(np.array(highest, np.int32), 0)[:, None]
-    return np.asarray((positive << 7) >> places, np.int32)
+    top_bits = np.maximum(np.array(highest, np.int32), 0)[:, None]
+    return np.asarray((positive << 7) >> top_bits, np.int32)
 
 
 def accuracy(results: NDArray[np.int16], labels: ArrayLike) -> float:
@@ -190,20 +192,20 @@ def noisy_results(
     `beats` holds, for each layer, the noise cycle in which the light of its first product is sent.
     """
     activations = _check_images(network, image)[0]
-    for weights, first in zip(network.layers, beats, strict=True):
-        results = _multiply_with_light(weights, activations, optics, first)
+    for weights, first_cycle in zip(network.layers, beats, strict=True):
+        results = _multiply_with_light(weights, activations, optics, first_cycle)
         yield results
         activations = normalise(results[None])[0]
 
 
 def _multiply_with_light(
-    weights: Integers, activations: Integers, optics: Optics, first: int
+    weights: Integers, activations: Integers, optics: Optics, first_cycle: int
 ) -> NDArray[np.int16]:
     outputs, inputs = weights.shape
     spare = count_beats(inputs) * LANES - inputs
     padded = np.pad(weights, ((0, 0), (0, spare))).reshape(-1, LANES)
     repeated = np.tile(np.pad(activations, (0, spare)).reshape(-1, LANES), (outputs, 1))
-    magnitudes = optics.light((repeated * np.abs(padded)) >> 8, first)
+    magnitudes = optics.light((repeated * np.abs(padded)) >> 8, first_cycle)
     if optics.sparsity:
         magnitudes = np.where((padded != 0) & (repeated != 0), magnitudes, 0)
     signed = np.where(padded >= 0, magnitudes, -magnitudes)

@@ -95,9 +95,9 @@ def _add_bus(parent: ET.Element, name: str, pins: list[tuple[str, int, str]]) ->
     ET.SubElement(types, _tag("abstractionRef"), definition)
     maps = ET.SubElement(types, _tag("portMaps"))
     for pin in pins:
-        one = ET.SubElement(maps, _tag("portMap"))
-        _add_texts(ET.SubElement(one, _tag("logicalPort")), {"name": _find_bus(pin)[1]})
-        _add_texts(ET.SubElement(one, _tag("physicalPort")), {"name": pin[2]})
+        port_map = ET.SubElement(maps, _tag("portMap"))
+        _add_texts(ET.SubElement(port_map, _tag("logicalPort")), {"name": _find_bus(pin)[1]})
+        _add_texts(ET.SubElement(port_map, _tag("physicalPort")), {"name": pin[2]})
     side = ET.SubElement(bus, _tag("slave" if _find_bus(pins[0])[2] else "master"))
     if name == "s_axi":
         ET.SubElement(side, _tag("memoryMapRef"), {"memoryMapRef": "registers"})

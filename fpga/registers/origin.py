@@ -69,8 +69,10 @@ def read_origin(folder: Path) -> Origin:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} cannot be read: {error}. Build the folder again.") from error
     checked = load(text, parameters)
-    inside = [each for _, each in checked.imported if each.resolve().is_relative_to(folder.resolve())]
-    names = (each.resolve().relative_to(folder.resolve()).as_posix() for each in (text, *inside))
+    imported_inside = [
+        each for _, each in checked.imported if each.resolve().is_relative_to(folder.resolve())
+    ]
+    names = (each.resolve().relative_to(folder.resolve()).as_posix() for each in (text, *imported_inside))
     return Origin(checked, (ORIGIN, *dict.fromkeys(names)))
 
 

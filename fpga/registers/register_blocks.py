@@ -28,11 +28,11 @@ class Fragment:
 
 def join(parts: Iterable[Fragment]) -> Fragment:
     """Return one fragment with the lines of all parts."""
-    every = tuple(parts)
+    fragments = tuple(parts)
     return Fragment(
-        tuple(port for part in every for port in part.ports),
-        tuple(line for part in every for line in part.body),
-        tuple(bits for part in every for bits in part.unused),
+        tuple(port for part in fragments for port in part.ports),
+        tuple(line for part in fragments for line in part.body),
+        tuple(bits for part in fragments for bits in part.unused),
     )
 
 

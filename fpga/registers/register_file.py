@@ -113,8 +113,8 @@ def _write_channel(table: RegisterMap) -> Iterator[str]:
         for low in range(0, acting, _BYTE):
             size = min(_BYTE, acting - low)
             strobe = _slice("strobe_q", low // _BYTE, 1, strobes)
-            into, source = _slice("written", low, size, acting), _slice("data_q", low, size, data)
-            yield f"  assign {into} = {strobe} ? {source} : '0;"
+            written_bits, source = _slice("written", low, size, acting), _slice("data_q", low, size, data)
+            yield f"  assign {written_bits} = {strobe} ? {source} : '0;"
 
 
 def _pad(text: str, bits: int) -> str:
@@ -130,8 +130,8 @@ def _count_acting_bits(register: Register) -> int:
     """Return the number of bits of the last word that act when it is written."""
     if register.access not in {Access.PULSE, Access.PUSH}:
         return 0
-    whole = register.signal_bits or register.bits
-    return min(register.width, whole - (register.words - 1) * register.width)
+    register_bits = register.signal_bits or register.bits
+    return min(register.width, register_bits - (register.words - 1) * register.width)
 
 
 # ------------------------------------------------------------------------ one section per register
@@ -153,8 +153,8 @@ def _write_section(register: Register, table: RegisterMap) -> Iterator[str]:
         f"0x{register.offset:X}{last} {register.name}: {_ACCESS_TEXTS[register.access]}{reset}. {register.description}."
     )
     for bits in register.fields:
-        place = f"Bit {bits.low}" if bits.width == 1 else f"Bits {bits.low + bits.width - 1}:{bits.low}"
-        yield from _write_comment(f"{place} {bits.name}: {bits.description}.")
+        bit_range = f"Bit {bits.low}" if bits.width == 1 else f"Bits {bits.low + bits.width - 1}:{bits.low}"
+        yield from _write_comment(f"{bit_range} {bits.name}: {bits.description}.")
     if register.access in _WRITABLE:
         yield from _write_flip_flops(register, table)
 
@@ -171,12 +171,12 @@ def _write_flip_flops(register: Register, table: RegisterMap) -> Iterator[str]:
     yield ""
     yield "  always_ff @(posedge clk_i) begin"
     yield f"    if (rst_i) {write} <= '0;"
-    first = register.offset // WORD_BYTES
+    first_word = register.offset // WORD_BYTES
     if words == 1:
-        yield f"    else {write} <= select && (write_word_q == {word_bits}'h{first:X});"
+        yield f"    else {write} <= select && (write_word_q == {word_bits}'h{first_word:X});"
     else:
         yield f"    else for (int word = 0; word < {words}; word++) begin"
-        yield f"      {write}[word] <= select && (write_word_q == {word_bits}'d{first} + word[{word_bits - 1}:0]);"
+        yield f"      {write}[word] <= select && (write_word_q == {word_bits}'d{first_word} + word[{word_bits - 1}:0]);"
         yield "    end"
     yield "  end"
     yield ""
@@ -198,9 +198,9 @@ def _write_first_words(register: Register, words: int, table: RegisterMap) -> It
     several = register.words > 1
     data = _count_data_bits(table)
     value = f"{width}'h{register.reset:X}"
-    whole = f"{name}_q" if register.access is Access.WRITE else f"{name}_q[{words * width - 1}:0]"
+    first_words = f"{name}_q" if register.access is Access.WRITE else f"{name}_q[{words * width - 1}:0]"
     yield "  always_ff @(posedge clk_i) begin"
-    yield f"    if (datapath_reset_i) {whole} <= {f'{{{words}{{{value}}}}}' if words > 1 else value};"
+    yield f"    if (datapath_reset_i) {first_words} <= {f'{{{words}{{{value}}}}}' if words > 1 else value};"
     if several:
         yield f"    else for (int word = 0; word < {words}; word++) begin"
         yield f"      if ({write}[word]) begin"
@@ -246,13 +246,13 @@ def _write_last_word(register: Register, table: RegisterMap) -> Iterator[str]:
     yield ""
 
 
-def _write_statement(start: str, rest: str) -> Iterator[str]:
+def _write_statement(start: str, statement: str) -> Iterator[str]:
     """Yield a condition and its statement, or the sides of an assignment, in two lines if they are long."""
-    if len(f"{start} {rest}") <= _MAX_LINE_LENGTH:
-        yield f"{start} {rest}"
+    if len(f"{start} {statement}") <= _MAX_LINE_LENGTH:
+        yield f"{start} {statement}"
     else:
         yield start
-        yield f"{' ' * (len(start) - len(start.lstrip()) + 2)}{rest}"
+        yield f"{' ' * (len(start) - len(start.lstrip()) + 2)}{statement}"
 
 
 def _slice_word(name: str, low: int, size: int, width: int, *, several: bool) -> str:
@@ -261,8 +261,8 @@ def _slice_word(name: str, low: int, size: int, width: int, *, several: bool) ->
     return _slice(f"{name}_q", low, size, width)
 
 
-def _slice(name: str, low: int, size: int, whole: int = WORD_BITS) -> str:
-    if size == whole:
+def _slice(name: str, low: int, size: int, all_bits: int = WORD_BITS) -> str:
+    if size == all_bits:
         return name
     return f"{name}[{low}]" if size == 1 else f"{name}[{low + size - 1}:{low}]"
 
@@ -272,7 +272,7 @@ def _slice(name: str, low: int, size: int, whole: int = WORD_BITS) -> str:
 
 def _write_read_channel(table: RegisterMap) -> Iterator[str]:
     stages = count_stages(table.address_bits)
-    last = f"[{stages - 1}]" if stages > 1 else ""
+    last_stage = f"[{stages - 1}]" if stages > 1 else ""
     bits = table.address_bits - 2
     following = f"{{stage_q[{stages - 2}:0], accept}}" if stages > 2 else "{stage_q[0], accept}"
     yield from f"""\
@@ -294,7 +294,7 @@ def _write_read_channel(table: RegisterMap) -> Iterator[str]:
       stage_q     <= '0;
     end else begin
       if (s_axil_arvalid) read_full_q <= 1'b1;
-      if (stage_q{last}) answered_q <= 1'b1;
+      if (stage_q{last_stage}) answered_q <= 1'b1;
       stage_q <= {following if stages > 1 else "accept"};
     end
   end
@@ -322,14 +322,14 @@ def _write_stages(table: RegisterMap) -> Iterator[str]:
         size = min(_STAGE_BITS, bits - low)
         groups = [values[each : each + (1 << size)] for each in range(0, len(values), 1 << size)]
         values = []
-        for place, group in enumerate(groups):
+        for group_index, group in enumerate(groups):
             is_last = stage == stages - 1
-            values.append((f"stage_{stage}_{place}_q" if not is_last else "answer_data_q") * any(group))
+            values.append((f"stage_{stage}_{group_index}_q" if not is_last else "answer_data_q") * any(group))
             if not any(group):
                 continue
-            first = (place << low + size) * WORD_BYTES
-            last = (place + 1 << low + size) * WORD_BYTES - 1
-            yield f"  // Stage {stage}, 0x{first:X} to 0x{last:X}."
+            first_address = (group_index << low + size) * WORD_BYTES
+            last_address = (group_index + 1 << low + size) * WORD_BYTES - 1
+            yield f"  // Stage {stage}, 0x{first_address:X} to 0x{last_address:X}."
             yield f"  logic [31:0] {values[-1]};"
             yield ""
             yield "  always_ff @(posedge clk_i) begin"
@@ -356,12 +356,12 @@ def _read_expression(register: Register, word: int) -> str:
         return ""
     is_input = register.access is Access.READ
     signal = register.name + ("_i" if is_input else "_q")
-    whole = (register.signal_bits or register.bits) if is_input else register.bits
+    readable_bits = (register.signal_bits or register.bits) if is_input else register.bits
     low = word * register.width
-    size = min(register.width, whole - low)
+    size = min(register.width, readable_bits - low)
     if size <= 0:
         return ""
-    bits = _slice(signal, low, size, whole)
+    bits = _slice(signal, low, size, readable_bits)
     return f"{{{WORD_BITS - size}'b0, {bits}}}" if size < WORD_BITS else bits
 
 

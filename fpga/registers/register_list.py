@@ -99,14 +99,14 @@ def _add_identity(builder: MapBuilder, datapath: Datapath, streams: Streams) -> 
 
 def _add_counts(builder: MapBuilder, datapath: Datapath) -> None:
     counts = list(datapath.counts())
-    for key, port, what in (
+    for key, port, event in (
         ("OVERSHOOT", "overshoot_o", "jumped over its target (R4)"),
         ("SATURATED", "saturated_o", "exceeded its width (R10)"),
     ):
         builder.add_packed(
             key,
             access=Access.READ,
-            description=f"Bit n: the n-th count {what}; sticky",
+            description=f"Bit n: the n-th count {event}; sticky",
             signal=PortBits(port, len(counts)),
         )
     low = 0
@@ -141,14 +141,14 @@ def _add_wide(
     """Append a register, and a second one, `HIGH`, for the bits above 31 if there are any."""
     low = min(signal.width, WORD_BITS)
     above = signal.width - low
-    place = 0 if above and signal.low is None else signal.low
+    low_bit = 0 if above and signal.low is None else signal.low
     builder.add(
         *key,
         access=access,
         width=low,
         reset=reset & (1 << WORD_BITS) - 1,
         description=description,
-        signal=PortBits(signal.port, low, place),
+        signal=PortBits(signal.port, low, low_bit),
     )
     if above:
         builder.add(
@@ -158,7 +158,7 @@ def _add_wide(
             width=above,
             reset=reset >> WORD_BITS,
             description=f"{description}; the bits above 31",
-            signal=PortBits(signal.port, above, (place or 0) + WORD_BITS),
+            signal=PortBits(signal.port, above, (low_bit or 0) + WORD_BITS),
         )
 
 
@@ -204,27 +204,27 @@ def _add_effects(builder: MapBuilder, datapath: Datapath) -> None:
 def _add_memories(builder: MapBuilder, datapath: Datapath) -> None:
     for module, memory in memories_of(datapath):
         key, block = ("MEMORY", module.name, memory.output), f"{module.name}_{memory.output}"
-        what, bits = f"Memory {memory.output} of {module.name}", address_width(memory.words)
+        subject, bits = f"Memory {memory.output} of {module.name}", address_width(memory.words)
         builder.add(
             *key,
             "ADDRESS",
             access=Access.PUSH,
             width=bits,
-            description=f"{what}: address of the next word that is loaded, and of WORD; {memory.words} words",
+            description=f"{subject}: address of the next word that is loaded, and of WORD; {memory.words} words",
             signal=BlockPin("memory", block, "address", bits),
         )
         builder.add_packed(
             *key,
             "LOAD",
             access=Access.PUSH,
-            description=f"{what}: a write of the last word loads the word at ADDRESS, which goes up by one",
+            description=f"{subject}: a write of the last word loads the word at ADDRESS, which goes up by one",
             signal=BlockPin("memory", block, "load", memory.width),
         )
         builder.add_packed(
             *key,
             "WORD",
             access=Access.READ,
-            description=f"{what}: {KINDS[memory.kind].register}",
+            description=f"{subject}: {KINDS[memory.kind].register}",
             signal=PortBits(f"{block}_o", memory.width),
         )
 
@@ -238,7 +238,7 @@ def _add_portal(builder: MapBuilder, datapath: Datapath) -> None:
 
 
 def _add_source(builder: MapBuilder, signal: Signal) -> None:
-    what = f"Input stream {signal.name}"
+    subject = f"Input stream {signal.name}"
     bits = signal.size * signal.lanes * signal.width
     shape = f"{signal.size} x {signal.lanes} samples of {signal.width} bits, packed, least significant first"
     builder.add_packed(
@@ -246,7 +246,7 @@ def _add_source(builder: MapBuilder, signal: Signal) -> None:
         signal.name,
         "DATA",
         access=Access.WRITE,
-        description=f"{what}: the next beat, {shape}",
+        description=f"{subject}: the next beat, {shape}",
         signal=BlockPin("source", signal.name, "data", bits),
     )
     builder.add_packed(
@@ -254,7 +254,7 @@ def _add_source(builder: MapBuilder, signal: Signal) -> None:
         signal.name,
         "PUSH",
         access=Access.PUSH,
-        description=f"{what}: a 1 offers the beat of that stream; a write of the last word acts for all words",
+        description=f"{subject}: a 1 offers the beat of that stream; a write of the last word acts for all words",
         signal=BlockPin("source", signal.name, "push", signal.size),
     )
     builder.add_packed(
@@ -262,20 +262,20 @@ def _add_source(builder: MapBuilder, signal: Signal) -> None:
         signal.name,
         "WAITING",
         access=Access.READ,
-        description=f"{what}: 1 while its beat is not taken; do not change its DATA meanwhile",
+        description=f"{subject}: 1 while its beat is not taken; do not change its DATA meanwhile",
         signal=BlockPin("source", signal.name, "waiting", signal.size),
     )
 
 
 def _add_sink(builder: MapBuilder, module: str, name: str, bits: int) -> None:
-    what, stream = f"Output stream {name} of {module}", f"{module}_{name}"
+    subject, stream = f"Output stream {name} of {module}", f"{module}_{name}"
     builder.add_packed(
         "OUT",
         module,
         name,
         "DATA",
         access=Access.READ,
-        description=f"{what}: the oldest beat; 0 if there is none",
+        description=f"{subject}: the oldest beat; 0 if there is none",
         signal=BlockPin("sink", stream, "data", bits),
     )
     builder.add(
@@ -285,7 +285,7 @@ def _add_sink(builder: MapBuilder, module: str, name: str, bits: int) -> None:
         "LEVEL",
         access=Access.READ,
         width=FIFO_DEPTH.bit_length(),
-        description=f"{what}: number of waiting beats, at most {FIFO_DEPTH}",
+        description=f"{subject}: number of waiting beats, at most {FIFO_DEPTH}",
         signal=BlockPin("sink", stream, "level", FIFO_DEPTH.bit_length()),
     )
     builder.add(
@@ -296,6 +296,6 @@ def _add_sink(builder: MapBuilder, module: str, name: str, bits: int) -> None:
         access=Access.PULSE,
         width=1,
         fields=(Bits("POP", 0, 1, "The oldest beat is removed"),),
-        description=f"{what}: write 1 to drop the oldest beat",
+        description=f"{subject}: write 1 to drop the oldest beat",
         signal=BlockPin("sink", stream, "pop", 1),
     )

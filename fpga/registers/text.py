@@ -91,10 +91,10 @@ def fields_of(register: Register) -> tuple[Bits, ...]:
 
 
 def _write_rdl_bits(bits: Bits, register: Register) -> str:
-    where = f"{bits.name}[{bits.low + bits.width - 1}:{bits.low}]"
+    bit_range = f"{bits.name}[{bits.low + bits.width - 1}:{bits.low}]"
     if register.access is Access.READ:
-        return where
-    return f"{where} = {bits.width}'h{register.reset >> bits.low & (1 << bits.width) - 1:X}"
+        return bit_range
+    return f"{bit_range} = {bits.width}'h{register.reset >> bits.low & (1 << bits.width) - 1:X}"
 
 
 def to_ip_registers(table: RegisterMap) -> str:

@@ -15,8 +15,8 @@ TOP = "smartnic_axi"
 def nic_design(top: str = TOP, ports: Ports | None = None, text: str = "") -> Design:
     """Return the design of `smartnic_axi` or of a part of it; `text` is the text of a `top` outside `fpga/rtl`."""
     table = smartnic_registers()
-    given = {f"{table.name}_registers": emit_register_file(table)} | ({top: text} if text else {})
-    return design_of_block(top, ports, given)
+    texts = {f"{table.name}_registers": emit_register_file(table)} | ({top: text} if text else {})
+    return design_of_block(top, ports, texts)
 
 
 def build_files(board: str = "zcu111") -> dict[str, str]:

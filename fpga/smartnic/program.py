@@ -148,19 +148,19 @@ class NicModel:
         if not 1 <= count <= LAYERS_OF_A_MODEL:
             yield f"{count} layers; the NIC takes 1 to {LAYERS_OF_A_MODEL} in a model."
             return
-        for place, layer in enumerate(self.layers):
-            last = place + 1 == count
-            max_outputs = SCORES if last else ACTIVATIONS
-            subject = layer.name or f"layer {place}"
+        for index, layer in enumerate(self.layers):
+            is_last = index + 1 == count
+            max_outputs = SCORES if is_last else ACTIVATIONS
+            subject = layer.name or f"layer {index}"
             if layer.inputs > ACTIVATIONS:
                 yield f"{subject} has {layer.inputs} inputs; the NIC takes up to {ACTIVATIONS}."
             if layer.outputs > max_outputs:
-                kind = "scores" if last else "activations"
+                kind = "scores" if is_last else "activations"
                 yield f"{subject} has {layer.outputs} outputs; the NIC takes up to {max_outputs} {kind}."
-            if not last and layer.outputs != self.layers[place + 1].inputs:
+            if not is_last and layer.outputs != self.layers[index + 1].inputs:
                 yield (
                     f"{subject} has {layer.outputs} outputs, and the next layer takes"
-                    f" {self.layers[place + 1].inputs}."
+                    f" {self.layers[index + 1].inputs}."
                 )
             if layer.largest.max() >= SUM_LIMIT:
                 row = int(layer.largest.argmax())
@@ -226,8 +226,8 @@ class NicProgram:
     @cached_property
     def first_layers(self) -> tuple[int, ...]:
         """The first layer of every model in the layer table."""
-        ends = np.cumsum([0, *(len(model.layers) for model in self.models)])
-        return tuple(int(each) for each in ends[:-1])
+        layer_counts = np.cumsum([0, *(len(model.layers) for model in self.models)])
+        return tuple(int(each) for each in layer_counts[:-1])
 
     @property
     def words(self) -> int:
@@ -239,10 +239,10 @@ def pack_memory(program: NicProgram) -> Words:
     """Return the memory, uint64[words, 4]; 0 between models."""
     memory = np.zeros((program.words, 4), np.uint64)
     for base, model in zip(program.bases, program.models, strict=True):
-        place = base
+        address = base
         for layer in model.layers:
-            memory[place : place + layer.words] = pack_weights(layer)
-            place += layer.words
+            memory[address : address + layer.words] = pack_weights(layer)
+            address += layer.words
     return memory
 
 
@@ -253,9 +253,9 @@ def pack_weights(layer: NicLayer) -> Words:
     packed = np.zeros((layer.words, 32), np.uint8)
     packed[:, :LANES] = np.abs(weights)
     packed[:, 16:18] = np.packbits(weights >= 0, axis=1, bitorder="little")
-    first = packed[:: layer.beats]
-    first[:, 18:21] = layer.bias.astype("<i4").view(np.uint8).reshape(-1, 4)[:, :3]
-    first[:, 21:25] = layer.scale.astype("<f4").view(np.uint8).reshape(-1, 4)
+    first_words = packed[:: layer.beats]
+    first_words[:, 18:21] = layer.bias.astype("<i4").view(np.uint8).reshape(-1, 4)[:, :3]
+    first_words[:, 21:25] = layer.scale.astype("<f4").view(np.uint8).reshape(-1, 4)
     return packed.view("<u8").astype(np.uint64)
 
 
@@ -267,13 +267,15 @@ def pack_models(program: NicProgram) -> Words:
             base
             | model.words << 32
             | model.inputs << 56
-            | first << 72
+            | first_layer << 72
             | len(model.layers) << 80
             | int(model.published) << 84
             | int(model.wrap) << 85
             | int(model.perfect) << 86
             | 1 << 127
-            for base, first, model in zip(program.bases, program.first_layers, program.models, strict=True)
+            for base, first_layer, model in zip(
+                program.bases, program.first_layers, program.models, strict=True
+            )
         ),
     )
 
@@ -288,9 +290,9 @@ def pack_layers(program: NicProgram) -> Words:
             | layer.words << 32
             | int(np.float32(layer.step).view(np.uint32)) << 56
             | int(layer.rectified) << 88
-            | int(place == len(model.layers)) << 89
+            | int(number == len(model.layers)) << 89
             for model in program.models
-            for place, layer in enumerate(model.layers, 1)
+            for number, layer in enumerate(model.layers, 1)
         ),
     )
 
@@ -302,6 +304,6 @@ def pack_look_up(program: NicProgram) -> NDArray[np.uint8]:
 
 def _pack_table(count: int, values: Iterable[int]) -> Words:
     table = np.zeros((count, 2), np.uint64)
-    for place, value in enumerate(values):
-        table[place] = value & 0xFFFF_FFFF_FFFF_FFFF, value >> 64
+    for index, value in enumerate(values):
+        table[index] = value & 0xFFFF_FFFF_FFFF_FFFF, value >> 64
     return table

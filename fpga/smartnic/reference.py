@@ -30,9 +30,9 @@ def layer_results(model: NicModel, image: ArrayLike) -> tuple[Integers, ...]:
         raise ValueError(f"{model.name} takes uint8[{model.inputs}], not {pixels.dtype}{list(pixels.shape)}.")
     activations = model.look_up[pixels].astype(np.int32)
     results: list[Integers] = []
-    for place, layer in enumerate(model.layers):
-        if place:
-            activations = _compute_activations(model, model.layers[place - 1], results[-1])
+    for index, layer in enumerate(model.layers):
+        if index:
+            activations = _compute_activations(model, model.layers[index - 1], results[-1])
         sums = _compute_sums(layer, activations)
         if model.wrap:
             sums = sums.astype(np.int16).astype(np.int32)
@@ -40,10 +40,10 @@ def layer_results(model: NicModel, image: ArrayLike) -> tuple[Integers, ...]:
     return tuple(results)
 
 
-def _compute_activations(model: NicModel, before: NicLayer, results: Integers) -> Integers:
+def _compute_activations(model: NicModel, previous_layer: NicLayer, results: Integers) -> Integers:
     if model.published:
         return scale_perfectly(results) if model.perfect else normalise(results)
-    return float_steps(float_product(results, before), before.step)
+    return float_steps(float_product(results, previous_layer), previous_layer.step)
 
 
 def _compute_sums(layer: NicLayer, activations: Integers) -> Integers:
@@ -74,8 +74,8 @@ def normalise(results: Integers) -> Integers:
     [0, 254]
     """
     positive = np.maximum(results, 0).astype(np.int64)
-    place = max(int(positive.max()).bit_length() - 1, 0)
-    return np.asarray((positive << 7) >> place, np.int32)
+    top_bit = max(int(positive.max()).bit_length() - 1, 0)
+    return np.asarray((positive << 7) >> top_bit, np.int32)
 
 
 def scale_perfectly(results: Integers) -> Integers:

@@ -40,9 +40,9 @@ class RequestTrace:
         Targets of a layer are committed in the cycle in which it starts, and in force from the next one on.
         """
         starts = self.starts
-        place = np.searchsorted(starts, np.arange(self.cycles), side="left") - 1
+        layer = np.searchsorted(starts, np.arange(self.cycles), side="left") - 1
         return {
-            name: np.where(place < 0, 0, shadow[starts][np.maximum(place, 0)])
+            name: np.where(layer < 0, 0, shadow[starts][np.maximum(layer, 0)])
             for name, shadow in self.trace.targets.items()
         }
 
@@ -62,11 +62,11 @@ def trace_request(nic: SmartNic, frame: bytes) -> RequestTrace:
     for _ in range(_LIMIT // _CHUNK):
         parts.append(nic.trace(_CHUNK))
         if answers := nic.receive():
-            whole = _join(parts)
-            received = whole.signals["rx_valid"]
-            departures = whole.signals["tx_valid"] & whole.signals["tx_ready"] & whole.signals["tx_last"]
-            first, last = int(np.argmax(received)), int(np.argmax(departures)) + 1
-            return RequestTrace(_join([whole], slice(first, last)), answers[0][1])
+            trace = _join(parts)
+            arrivals = trace.signals["rx_valid"]
+            departures = trace.signals["tx_valid"] & trace.signals["tx_ready"] & trace.signals["tx_last"]
+            first_cycle, end_cycle = int(np.argmax(arrivals)), int(np.argmax(departures)) + 1
+            return RequestTrace(_join([trace], slice(first_cycle, end_cycle)), answers[0][1])
     raise SmartNicError(f"no answer in {_LIMIT} cycles.")
 
 

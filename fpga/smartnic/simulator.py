@@ -253,7 +253,7 @@ class SmartNic:
         counts = np.zeros((cycles, _COUNT_WORDS + _TARGET_WORDS + 1), np.uint32)
         self._functions.nic_run(self._get_pointer(), cycles, words.ctypes.data, counts.ctypes.data)
         self._check_fault()
-        signals = {name: (words >> place & 1).astype(np.bool_) for place, name in enumerate(SIGNALS)}
+        signals = {name: (words >> bit & 1).astype(np.bool_) for bit, name in enumerate(SIGNALS)}
         bits = np.unpackbits(counts.view(np.uint8), axis=1, bitorder="little")
         datapath = load(_FPGA / "library" / f"{CONTROL}.ca").datapath
         values = _split_bits(bits, ((f"{m.name}.{c.name}", c.width) for m, c in datapath.counts()))

@@ -238,8 +238,8 @@ def _host_side(address: IPv4Interface) -> IPv4Address:
         raise TapError(f"{subnet} has no room for the NIC and this host. Use a prefix of at most 30 bits.")
     if address.ip in (subnet.network_address, subnet.broadcast_address):
         raise TapError(f"{address.ip} is not the address of a host in {subnet}.")
-    last = subnet.broadcast_address - 1
-    return last - 1 if last == address.ip else last
+    highest = subnet.broadcast_address - 1
+    return highest - 1 if highest == address.ip else highest
 
 
 def _enter_namespace(namespace: str) -> None:

@@ -92,12 +92,15 @@ def _draw_partial_writes(
     others = [strobes for strobes in range(_ALL_BYTES) if strobes not in plain]
     for strobes in (*plain * PARTIALS, *others[seed % SEEDS :: SEEDS]):
         if register.access in {Access.PULSE, Access.PUSH}:
-            before = after = register.mask
+            complete_word = partial_word = register.mask
         else:
-            before = draw.choice((register.mask, 0)) if register.width < 8 else draw.getrandbits(32)
-            after = before ^ draw.choice((register.mask, 0xFFFF_FFFF))
+            complete_word = draw.choice((register.mask, 0)) if register.width < 8 else draw.getrandbits(32)
+            partial_word = complete_word ^ draw.choice((register.mask, 0xFFFF_FFFF))
         pause = draw.choice((0, 0, _PAUSE_CYCLES))
-        yield (Write(address, before, _ALL_BYTES, 0, 0), Write(address, after, strobes, pause, pause))
+        yield (
+            Write(address, complete_word, _ALL_BYTES, 0, 0),
+            Write(address, partial_word, strobes, pause, pause),
+        )
 
 
 def _draw_control_writes(draw: random.Random, control: int, writes: list[Write]) -> Iterator[Write]:
@@ -106,16 +109,16 @@ def _draw_control_writes(draw: random.Random, control: int, writes: list[Write])
     Without its strobe, CONTROL gets any value: it must have no effect.
     """
     in_hold = False
-    for each in writes:
-        if each.address != control:
-            yield each
+    for write in writes:
+        if write.address != control:
+            yield write
             continue
-        if not each.strobes & _LOWEST:
-            yield replace(each, data=draw.choice((each.data, RESET, HOLD, COMMIT, 0xFFFF_FFFF)))
+        if not write.strobes & _LOWEST:
+            yield replace(write, data=draw.choice((write.data, RESET, HOLD, COMMIT, 0xFFFF_FFFF)))
             continue
         free = (0, 1, 2, 3, COMMIT, draw.getrandbits(28) << 4, RESET, 7, HOLD, RESET | HOLD)
         data = draw.choice((0, 1, 2, 3, COMMIT) if in_hold else free)
-        yield replace(each, data=data)
+        yield replace(write, data=data)
         in_hold = bool(data & HOLD or (in_hold and not data & COMMIT))
 
 
@@ -127,10 +130,10 @@ def _insert_pauses(control: int, writes: list[Write]) -> list[Write]:
     """
     delayed: list[Write] = []
     pause = False
-    for each in writes:
-        idle = each.address == control and not each.strobes & _LOWEST
-        delayed.append(replace(each, wait_address=_AFTER_RESET) if pause and not idle else each)
-        restarts = each.address == control and each.strobes & _LOWEST and each.data & _RESTARTS
+    for write in writes:
+        idle = write.address == control and not write.strobes & _LOWEST
+        delayed.append(replace(write, wait_address=_AFTER_RESET) if pause and not idle else write)
+        restarts = write.address == control and write.strobes & _LOWEST and write.data & _RESTARTS
         pause = bool(restarts) or (pause and idle)
     return delayed
 

@@ -49,8 +49,10 @@ def write_random_datapath(datapath: Datapath, seed: int = 0) -> str:
     """Return the text of a module with the ports of the datapath and random outputs, which writes `datapath.log`."""
     ports = ports_of(datapath)
     streams = [port.name[: -len("_valid_o")] for port in ports.outputs if port.name.endswith("_valid_o")]
-    beats = {name: [f"{name}_data_o", *ends] for name, ends in _find_end_ports(datapath).items()}
-    whole = {f"{name}_valid_o" for name in streams} | {port for each in beats.values() for port in each}
+    beats = {name: [f"{name}_data_o", *end_ports] for name, end_ports in _find_end_ports(datapath).items()}
+    stream_ports = {f"{name}_valid_o" for name in streams} | {
+        port for each in beats.values() for port in each
+    }
     lines = [f"module {datapath.name} (", "  input  logic clk_i,", "  input  logic rst_i,"]
     lines += [f"  input  logic [{port.width - 1}:0] {port.name}," for port in ports.inputs]
     lines += [
@@ -77,7 +79,7 @@ def write_random_datapath(datapath: Datapath, seed: int = 0) -> str:
     lines.append(f"    spell <= spell > 0 ? spell - 1 : $urandom(seed) % 40 == 0 ? {_SPELL} : 0;")
     lines += [f"    {port.name} <= spell > 0 ? '0 : {_write_random(port.width)};" for port in quick]
     lines += ["    left <= left - 1;", f"    if (left <= 0) begin left <= $urandom(seed) % {HOLD};"]
-    levels = [port for port in ports.outputs if port.name not in whole and port not in quick]
+    levels = [port for port in ports.outputs if port.name not in stream_ports and port not in quick]
     lines += [f"      {port.name} <= {_write_random(port.width)};" for port in levels]
     starts = [f"{port.name} = '0;" for port in ports.outputs]
     return "\n".join([*lines, "    end", "  end", f"  initial begin {' '.join(starts)} end", "endmodule", ""])

@@ -35,7 +35,7 @@ class Breach:
 def handshakes(log: Columns, valid: str, ready: str) -> list[int]:
     """Return the cycles in which both `valid` and `ready` are 1."""
     pairs = zip(log[valid], log[ready], strict=True)
-    return [cycle for cycle, (one, other) in enumerate(pairs) if one and other]
+    return [cycle for cycle, (is_valid, is_ready) in enumerate(pairs) if is_valid and is_ready]
 
 
 def answers(log: Columns, channel: str) -> list[int]:
@@ -53,19 +53,19 @@ def answers(log: Columns, channel: str) -> list[int]:
 def find_answered_writes(log: Columns, writes: list[Write]) -> list[tuple[Write, Transaction]]:
     """Return the answered writes with their transactions."""
     addresses, data = (handshakes(log, f"s_axi_{each}valid", f"s_axi_{each}ready") for each in ("aw", "w"))
-    ends = answers(log, "b")
+    answer_cycles = answers(log, "b")
     return [
-        (write, Transaction(max(one, other), end))
-        for write, one, other, end in zip(writes, addresses, data, ends, strict=False)
+        (write, Transaction(max(address_cycle, data_cycle), end))
+        for write, address_cycle, data_cycle, end in zip(writes, addresses, data, answer_cycles, strict=False)
     ]
 
 
 def read(log: Columns, reads: list[Read]) -> list[tuple[Read, Transaction, int]]:
     """Return the answered reads with their transactions and answers."""
-    begins, ends = handshakes(log, "s_axi_arvalid", "s_axi_arready"), answers(log, "r")
+    begins, answer_cycles = handshakes(log, "s_axi_arvalid", "s_axi_arready"), answers(log, "r")
     return [
         (each, Transaction(begin, end), log["s_axi_rdata"][end])
-        for each, begin, end in zip(reads, begins, ends, strict=False)
+        for each, begin, end in zip(reads, begins, answer_cycles, strict=False)
     ]
 
 
@@ -113,14 +113,14 @@ def find_late_answers(log: Columns) -> Iterator[Breach]:
         "r": _find_moves(log, "ar"),
     }
     breaches: list[Breach] = []
-    for channel, other in (("b", "r"), ("r", "b")):
-        starts, ends = Counter(requests[channel]), Counter(_find_moves(log, channel))
-        pairs = zip(log[f"s_axi_{other}valid"], log[f"s_axi_{other}ready"], strict=True)
+    for channel, other_channel in (("b", "r"), ("r", "b")):
+        starts, answer_counts = Counter(requests[channel]), Counter(_find_moves(log, channel))
+        pairs = zip(log[f"s_axi_{other_channel}valid"], log[f"s_axi_{other_channel}ready"], strict=True)
         unanswered, offered = 0, []
         for cycle, (is_valid, is_ready) in enumerate(pairs):
             # A top may answer in the order of requests, so an answer may wait while the bench delays the other channel.
             offered.append(unanswered > 0 and not (is_valid and not is_ready))
-            unanswered += starts[cycle] - ends[cycle]
+            unanswered += starts[cycle] - answer_counts[cycle]
         name = f"s_axi_{channel}"
         breaches += waits_for_ready(f"{name}valid", offered, log[f"{name}valid"], log[f"{name}ready"])
     yield from sorted(breaches, key=lambda each: each.cycle)

@@ -62,9 +62,11 @@ class Delivered:
         """Return the SHA-256 of every file, by its path in the folder, except caches of simulators and pytest."""
         digests = {}
         for path in sorted(self.folder.rglob("*")):
-            place = path.relative_to(self.folder)
-            if path.is_file() and not {"__pycache__", "sim_build", ".pytest_cache"} & set(place.parts):
-                digests[place.as_posix()] = hashlib.sha256(path.read_bytes()).hexdigest()
+            relative_path = path.relative_to(self.folder)
+            if path.is_file() and not {"__pycache__", "sim_build", ".pytest_cache"} & set(
+                relative_path.parts
+            ):
+                digests[relative_path.as_posix()] = hashlib.sha256(path.read_bytes()).hexdigest()
         return digests
 
 

@@ -44,45 +44,51 @@ class Words:
     def from_writes(cls, table: RegisterMap, writes: list[tuple[Write, Transaction]]) -> Words:
         """Return the words after these writes."""
         words = cls(table)
-        places = {register.offset_of(word): register for register in table for word in range(register.words)}
+        registers = {
+            register.offset_of(word): register for register in table for word in range(register.words)
+        }
         stored = {
-            offset: each for offset, each in places.items() if each.access in {Access.WRITE, Access.PUSH}
+            offset: each for offset, each in registers.items() if each.access in {Access.WRITE, Access.PUSH}
         }
         words.changes = {offset: [Change(-1, -1, each.reset)] for offset, each in stored.items()}
         for write, transaction in writes:
-            words._apply_write(places, stored, write, transaction)
+            words._apply_write(registers, stored, write, transaction)
         return words
 
     def _apply_write(
-        self, places: dict[int, Register], stored: dict[int, Register], write: Write, transaction: Transaction
+        self,
+        registers: dict[int, Register],
+        stored: dict[int, Register],
+        write: Write,
+        transaction: Transaction,
     ) -> None:
-        register = places.get(write.address)
+        register = registers.get(write.address)
         if register is None:
             return
-        begins, ends = transaction.begins, transaction.ends + SETTLED
+        begin, end = transaction.begins, transaction.ends + SETTLED
         mask = sum(0xFF << 8 * byte for byte in range(4) if write.strobes >> byte & 1)
         if register.access in {Access.WRITE, Access.PUSH}:
             old = self.changes[write.address][-1].value
             value = (old & ~mask | write.data & mask) & register.mask
-            self.changes[write.address].append(Change(begins, ends, value))
+            self.changes[write.address].append(Change(begin, end, value))
         data = write.data & mask & register.mask
         if register.access is Access.PUSH and mask & register.mask:
-            self.pulses.setdefault(write.address, []).append(Change(begins, ends, data))
+            self.pulses.setdefault(write.address, []).append(Change(begin, end, data))
         elif register.access is Access.PULSE:
-            self.pulses.setdefault(write.address, []).append(Change(begins, ends, data))
+            self.pulses.setdefault(write.address, []).append(Change(begin, end, data))
             if register.key == ("CONTROL",):
-                self._apply_hold(data, begins, ends)
+                self._apply_hold(data, begin, end)
             if register.key == ("CONTROL",) and data & RESET:
-                self.resets.append(Change(begins, ends, 1))
+                self.resets.append(Change(begin, end, 1))
                 for offset, each in stored.items():
-                    self.changes[offset].append(Change(begins, ends, each.reset))
+                    self.changes[offset].append(Change(begin, end, each.reset))
 
-    def _apply_hold(self, control: int, begins: int, ends: int) -> None:
+    def _apply_hold(self, control: int, begin: int, end: int) -> None:
         current = self.holds[-1] if self.holds and self.holds[-1].ends == _FOREVER else None
         if control & HOLD and current is None:
-            self.holds.append(Change(begins, _FOREVER, 1))
+            self.holds.append(Change(begin, _FOREVER, 1))
         elif current and control & COMMIT and not control & HOLD:
-            self.holds[-1] = Change(current.begins, ends, 1)
+            self.holds[-1] = Change(current.begins, end, 1)
 
     def possible_changes(self, offset: int, first: int, last: int) -> list[Change]:
         """Return the changes whose values a word may have at some time from cycle `first` to cycle `last`."""

@@ -119,11 +119,11 @@ def _find_reset_breaches(record: Record) -> Iterator[Breach]:
     for hold in record.words.holds:
         # A hold lasts without a gap until the commit that releases it, or to the end.
         resets_seen = record.core["rst_i"][hold.begins : hold.ends + 1]
-        first, last = resets_seen.index(1), len(resets_seen) - 1 - resets_seen[::-1].index(1)
+        first_reset, last_reset = resets_seen.index(1), len(resets_seen) - 1 - resets_seen[::-1].index(1)
         commits = record.core["commit_i"][hold.begins : hold.ends + 1]
-        ends = commits.index(1, first) if any(commits[first:]) else len(resets_seen) - 1
-        if 0 in resets_seen[first : ends + 1] or last < ends:
-            yield Breach("rst_i", hold.begins + resets_seen.index(0, first), 1, 0)
+        end = commits.index(1, first_reset) if any(commits[first_reset:]) else len(resets_seen) - 1
+        if 0 in resets_seen[first_reset : end + 1] or last_reset < end:
+            yield Breach("rst_i", hold.begins + resets_seen.index(0, first_reset), 1, 0)
             return
 
 
@@ -157,32 +157,41 @@ class ReadRules:
     def _find_possible_values(
         self, register: Register, word: int, offset: int, transaction: Transaction
     ) -> list[int]:
-        first, last = transaction.begins, transaction.ends
+        first_cycle, last_cycle = transaction.begins, transaction.ends
         match register.access:
             case Access.CONSTANT:
                 return [register.reset]
             case Access.WRITE:
-                return [each.value for each in self._record.words.possible_changes(offset, first, last)]
+                return [
+                    each.value
+                    for each in self._record.words.possible_changes(offset, first_cycle, last_cycle)
+                ]
             case Access.READ:
                 low = word * register.width
-                wide = self._find_port_values(register, first, last)
+                wide = self._find_port_values(register, first_cycle, last_cycle)
                 return [value >> low & register.mask for value in wide]
         return [0]
 
-    def _find_port_values(self, register: Register, first: int, last: int) -> list[int]:
+    def _find_port_values(self, register: Register, first_cycle: int, last_cycle: int) -> list[int]:
         """Return the possible values of a register that the datapath drives, in these cycles."""
         core, signal = self._record.core, register.signal
         if isinstance(signal, PortBits):
             low, mask = signal.low or 0, (1 << signal.width) - 1
-            return [value >> low & mask for value in core[signal.port][first : last + 1]]
+            return [value >> low & mask for value in core[signal.port][first_cycle : last_cycle + 1]]
         assert isinstance(signal, BlockPin)
         if signal.block == "pulses":
-            return pulses_before(core[f"{signal.name}_o"], find_restarts(self._record))[first : last + 1]
+            return pulses_before(core[f"{signal.name}_o"], find_restarts(self._record))[
+                first_cycle : last_cycle + 1
+            ]
         if signal.block == "source":
             pushes = _find_pushes(self._record, signal.name)
-            return waiting_values(core[f"{signal.name}_valid_i"], pushes, first, last)
+            return waiting_values(core[f"{signal.name}_valid_i"], pushes, first_cycle, last_cycle)
         sink = self._get_sink(signal.name)
-        return sink.levels(first, last) if signal.pin == "level" else sink.heads(first, last)
+        return (
+            sink.levels(first_cycle, last_cycle)
+            if signal.pin == "level"
+            else sink.heads(first_cycle, last_cycle)
+        )
 
     def _get_sink(self, name: str) -> SinkModel:
         if name not in self._sinks:
@@ -208,12 +217,14 @@ def memory_breaches(record: Record) -> Iterator[Breach]:
         expected = list(_expect_loads(record, pins["address"], pins["load"]))
         ports = [record.core[f"{name}_{each}_i"] for each in ("load", "address", "word")]
         actual = [(cycle, *(port[cycle] for port in ports[1:])) for cycle in record.cycles if ports[0][cycle]]
-        for (begins, ends, address, words), (cycle, place, word) in zip(expected, actual, strict=False):
-            if not begins <= cycle <= ends:
+        for (begin, end, address, words), (cycle, loaded_address, word) in zip(
+            expected, actual, strict=False
+        ):
+            if not begin <= cycle <= end:
                 yield Breach(f"{name}_load_i", cycle, 0, 1)
                 break
-            if place != address:
-                yield Breach(f"{name}_address_i", cycle, address, place)
+            if loaded_address != address:
+                yield Breach(f"{name}_address_i", cycle, address, loaded_address)
                 break
             if word not in words:
                 yield Breach(f"{name}_word_i", cycle, min(words), word)
@@ -227,36 +238,36 @@ def _expect_loads(
     record: Record, address: Register, load: Register
 ) -> Iterator[tuple[int, int, int, set[int]]]:
     """Yield (first cycle, last cycle, address, possible words) of the loads that the writes request."""
-    *before, last = (load.offset_of(word) for word in range(load.words))
+    *upper_offsets, load_offset = (load.offset_of(word) for word in range(load.words))
     events = [(each, "set") for each in record.words.pulses.get(address.offset, [])]
-    events += [(each, "load") for each in record.words.pulses.get(last, [])]
+    events += [(each, "load") for each in record.words.pulses.get(load_offset, [])]
     events += [(each, "reset") for each in record.words.resets]
-    place = 0
-    for change, what in sorted(events, key=lambda each: each[0].begins):
-        if what == "load":
-            words = {change.value << load.width * len(before)}
-            for word, offset in enumerate(before):
+    next_address = 0
+    for change, event_kind in sorted(events, key=lambda each: each[0].begins):
+        if event_kind == "load":
+            words = {change.value << load.width * len(upper_offsets)}
+            for word, offset in enumerate(upper_offsets):
                 parts = record.words.values(offset, change.begins, change.ends)
                 words = {each | part << load.width * word for each in words for part in parts}
             mask = (1 << load.signal_bits) - 1
-            yield change.begins, change.ends, place, {each & mask for each in words}
-            place = place + 1 & address.mask
+            yield change.begins, change.ends, next_address, {each & mask for each in words}
+            next_address = next_address + 1 & address.mask
         else:
-            place = change.value if what == "set" else 0
+            next_address = change.value if event_kind == "set" else 0
 
 
 def _find_pushes(record: Record, name: str, *, certain: bool = False) -> list[Change]:
     """Return the pushes into an input stream, with the bits that they may offer, or (`certain`) do offer."""
     register = record.table.blocks()["source", name]["push"]
-    *before, last = (register.offset_of(word) for word in range(register.words))
+    *offsets, last_offset = (register.offset_of(word) for word in range(register.words))
     changes = []
-    for each in record.words.pulses.get(last, []):
-        mask = each.value << register.width * len(before)
-        for word, offset in enumerate(before):
-            values = record.words.values(offset, each.begins, each.ends)
+    for push in record.words.pulses.get(last_offset, []):
+        mask = push.value << register.width * len(offsets)
+        for word, offset in enumerate(offsets):
+            values = record.words.values(offset, push.begins, push.ends)
             combined = reduce(and_ if certain else or_, values)
             mask |= combined << register.width * word
-        changes.append(Change(each.begins, each.ends, mask & (1 << register.signal_bits) - 1))
+        changes.append(Change(push.begins, push.ends, mask & (1 << register.signal_bits) - 1))
     return changes
 
 

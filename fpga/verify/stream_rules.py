@@ -41,17 +41,17 @@ def _list_inputs(datapath: Datapath) -> Iterator[Stream]:
     for signal in datapath.inputs:
         if signal.kind is not SignalKind.STREAM:
             continue
-        ends = [_describe_end(signal, each) for each in datapath.inputs if each.part_of == signal.name]
+        end_ports = [_describe_end(signal, each) for each in datapath.inputs if each.part_of == signal.name]
         for index in range(signal.size):
             prefix = f"s_axis_{signal.name}" + (f"_{index}" if signal.size > 1 else "")
             bits = signal.lanes * signal.width
-            pins = _make_payload(prefix, bits, signal.width, ends, driven=True)
+            pins = _make_payload(prefix, bits, signal.width, end_ports, driven=True)
             yield Stream(
                 StreamPins(prefix, pins, into=True),
                 signal.name,
                 index,
                 bits,
-                ends=tuple(_name_ports(ends, "_i")),
+                ends=tuple(_name_ports(end_ports, "_i")),
             )
 
 
@@ -62,24 +62,24 @@ def _describe_end(stream: Signal, end: Signal) -> tuple[str, str, int]:
 def _list_outputs(datapath: Datapath) -> Iterator[Stream]:
     for module, name, samples, width, signed in output_streams(datapath):
         stream = f"{module}_{name}"
-        ends = [
+        end_ports = [
             (kind, f"{module}_{each.output}", each.width)
             for kind, each in ends_of_output(datapath.module(module), name)
         ]
-        pins = _make_payload(f"m_axis_{stream}", samples * width, width, ends, driven=False)
-        into = StreamPins(f"m_axis_{stream}", pins, into=False)
-        yield Stream(into, stream, 0, samples * width, signed, tuple(_name_ports(ends, "_o")))
+        pins = _make_payload(f"m_axis_{stream}", samples * width, width, end_ports, driven=False)
+        pins_of_stream = StreamPins(f"m_axis_{stream}", pins, into=False)
+        yield Stream(pins_of_stream, stream, 0, samples * width, signed, tuple(_name_ports(end_ports, "_o")))
 
 
-def _name_ports(ends: list[tuple[str, str, int]], side: str) -> Iterator[tuple[str, str, int]]:
-    return ((kind, f"{port}{side}", lanes) for kind, port, lanes in ends)
+def _name_ports(end_ports: list[tuple[str, str, int]], side: str) -> Iterator[tuple[str, str, int]]:
+    return ((kind, f"{port}{side}", lanes) for kind, port, lanes in end_ports)
 
 
 def _make_payload(
-    prefix: str, bits: int, width: int, ends: list[tuple[str, str, int]], *, driven: bool
+    prefix: str, bits: int, width: int, end_ports: list[tuple[str, str, int]], *, driven: bool
 ) -> tuple[Pin, ...]:
     pins = [Pin(f"{prefix}_tdata", -(-bits // 8) * 8, driven)]
-    for kind, _, lanes in ends:
+    for kind, _, lanes in end_ports:
         pins.append(Pin(f"{prefix}_t{kind}", 1 if kind == "last" else lanes * (width // 8), driven))
     return tuple(pins)
 
@@ -87,8 +87,8 @@ def _make_payload(
 def stream_breaches(stream: Stream, top: Columns, core: Columns) -> Iterator[Breach]:
     """Yield the first beat that is lost, duplicated, changed or invented."""
     prefix = stream.pins.prefix
-    outside = handshakes(top, f"{prefix}_tvalid", f"{prefix}_tready")
-    at_pins = [(cycle, _read_pins(stream, top, cycle)) for cycle in outside]
+    cycles_at_pins = handshakes(top, f"{prefix}_tvalid", f"{prefix}_tready")
+    at_pins = [(cycle, _read_pins(stream, top, cycle)) for cycle in cycles_at_pins]
     if stream.pins.into:
         yield from _find_disorder(prefix, at_pins, list(_find_taken(stream, core)), core["rst_i"])
     else:
@@ -107,47 +107,49 @@ def stream_waits(stream: Stream, top: Columns, core: Columns) -> Iterator[Breach
     else:
         valid, ready = top[f"{prefix}_tvalid"], top[f"{prefix}_tready"]
         sending, pin = core[f"{stream.port}_valid_o"], f"{prefix}_tvalid"
-    offered = (bool(each and not reset) for each, reset in zip(sending, resets, strict=False))
+    offered = (bool(is_valid and not reset) for is_valid, reset in zip(sending, resets, strict=False))
     yield from waits_for_ready(pin, offered, valid, ready)
 
 
 def _find_disorder(
-    prefix: str, sent: list[tuple[int, int]], received: list[tuple[int, int]], resets: list[int]
+    prefix: str, sent_beats: list[tuple[int, int]], received_beats: list[tuple[int, int]], resets: list[int]
 ) -> Iterator[Breach]:
     """Yield the first received beat that differs from the sent one; after a reset a few beats may be missing.
 
     Because beats may be equal, the beats that follow tell how many are missing.
     """
-    place = 0
-    before = 0
-    for number, (cycle, beat) in enumerate(received):
-        reset = any(resets[before : cycle + 1])
+    next_beat = 0
+    previous_cycle = 0
+    for number, (cycle, beat) in enumerate(received_beats):
+        reset = any(resets[previous_cycle : cycle + 1])
         skips = range(1 + (IN_FLIGHT if reset else 0))
-        following = _take_until_reset(received[number : number + _COMPARED_BEATS], resets)
+        following = _take_until_reset(received_beats[number : number + _COMPARED_BEATS], resets)
         skipped = next(
             (
                 skip
                 for skip in skips
-                if _is_continued(sent[place + skip :], following if reset else [(cycle, beat)])
+                if _is_continued(sent_beats[next_beat + skip :], following if reset else [(cycle, beat)])
             ),
             None,
         )
         if skipped is None:
-            pairs = zip(sent[place:], following, strict=False)
-            other = ((late, one, actual) for (_, one), (late, actual) in pairs if one != actual)
-            yield Breach(f"{prefix}_tdata", *next(other, (cycle, len(sent), len(received))))
+            pairs = zip(sent_beats[next_beat:], following, strict=False)
+            differences = (
+                (late, expected, actual) for (_, expected), (late, actual) in pairs if expected != actual
+            )
+            yield Breach(f"{prefix}_tdata", *next(differences, (cycle, len(sent_beats), len(received_beats))))
             return
-        place += skipped + 1
-        before = cycle
-    if sent and len(sent) - place > IN_FLIGHT * (1 + sum(resets)):
-        yield Breach(f"beats of {prefix}", sent[place][0], len(sent), place)
+        next_beat += skipped + 1
+        previous_cycle = cycle
+    if sent_beats and len(sent_beats) - next_beat > IN_FLIGHT * (1 + sum(resets)):
+        yield Breach(f"beats of {prefix}", sent_beats[next_beat][0], len(sent_beats), next_beat)
 
 
-def _is_continued(sent: list[tuple[int, int]], received: list[tuple[int, int]]) -> bool:
+def _is_continued(sent_beats: list[tuple[int, int]], received_beats: list[tuple[int, int]]) -> bool:
     """Return whether the received beats are the next sent ones, and none is received before it is sent."""
-    pairs = list(zip(sent, received, strict=False))
-    return len(pairs) == len(received) and all(
-        one == other and early <= late for (early, one), (late, other) in pairs
+    pairs = list(zip(sent_beats, received_beats, strict=False))
+    return len(pairs) == len(received_beats) and all(
+        sent_beat == received_beat and early <= late for (early, sent_beat), (late, received_beat) in pairs
     )
 
 
@@ -176,49 +178,49 @@ def _find_offered(stream: Stream, core: Columns) -> Iterator[tuple[int, int]]:
     is_new = True
     for cycle, reset in enumerate(core["rst_i"]):
         if valid[cycle] and is_new:
-            ends = [core[port][cycle] for _, port, _ in stream.ends]
-            yield cycle, _pack_beat(stream, core[f"{stream.port}_data_o"][cycle], ends)
+            end_values = [core[port][cycle] for _, port, _ in stream.ends]
+            yield cycle, _pack_beat(stream, core[f"{stream.port}_data_o"][cycle], end_values)
         is_new = bool(not valid[cycle] or ready[cycle] or reset)
 
 
 def _read_pins(stream: Stream, top: Columns, cycle: int) -> int:
     """Return a beat at the pins in the format of `_pack_beat`; padding bits must be the sign, or 0."""
     prefix = stream.pins.prefix
-    data, ends = top[f"{prefix}_tdata"][cycle], []
+    data, end_values = top[f"{prefix}_tdata"][cycle], []
     if stream.pins.into:
         data &= (1 << stream.bits) - 1
     else:
         data = _remove_padding(stream, data)
     for kind, _, lanes in stream.ends:
         pin = next(each for each in stream.pins.payload if each.name == f"{prefix}_t{kind}")
-        ends.append(_read_lanes(top[pin.name][cycle], lanes, pin.width // lanes, stream.pins.into))
-    return _pack_beat(stream, data, ends)
+        end_values.append(_read_lanes(top[pin.name][cycle], lanes, pin.width // lanes, stream.pins.into))
+    return _pack_beat(stream, data, end_values)
 
 
 def _remove_padding(stream: Stream, data: int) -> int:
     """Return the data bits, with a mark above them if the padding to complete bytes is wrong."""
     bits_of_data = data & (1 << stream.bits) - 1
     negative = stream.signed and bits_of_data >> (stream.bits - 1) & 1
-    whole = -(-stream.bits // 8) * 8
-    fill = ((1 << whole - stream.bits) - 1) if negative else 0
-    return bits_of_data if data >> stream.bits == fill else bits_of_data | 1 << whole + 64
+    padded_bits = -(-stream.bits // 8) * 8
+    fill = ((1 << padded_bits - stream.bits) - 1) if negative else 0
+    return bits_of_data if data >> stream.bits == fill else bits_of_data | 1 << padded_bits + 64
 
 
-def _read_lanes(value: int, lanes: int, size: int, into: bool) -> int:
+def _read_lanes(value: int, lanes: int, size: int, is_input: bool) -> int:
     """Return one bit per lane of `size` bits; on an output the bits of a lane must agree, otherwise return -1."""
     value_of_lanes = 0
     for lane in range(lanes):
         bits = value >> lane * size & (1 << size) - 1
-        if not into and bits not in {0, (1 << size) - 1}:
+        if not is_input and bits not in {0, (1 << size) - 1}:
             return -1
         value_of_lanes |= (bits & 1) << lane
     return value_of_lanes
 
 
-def _pack_beat(stream: Stream, data: int, ends: list[int]) -> int:
+def _pack_beat(stream: Stream, data: int, end_values: list[int]) -> int:
     """Return data, `last` and `keep` as one number."""
     low = -(-stream.bits // 8) * 8
-    for (_, _, lanes), value in zip(stream.ends, ends, strict=True):
+    for (_, _, lanes), value in zip(stream.ends, end_values, strict=True):
         data |= (value & (1 << lanes + 1) - 1) << low
         low += lanes + 1
     return data

@@ -83,8 +83,8 @@ def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed:
         find_tool("iverilog").run(compiled, folder=folder)
         find_tool("vvp").run(["-n", "bench.vvp"], folder=folder)
         top = _read_columns(folder / "top.log", list_top_log(table, [each.pins for each in ports]))
-        inside = ["rst_i", *(port.name for port in list_datapath_log(datapath))]
-        core = _read_columns(folder / "datapath.log", inside)
+        datapath_columns = ["rst_i", *(port.name for port in list_datapath_log(datapath))]
+        core = _read_columns(folder / "datapath.log", datapath_columns)
     answered = find_answered_writes(top, writes)
     record = Record(table, top, core, Words.from_writes(table, answered))
     breaches: dict[str, Breach] = {}
@@ -116,9 +116,9 @@ def run_seeds(
 
 
 def _count_partial_writes(table: RegisterMap, answered: list[tuple[Write, Transaction]]) -> dict[str, int]:
-    every = Counter(write.address for write, _ in answered if write.strobes != _ALL_BYTES)
+    partial_writes = Counter(write.address for write, _ in answered if write.strobes != _ALL_BYTES)
     return {
-        each.name: min(every[each.offset_of(word)] for word in range(each.words))
+        each.name: min(partial_writes[each.offset_of(word)] for word in range(each.words))
         for each in table
         if each.access not in {Access.CONSTANT, Access.READ}
     }
@@ -142,17 +142,17 @@ def _find_breaches(
         *find_errors(top, "b"),
         *find_errors(top, "r"),
     ]
-    for each in ports:
-        prefix = each.pins.prefix
-        payload = [pin.name for pin in each.pins.payload]
-        protocol += stream_waits(each, top, record.core)
+    for stream in ports:
+        prefix = stream.pins.prefix
+        payload = [pin.name for pin in stream.pins.payload]
+        protocol += stream_waits(stream, top, record.core)
         protocol += find_unstable(top, f"{prefix}_tvalid", f"{prefix}_tready", payload)
-        yield from (("streams", breach) for breach in stream_breaches(each, top, record.core))
-    yield from (("protocol", each) for each in protocol)
-    yield from (("writes", each) for each in (*level_breaches(record), *memory_breaches(record)))
-    yield from (("control", each) for each in control_breaches(record))
-    yield from (("reads", each) for each in rules.find_breaches(answered))
-    yield from (("streams", each) for each in (*push_breaches(record), *rules.sink_breaches()))
+        yield from (("streams", breach) for breach in stream_breaches(stream, top, record.core))
+    yield from (("protocol", stream) for stream in protocol)
+    yield from (("writes", stream) for stream in (*level_breaches(record), *memory_breaches(record)))
+    yield from (("control", stream) for stream in control_breaches(record))
+    yield from (("reads", stream) for stream in rules.find_breaches(answered))
+    yield from (("streams", stream) for stream in (*push_breaches(record), *rules.sink_breaches()))
 
 
 def _read_columns(path: Path, names: list[str]) -> Columns:

@@ -250,7 +250,7 @@ def find_renamed_wires(core: Design, specification: Specification) -> dict[str, 
         return {}
     generated = _parse_wires(icarus.dump(design_of(specification.datapath), rows))
     matches = {name: _find_equal_wire(name, generated.get(name), wires) for name in missing}
-    return {name: other for name, other in matches.items() if other}
+    return {name: match for name, match in matches.items() if match}
 
 
 def _find_equal_wire(
@@ -260,8 +260,8 @@ def _find_equal_wire(
 
     If there are several, return the most similar name.
     """
-    same = [other for other, each in wires.items() if each == wire]
-    return max(same, key=lambda each: difflib.SequenceMatcher(None, name, each).ratio(), default="")
+    equal_names = [other_name for other_name, each in wires.items() if each == wire]
+    return max(equal_names, key=lambda each: difflib.SequenceMatcher(None, name, each).ratio(), default="")
 
 
 def _parse_wires(dump: str) -> dict[str, tuple[int, _Series]]:
@@ -269,7 +269,7 @@ def _parse_wires(dump: str) -> dict[str, tuple[int, _Series]]:
     scopes: list[str] = []
     codes: dict[str, list[tuple[str, int]]] = {}
     changes: dict[str, list[tuple[int, str]]] = {}
-    now = 0
+    time = 0
     for line in dump.splitlines():
         if line.startswith("$scope"):
             scopes.append(line.split()[2])
@@ -278,9 +278,9 @@ def _parse_wires(dump: str) -> dict[str, tuple[int, _Series]]:
         elif match := _VARIABLE.match(line):
             codes.setdefault(match[2], []).append((".".join([*scopes[2:], match[3]]), int(match[1])))
         elif line.startswith("#"):
-            now = int(line[1:])
+            time = int(line[1:])
         elif change := re.match(r"b?([01xz]+) ?(\S+)$", line):
-            changes.setdefault(change[2], []).append((now, change[1]))
+            changes.setdefault(change[2], []).append((time, change[1]))
     return {
         name: (width, tuple(changes.get(code, ()))) for code, names in codes.items() for name, width in names
     }

@@ -225,10 +225,10 @@ def _print_document(
     }
     failed = next((each for each in run.outcomes if not each.passed), None)
     if failed is not None:
-        what = f"step {failed.step!r} failed: {failed.figure}; required: {failed.limit}"
+        message = f"step {failed.step!r} failed: {failed.figure}; required: {failed.limit}"
         error: dict[str, object] = {
             "code": CalibrationError.code,
-            "message": what,
+            "message": message,
             "device": device_identity.name,
             "hint": failed.hint,
         }

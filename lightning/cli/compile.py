@@ -169,9 +169,9 @@ def _split_outputs(network: Path, values: list[str]) -> tuple[list[str], Path | 
     """Return the names of tensors and the file in the values of --output. Raise `OutOfRange` for two files."""
     from lightning.networks.imports.onnx.file import read_tensor_names
 
-    known = read_tensor_names(network) if values and network.suffix == ".onnx" else frozenset()
-    tensors = [each for each in values if each in known]
-    files = [Path(each) for each in values if each not in known]
+    tensor_names = read_tensor_names(network) if values and network.suffix == ".onnx" else frozenset()
+    tensors = [each for each in values if each in tensor_names]
+    files = [Path(each) for each in values if each not in tensor_names]
     if len(files) > 1:
         raise OutOfRange(
             f"--output names {files[0]} and {files[1]}; neither is a tensor of {network.name}",

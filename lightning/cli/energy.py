@@ -179,5 +179,5 @@ def _format_shot_points(points: tuple[ShotPoint, ...], exact: float) -> list[str
         f" +- {100 * point.spread:.2f}{'  *' if point.photons < MIN_NORMAL_PHOTONS else ''}"
         for point in points
     ]
-    few = f"  * below {MIN_NORMAL_PHOTONS} photons a count is not normally distributed, unlike the noise drawn here"
-    return ["", head, *lines, *([few] if points[0].photons < MIN_NORMAL_PHOTONS else [])]
+    note = f"  * below {MIN_NORMAL_PHOTONS} photons a count is not normally distributed, unlike the noise drawn here"
+    return ["", head, *lines, *([note] if points[0].photons < MIN_NORMAL_PHOTONS else [])]

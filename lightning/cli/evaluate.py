@@ -99,9 +99,9 @@ def evaluate_command(
     origin = run.provenance(compiled, run_with)
     rows = _compare(compiled, dataset, run.noise or Noise(), noise_seeds) if compared else []
     if as_json:
-        about = {"data": dataset.name, "data_origin": dict(dataset.origin), "warnings": warnings}
+        data_facts = {"data": dataset.name, "data_origin": dict(dataset.origin), "warnings": warnings}
         table = {"table": [round_values(asdict(row)) for row in rows]} if rows else {}
-        print_document(None, {**origin.document, **about, **summarise(evaluations), **table})
+        print_document(None, {**origin.document, **data_facts, **summarise(evaluations), **table})
     else:
         _print_evaluations(origin, dataset, evaluations)
         if Path(model).suffix != ".lng":
@@ -110,7 +110,9 @@ def evaluate_command(
     return DONE
 
 
-def _choose_seeds(run: how.Run, first: int | None, several: int | None, *, compared: bool) -> tuple[int, ...]:
+def _choose_seeds(
+    run: how.Run, first_seed: int | None, several: int | None, *, compared: bool
+) -> tuple[int, ...]:
     """Return the seeds of the noise. `compared` is true if there is a table, which always has noise.
 
     If nothing is random, raise `OutOfRange` for several seeds and `ConfigError` for a given seed.
@@ -120,7 +122,7 @@ def _choose_seeds(run: how.Run, first: int | None, several: int | None, *, compa
         raise OutOfRange(
             f"fidelity {run.fidelity} has no seeds", hint="Leave --seeds out, or use --fidelity noisy"
         )
-    begin = run.choose_seed(first, compared=compared)
+    begin = run.choose_seed(first_seed, compared=compared)
     return tuple(range(begin, begin + count))
 
 
@@ -157,17 +159,17 @@ def summarise(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
     from lightning.evaluation.result import round_values
     from lightning.evaluation.table import compute_spread
 
-    each = [evaluation.accuracy for evaluation in evaluations]
+    accuracies = [evaluation.accuracy for evaluation in evaluations]
     means = {
-        "accuracy": float(np.mean(each)),
-        "spread": compute_spread(each),
+        "accuracy": float(np.mean(accuracies)),
+        "spread": compute_spread(accuracies),
         "images": evaluations[0].images,
         "images_per_s": round(sum(e.images for e in evaluations) / sum(e.seconds for e in evaluations), 3),
         "cycles": evaluations[0].cycles,
     }
     return {
         **round_values(means),
-        "accuracies": [round(accuracy, 6) for accuracy in each],
+        "accuracies": [round(accuracy, 6) for accuracy in accuracies],
         "counters": sum_counters(evaluations),
     }
 

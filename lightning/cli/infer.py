@@ -86,8 +86,12 @@ def _make_document(compiled: CompiledModel, answers: Answers) -> dict[str, Any]:
     from lightning.networks.preprocess import unpack
 
     answer = {"class": int(answers.classes[0]), "scores": answers.scores[0].ravel().tolist()}
-    named = unpack(compiled.network, answers.scores) if compiled.network.outputs else {}
-    outputs = {"outputs": {name: array[0].tolist() for name, array in named.items()}} if named else {}
+    array_of_output = unpack(compiled.network, answers.scores) if compiled.network.outputs else {}
+    outputs = (
+        {"outputs": {name: array[0].tolist() for name, array in array_of_output.items()}}
+        if array_of_output
+        else {}
+    )
     return {**answer, **outputs, "cycles": answers.cycles, "counters": dict(answers.counters)}
 
 

@@ -93,33 +93,37 @@ def load(
 
     with _open_target(url, echo=echo) as target:
         model = model or (find_only_model(target) if target.scheme == "http" and not echo else FIRST_MODEL)
-        how: dict[str, Any] = {"data": data, "deadline_us": deadline_us}
-        how |= {"size": size} if target.scheme == "udp" else {"binary": binary, "connections": connections}
-        drive = _make_driver(target, model, how, echo=echo)
-        outcomes = [drive(each, seconds, seed=seed + turn) for turn, each in enumerate(rate or [RATE])]
-    about = f"{'echo' if echo else target.url} · model {model} · {seconds:g} s at each rate · seed {seed}"
+        load_options: dict[str, Any] = {"data": data, "deadline_us": deadline_us}
+        load_options |= (
+            {"size": size} if target.scheme == "udp" else {"binary": binary, "connections": connections}
+        )
+        drive = _make_driver(target, model, load_options, echo=echo)
+        outcomes = [drive(each, seconds, seed=seed + index) for index, each in enumerate(rate or [RATE])]
+    summary = f"{'echo' if echo else target.url} · model {model} · {seconds:g} s at each rate · seed {seed}"
     if png is not None:
         from lightning.kit.plots import save
         from lightning.load.latency_plot import plot_latencies
 
-        save(plot_latencies(outcomes, about), png)
+        save(plot_latencies(outcomes, summary), png)
     if as_json:
         settings = {"target": target.url, "echo": echo, "model": model, "data": data, "binary": binary}
         return _print_document({**settings, "seed": seed, "seconds": seconds}, outcomes, png)
-    _print_outcomes(outcomes, about, list_written((png,)))
+    _print_outcomes(outcomes, summary, list_written((png,)))
     if (failure := describe_failure(outcomes)) is not None:
         raise failure
     return DONE
 
 
-def _make_driver(target: Target, model: str, how: dict[str, Any], *, echo: bool) -> Callable[..., Outcome]:
+def _make_driver(
+    target: Target, model: str, load_options: dict[str, Any], *, echo: bool
+) -> Callable[..., Outcome]:
     """Return a function that runs a load on the target, by packets or HTTP, and returns its outcome."""
     from lightning.load import drive_datagrams, drive_http
     from lightning.load.http import ECHO_INPUT
 
     if target.scheme == "udp":
-        return partial(drive_datagrams, target, _parse_model_number(model), **how)
-    return partial(drive_http, target, model, into=ECHO_INPUT if echo else None, **how)
+        return partial(drive_datagrams, target, _parse_model_number(model), **load_options)
+    return partial(drive_http, target, model, into=ECHO_INPUT if echo else None, **load_options)
 
 
 def _print_document(settings: dict[str, Any], outcomes: list[Outcome], png: Path | None) -> int:
@@ -160,13 +164,13 @@ def _parse_model_number(model: str) -> int:
     return int(model)
 
 
-def _print_outcomes(outcomes: Sequence[Outcome], about: str, files: Sequence[str]) -> None:
-    print(about)
+def _print_outcomes(outcomes: Sequence[Outcome], summary: str, files: Sequence[str]) -> None:
+    print(summary)
     heads = ("rate/s", "answered/s", "p50 µs", "p99 µs", "p99.9 µs", "lost", "late", "lag p99 µs", "refused")
     print("".join(f"{head:>12}" for head in heads[:-1]), "", heads[-1])
-    for each in outcomes:
-        refused = ", ".join(f"{count:,} {name}" for name, count in each.refused.items()) or "0"
-        print("".join(f"{_format_cell(value):>12}" for value in _list_values(each)), "", refused)
+    for outcome in outcomes:
+        refused = ", ".join(f"{count:,} {name}" for name, count in outcome.refused.items()) or "0"
+        print("".join(f"{_format_cell(value):>12}" for value in _list_values(outcome)), "", refused)
     print("lag: from the scheduled time to sending; the generator was late, or no connection was free")
     for name in files:
         print(f"written: {name}")

@@ -194,9 +194,11 @@ def parse_quirks(names: Sequence[str]) -> Quirks:
     >>> parse_quirks(["signs-dropped"])
     Quirks(last_layer_normalised=False, signs_dropped=True)
     """
-    known = name_quirks(EMULATOR)
-    chosen = {check_choice("fault", each, (*known, "emulator")) for each in names}
-    return Quirks(**{each.replace("-", "_"): True for each in known if chosen & {each, "emulator"}})
+    quirk_names = name_quirks(EMULATOR)
+    chosen_names = {check_choice("fault", each, (*quirk_names, "emulator")) for each in names}
+    return Quirks(
+        **{each.replace("-", "_"): True for each in quirk_names if chosen_names & {each, "emulator"}}
+    )
 
 
 def name_quirks(quirks: Quirks) -> tuple[str, ...]:

@@ -48,13 +48,13 @@ def collect_saturation() -> Iterator[list[str]]:
         warnings.simplefilter("always", SaturationWarning)
         warnings.simplefilter("always", DarkWarning)
         yield messages
-    for each in caught:
-        if issubclass(each.category, SaturationWarning):
-            messages.append(str(each.message))
-        if issubclass(each.category, SaturationWarning | DarkWarning):
-            sys.stderr.write(f"warning: {each.message}\n")
+    for warning in caught:
+        if issubclass(warning.category, SaturationWarning):
+            messages.append(str(warning.message))
+        if issubclass(warning.category, SaturationWarning | DarkWarning):
+            sys.stderr.write(f"warning: {warning.message}\n")
         else:
-            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
 
 def warn(messages: Iterable[str]) -> list[str]:

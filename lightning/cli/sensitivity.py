@@ -72,8 +72,8 @@ def sensitivity(
 
 
 def _print_document(result: Sensitivity, origin: Provenance, dataset: Dataset, files: list[str]) -> None:
-    about = {"data": dataset.name, "data_origin": dict(dataset.origin), "images": len(dataset.x)}
-    print_document(None, {**origin.document, **about, "written": files, **make_document(result)})
+    data_facts = {"data": dataset.name, "data_origin": dict(dataset.origin), "images": len(dataset.x)}
+    print_document(None, {**origin.document, **data_facts, "written": files, **make_document(result)})
 
 
 def _print_lines(result: Sensitivity, origin: Provenance, dataset: Dataset, files: list[str]) -> None:
@@ -84,8 +84,8 @@ def _print_lines(result: Sensitivity, origin: Provenance, dataset: Dataset, file
     everything = result.averaging_trials[0]
     lines.append(("all layers", everything.accuracy, result.loss(everything)))
     print(f"{'noise in':<{width}}  accuracy  points lost")
-    for name, accuracy, lost in lines:
-        print(f"{name:<{width}}  {100 * accuracy:6.2f} %  {format_loss(lost):>11}")
+    for name, accuracy, lost_points in lines:
+        print(f"{name:<{width}}  {100 * accuracy:6.2f} %  {format_loss(lost_points):>11}")
     print(describe_tolerable_noise(result))
     print(describe_averaging(result))
     for name in files:

@@ -62,8 +62,8 @@ def _is_valid_tail(network: Network, last: PhotonicLayer, tail: list[Node]) -> b
     if not tail:
         return True
     start = tail[0].inputs[0]
-    known = {start, *network.constants, *(node.output for node in tail)}
-    return network.shapes[start] == scores and all(known.issuperset(node.inputs) for node in tail)
+    known_tensors = {start, *network.constants, *(node.output for node in tail)}
+    return network.shapes[start] == scores and all(known_tensors.issuperset(node.inputs) for node in tail)
 
 
 def compute_byte_activations(

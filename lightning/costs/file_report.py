@@ -77,8 +77,8 @@ def report_file(path: Path, choices: Choices | None = None) -> FileReport:
     return FileReport(inspection, (*nodes, *refused), photonic_share(inspection.network))
 
 
-def _report_refused_node(node: str, operation: str, why: str) -> dict[str, Any]:
-    entry = {"name": node, "operation": operation, "where": "refused", "reason": why}
+def _report_refused_node(node: str, operation: str, reason: str) -> dict[str, Any]:
+    entry = {"name": node, "operation": operation, "where": "refused", "reason": reason}
     return {**entry, "macs": 0, "cycles": 0, "energy_j": 0.0}
 
 
@@ -116,16 +116,16 @@ def sketch_model(network: Network, hardware: Hardware | None = None) -> Compiled
     return CompiledModel(network, layers, hardware or Hardware())
 
 
-def _sketch_layer(each: Lowered, *, signed: bool) -> PhotonicLayer:
-    weights = quantise_weights(each.weights, compute_weight_scales(each.weights, per_channel=True))
+def _sketch_layer(lowered: Lowered, *, signed: bool) -> PhotonicLayer:
+    weights = quantise_weights(lowered.weights, compute_weight_scales(lowered.weights, per_channel=True))
     rows = weights.shape[:2]
     return PhotonicLayer(
-        each.node.name,
+        lowered.node.name,
         weights,
         np.zeros(rows, np.int32),
         1.0,
         np.ones(rows, np.float32),
         signed,
-        each.geometry,
-        each.vectors,
+        lowered.geometry,
+        lowered.vectors,
     )

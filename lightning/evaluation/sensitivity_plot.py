@@ -19,18 +19,18 @@ def plot_layer_losses(result: Sensitivity, model: str, data: str) -> Plot:
     allowed loss and the largest tolerable sigma.
     """
     figure = new_figure(9.6, max(3.4, 1.9 + 0.3 * len(result.layers)))
-    left, right = figure.subplots(1, 2)
-    _draw_bars(left, result)
-    _draw_curve(right, result)
+    left_axes, right_axes = figure.subplots(1, 2)
+    _draw_bars(left_axes, result)
+    _draw_curve(right_axes, result)
     noise, weakest = result.noise, result.weakest
     exact = f"exact {100 * result.exact_accuracy:.2f} %"
     subtitle = f"{model} · {data} · {noise.place}, sigma {noise.sigma:.3g} of 255 · {exact}"
     title = f"Noise in layer “{weakest.layer}” costs most: {_format_points(weakest.loss)} points"
     add_heading(figure, title, subtitle, simulated=False)
-    for text in left.findobj(Text):
+    for text in left_axes.findobj(Text):
         if text.get_text() in (title, subtitle):
             text.set_in_layout(False)  # these texts span both halves and must not widen the left one
-    mark_simulated(right)
+    mark_simulated(right_axes)
     return figure
 
 
@@ -40,21 +40,21 @@ def _format_points(loss: float) -> str:
 
 
 def _draw_bars(axes: Any, result: Sensitivity) -> None:
-    places = range(len(result.layers))
+    positions = range(len(result.layers))
     losses = [each.loss for each in result.layers]
     colours = [SERIES[3] if each is result.weakest else SERIES[0] for each in result.layers]
-    axes.barh(places, losses, color=colours, height=0.64)
-    for place, loss in zip(places, losses, strict=True):
+    axes.barh(positions, losses, color=colours, height=0.64)
+    for position, loss in zip(positions, losses, strict=True):
         axes.annotate(
             _format_points(loss),
-            (max(loss, 0), place),
+            (max(loss, 0), position),
             xytext=(4, 0),
             textcoords="offset points",
             va="center",
             color=INK,
             fontsize=9,
         )
-    axes.set_yticks(list(places), [each.layer for each in result.layers])
+    axes.set_yticks(list(positions), [each.layer for each in result.layers])
     axes.invert_yaxis()
     axes.axvline(0, color=FAINT, linewidth=1)
     low, high = min(0.0, *losses), max(0.5, *losses)
@@ -95,12 +95,12 @@ def _draw_curve(axes: Any, result: Sensitivity) -> None:
     style_axes(axes, x="sigma in all layers (of 255, logarithmic)", y="accuracy (%)")
 
 
-def _label_line(axes: Any, text: str, place: Any, kind: Any, side: str, colour: str) -> None:
+def _label_line(axes: Any, text: str, position: Any, kind: Any, side: str, colour: str) -> None:
     """Write a label next to a line."""
     shift = (5 if side == "left" else -5, 4)
     axes.annotate(
         text,
-        place,
+        position,
         xytext=shift,
         xycoords=kind,
         textcoords="offset points",

@@ -169,18 +169,18 @@ def _pad_places(weights: KernelWeights) -> npt.NDArray[np.uint32]:
 def _make_table(links: Links, weights: list[KernelWeights]) -> npt.NDArray[np.int64]:
     table = np.zeros((len(weights), 7), np.int64)
     values = pointers = rows = 0
-    for place, (layer, each) in enumerate(zip(links.layers, weights, strict=True)):
-        begins = pointers if len(each.pointers) else -1
-        table[place] = (
+    for index, (layer, layer_weights) in enumerate(zip(links.layers, weights, strict=True)):
+        begins = pointers if len(layer_weights.pointers) else -1
+        table[index] = (
             *layer.weights.shape[1:],
             values,
             begins,
             rows,
-            links.rectified[place],
+            links.rectified[index],
             layer.signed,
         )
-        values += len(each.values)
-        pointers += len(each.pointers)
+        values += len(layer_weights.values)
+        pointers += len(layer_weights.pointers)
         rows += layer.weights.shape[1]
     return table
 
@@ -232,16 +232,16 @@ def order_lane_weights(layers: Sequence[PhotonicLayer]) -> LaneWeights:
     """Return the nonzero weights of all layers. The parts of each row are padded with 0 to multiples of four."""
     magnitudes: list[npt.NDArray[np.generic]] = []
     terms: list[npt.NDArray[np.generic]] = []
-    begins, place = [], 0
+    begins, position = [], 0
     for layer in layers:
         for row in layer.weights[0]:
-            begins.append([place])
+            begins.append([position])
             for terms_of_sign in (np.flatnonzero(row > 0), np.flatnonzero(row < 0)):
                 padding = (0, -len(terms_of_sign) % _WEIGHTS_PER_PASS)
                 magnitudes.append(np.pad(np.abs(row[terms_of_sign]), padding))
                 terms.append(np.pad(terms_of_sign, padding))
-                place += len(terms_of_sign) + padding[1]
-                begins[-1].append(place)
+                position += len(terms_of_sign) + padding[1]
+                begins[-1].append(position)
     return LaneWeights(
         np.concatenate(magnitudes).astype(np.uint16),
         np.concatenate(terms).astype(np.uint32),

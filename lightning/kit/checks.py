@@ -60,11 +60,11 @@ def check_buffers(soccfg: Any, settings: Settings) -> None:
     for readout in settings.readouts:
         room = int(soccfg["readouts"][readout]["buf_maxlen"])
         # QICK leaves the last sample unused.
-        needed, usable = settings.readout_length * settings.reps, room - 1
-        if needed > usable:
+        samples, usable = settings.readout_length * settings.reps, room - 1
+        if samples > usable:
             raise ReadoutTooLong(
                 (
-                    f"{settings.reps} shots of {settings.readout_length} samples need {needed}, but the buffer of "
+                    f"{settings.reps} shots of {settings.readout_length} samples need {samples}, but the buffer of "
                     f"readout {readout} holds {room}, one of which cannot be used"
                 ),
                 hint=_suggest_shorter(settings, usable),
@@ -83,14 +83,21 @@ def _suggest_shorter(settings: Settings, usable: int) -> str:
 
 def check_clocks(soccfg: Any) -> None:
     """Raise `UnsupportedClock` if the rate of the reference clock or a converter is in no profile of this board."""
-    known = profiles.find_for_board(str(soccfg["board"]))
-    if not known:
+    profiles_of_board = profiles.find_for_board(str(soccfg["board"]))
+    if not profiles_of_board:
         return
     _check_allowed(
-        "reference clock", soccfg["refclk_freq"], [mhz for each in known for mhz in each.refclk_mhz], "MHz"
+        "reference clock",
+        soccfg["refclk_freq"],
+        [mhz for each in profiles_of_board for mhz in each.refclk_mhz],
+        "MHz",
     )
     for kind, name in (("dacs", "generator converter"), ("adcs", "readout converter")):
-        rates = [rate for each in known for rate in (each.dac_msps if kind == "dacs" else each.adc_msps)]
+        rates = [
+            rate
+            for each in profiles_of_board
+            for rate in (each.dac_msps if kind == "dacs" else each.adc_msps)
+        ]
         channels = soccfg["gens"] if kind == "dacs" else soccfg["readouts"]
         for channel in channels:
             _check_allowed(name, channel["fs"], rates, "MS/s")
@@ -153,8 +160,8 @@ def _check_allowed(clock: str, rate: float, allowed: list[float], unit: str) -> 
         )
 
 
-def _is_same_rate(one: float, other: float) -> bool:
-    return abs(float(one) - float(other)) <= RATE_TOLERANCE * abs(float(other))
+def _is_same_rate(rate: float, allowed: float) -> bool:
+    return abs(float(rate) - float(allowed)) <= RATE_TOLERANCE * abs(float(allowed))
 
 
 def _find_device_name(soc: Any) -> str:

@@ -152,14 +152,14 @@ class LightningCompute:
         device = self.calibration.device
         first, second = _check_operands(a, device), _check_operands(b, device)
         try:
-            one, other = np.broadcast_arrays(first, second)
+            first_operand, second_operand = np.broadcast_arrays(first, second)
         except ValueError:
             raise errors.OutOfRange(
                 f"operands of shapes {first.shape} and {second.shape} do not match",
                 device=device,
                 hint="Give equally many of both, or a single number",
             ) from None
-        return one, other
+        return first_operand, second_operand
 
     def _measure_masked(self, pairs: Integers, mask: npt.NDArray[np.bool_], shots: int | None) -> Floats:
         """Return the sums (n,) of those products of (n, 2, 2) operands that `mask` (n, 2) selects."""

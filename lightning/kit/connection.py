@@ -33,21 +33,21 @@ def connect(address: str, *, patience: Patience | None = None) -> Any:
     Raise `AddressError`, `UnknownScheme`, `DeviceGone` or `MissingLibrary`.
     """
     scheme = parse_scheme(address)
-    known = find_schemes()
-    if scheme not in known:
+    schemes = find_schemes()
+    if scheme not in schemes:
         raise UnknownScheme(
             f"no package is installed for {scheme}://",
-            hint=f"Known are {', '.join(f'{each}://' for each in sorted(known))}",
+            hint=f"Known are {', '.join(f'{each}://' for each in sorted(schemes))}",
         )
-    entry_point = known[scheme]
+    entry_point = schemes[scheme]
     require("qick", f"for {address}")
     from lightning.kit.devices.guard import guard_soc
 
     soc = guard_soc(_connect(entry_point, address))
     if patience is not None:
         soc.be_patient(patience)
-    if about := getattr(soc, "about", "") or (_describe_simulated(soc) if soc.simulated else ""):
-        sys.stderr.write(f"{address}: {about}\n")
+    if description := getattr(soc, "about", "") or (_describe_simulated(soc) if soc.simulated else ""):
+        sys.stderr.write(f"{address}: {description}\n")
     return soc
 
 
@@ -57,8 +57,8 @@ def parse_scheme(address: str) -> str:
     >>> parse_scheme("sim://kit?seed=1")
     'sim'
     """
-    scheme, mark, rest = str(address).partition("://")
-    if not mark or not rest or not _SCHEME.fullmatch(scheme):
+    scheme, mark, location = str(address).partition("://")
+    if not mark or not location or not _SCHEME.fullmatch(scheme):
         raise AddressError(
             f"{address!r} is not a valid address of a device",
             hint="Write one as sim://kit, qick://HOST or qick://local",

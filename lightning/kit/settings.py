@@ -117,10 +117,12 @@ class Settings:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Settings:
         """Return the settings that `as_dict` converted. Raise `UnknownKey` for a name that is not a field."""
-        known = {each.name for each in fields(cls)}
+        field_names = {each.name for each in fields(cls)}
         for name in document:
-            if name not in known:
-                raise UnknownKey(f"settings have no {name!r}", hint=f"Known are {', '.join(sorted(known))}")
+            if name not in field_names:
+                raise UnknownKey(
+                    f"settings have no {name!r}", hint=f"Known are {', '.join(sorted(field_names))}"
+                )
         arguments: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in document.items()}
         return cls(**arguments)
 

@@ -199,10 +199,10 @@ def measure_levels(waveform: Waveform, calibration: Calibration) -> tuple[float,
             device=waveform.device.name,
             hint="Acquire again, or pass the samples unchanged",
         )
-    start, stop, before, after = _find_edges(waveform, calibration, index)
+    start, stop, idle_end, idle_start = _find_edges(waveform, calibration, index)
     ticks = np.arange(samples.size)
     plateau = samples[(ticks >= start) & (ticks < stop)]
-    idle = samples[(ticks < before) | (ticks >= after)]
+    idle = samples[(ticks < idle_end) | (ticks >= idle_start)]
     for name, part in (("plateau of the pulse", plateau), ("idle line", idle)):
         if part.size == 0:
             raise OutOfRange(
@@ -240,12 +240,15 @@ def _find_edges(
     offset = origin.trigger_ns / timing.tick_ns
     scale = timing.tick_ns / origin.tick_ns[index]
     length = origin.pulse_ns / timing.tick_ns
-    first, last = (min(timing.arrival) - offset) * scale, (max(timing.arrival) - offset) * scale
+    first_arrival, last_arrival = (
+        (min(timing.arrival) - offset) * scale,
+        (max(timing.arrival) - offset) * scale,
+    )
     return (
-        last + SETTLE_TICKS,
-        first + length * scale - SETTLE_TICKS,
-        first - SETTLE_TICKS,
-        last + length * scale + SETTLE_TICKS,
+        last_arrival + SETTLE_TICKS,
+        first_arrival + length * scale - SETTLE_TICKS,
+        first_arrival - SETTLE_TICKS,
+        last_arrival + length * scale + SETTLE_TICKS,
     )
 
 

@@ -117,10 +117,10 @@ class Outbox:
             find_memory_address(self._rows) + rows * self._rows.shape[1] + starts
         )
         self._vectors["length"][:count_now, 1] = lengths
-        sent: int = self._library.sendmmsg(
+        accepted: int = self._library.sendmmsg(
             self._descriptor, self._messages_address, count_now, socket.MSG_DONTWAIT
         )
-        return max(sent, 0)
+        return max(accepted, 0)
 
 
 def drive_datagrams(
@@ -186,52 +186,52 @@ class _LoadRun:
 
     def run(self) -> Traces:
         """Send and receive until all requests are answered or the grace period is over; return the traces."""
-        each = self.out.fragments
-        count, sent = len(self.due) * each, 0
-        due = np.repeat(self.due, each).tolist()
+        fragments = self.out.fragments
+        count, sent_datagrams = len(self.due) * fragments, 0
+        due = np.repeat(self.due, fragments).tolist()
         end = (due[-1] if due else 0) + GRACE_NS
         start = clock()
         while True:
-            now = clock() - start
-            ready = sent
-            while ready < count and ready - sent < DATAGRAMS_PER_CALL and due[ready] <= now:
+            elapsed_ns = clock() - start
+            ready = sent_datagrams
+            while ready < count and ready - sent_datagrams < DATAGRAMS_PER_CALL and due[ready] <= elapsed_ns:
                 ready += 1
-            if ready > sent:
-                sent += self._send(sent, ready - sent, now)
+            if ready > sent_datagrams:
+                sent_datagrams += self._send(sent_datagrams, ready - sent_datagrams, elapsed_ns)
             received = self._receive(start)
-            if now > end or self.answered == len(self.due):
+            if elapsed_ns > end or self.answered == len(self.due):
                 return make_traces(self.due, self.latency, self.lag, self.refusal)
             if self.inbox.unreachable and not self.answered:
                 raise LoadError(
                     "no server receives packets there", hint="Give the address of a running server"
                 )
             if not received:
-                self._wait((due[sent] if sent < count else end) - now)
+                self._wait((due[sent_datagrams] if sent_datagrams < count else end) - elapsed_ns)
 
-    def _send(self, sent: int, count: int, now: int) -> int:
-        accepted = self.out.send(sent, count)
-        requests = np.arange(sent, sent + accepted) // self.out.fragments
-        self.lag[requests] = now - self.due[requests]
+    def _send(self, sent_datagrams: int, count: int, elapsed_ns: int) -> int:
+        accepted = self.out.send(sent_datagrams, count)
+        requests = np.arange(sent_datagrams, sent_datagrams + accepted) // self.out.fragments
+        self.lag[requests] = elapsed_ns - self.due[requests]
         return accepted
 
     def _receive(self, start: int) -> int:
         count = self.inbox.receive()
         if count:
-            now = clock() - start
+            elapsed_ns = clock() - start
             headers = self.headers[:count]
             numbers = headers["request"].astype(np.int64) - self.first
             belongs_here = (headers["magic"] == MAGIC) & (numbers >= 0) & (numbers < len(self.due))
-            self._record_answers(headers[belongs_here], numbers[belongs_here], now)
+            self._record_answers(headers[belongs_here], numbers[belongs_here], elapsed_ns)
         return count
 
-    def _record_answers(self, headers: Rows, numbers: Times, now: int) -> None:
+    def _record_answers(self, headers: Rows, numbers: Times, elapsed_ns: int) -> None:
         np.add.at(self.pieces, numbers, 1)
         is_refusal = headers["kind"] == Kind.REFUSAL
         is_complete = (is_refusal | (self.pieces[numbers] >= headers["fragments"])) & (
             self.latency[numbers] == WAITING
         )
         complete = numbers[is_complete]
-        self.latency[complete] = now - self.due[complete]
+        self.latency[complete] = elapsed_ns - self.due[complete]
         self.refusal[complete] = headers["code"][is_complete]
         self.answered = int(self.answered + len(np.unique(complete)))
 

@@ -148,9 +148,9 @@ class _Load:
         self.lag[number] = clock() - self.start - self.due[number]
         request = self.requests[number % len(self.requests)]
         try:
-            sent = connection.socket.send(request)
-            if sent < len(request):
-                _send_rest(connection.socket, request[sent:])
+            sent_bytes = connection.socket.send(request)
+            if sent_bytes < len(request):
+                _send_rest(connection.socket, request[sent_bytes:])
         except OSError:
             self.replace(connection)
 
@@ -204,10 +204,10 @@ class _Load:
             each.socket.close()
 
 
-def _send_rest(to: socket.socket, rest: bytes) -> None:
+def _send_rest(to: socket.socket, unsent: bytes) -> None:
     to.settimeout(10)
     try:
-        to.sendall(rest)
+        to.sendall(unsent)
     finally:
         to.setblocking(False)
 
@@ -244,14 +244,14 @@ def _run_load(load: _Load, grace: int) -> None:
     end = (due[-1] if due else 0) + grace
     poll, idle = load.poll.poll, load.idle
     while True:
-        now = clock() - load.start
-        while number < count and due[number] <= now and idle:
+        elapsed_ns = clock() - load.start
+        while number < count and due[number] <= elapsed_ns and idle:
             load.send(number)
             number += 1
-        if now > end or (number == count and len(idle) == len(load.all)):
+        if elapsed_ns > end or (number == count and len(idle) == len(load.all)):
             return
         following = due[number] if number < count and idle else end
-        for descriptor, _ in poll(_compute_sleep_s(following - now)):
+        for descriptor, _ in poll(_compute_sleep_s(following - elapsed_ns)):
             if descriptor in load.all:
                 load.receive(descriptor)
 

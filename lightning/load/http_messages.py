@@ -74,22 +74,22 @@ def encode_requests(target: Target, model: str, into: ModelInput, rows: Rows, *,
     return requests
 
 
-def _make_json_body(into: ModelInput, tensor: Rows) -> tuple[str, bytes]:
+def _make_json_body(model_input: ModelInput, tensor: Rows) -> tuple[str, bytes]:
     tensor_entry = {
-        "name": into.name,
+        "name": model_input.name,
         "shape": tensor.shape,
-        "datatype": into.datatype,
+        "datatype": model_input.datatype,
         "data": tensor.ravel().tolist(),
     }
     content = json.dumps({"inputs": [tensor_entry]}, separators=(",", ":")).encode()
     return "Content-Type: application/json\r\n", content
 
 
-def _make_binary_body(into: ModelInput, tensor: Rows) -> tuple[str, bytes]:
+def _make_binary_body(model_input: ModelInput, tensor: Rows) -> tuple[str, bytes]:
     tensor_entry = {
-        "name": into.name,
+        "name": model_input.name,
         "shape": tensor.shape,
-        "datatype": into.datatype,
+        "datatype": model_input.datatype,
         "parameters": {"binary_data_size": tensor.nbytes},
     }
     document = {"inputs": [tensor_entry], "parameters": {"binary_data_output": True}}
@@ -140,8 +140,8 @@ def find_message_length(buffer: bytes) -> int | None:
     if length := _LENGTH.search(buffer, 0, start):
         end = start + int(length[1])
     elif _CHUNKED.search(buffer, 0, start):
-        last = buffer.find(b"0\r\n\r\n", start)
-        end = last + 5 if last >= 0 else len(buffer) + 1
+        last_chunk = buffer.find(b"0\r\n\r\n", start)
+        end = last_chunk + 5 if last_chunk >= 0 else len(buffer) + 1
     else:
         end = start
     return end if len(buffer) >= end else None

@@ -73,9 +73,9 @@ def _draw_distribution(top: Any, bottom: Any, outcome: Outcome, colour: str) -> 
 def _draw_over_rates(top: Any, bottom: Any, outcomes: Sequence[Outcome]) -> None:
     ordered = sorted(outcomes, key=lambda each: each.rate)
     rates = [each.rate for each in ordered]
-    lost = [100 * each.loss for each in ordered]
-    top.plot(rates, lost, "o-", color=INK, markersize=4, linewidth=1.2, clip_on=False)
-    top.set_ylim(0, max(1, 1.1 * max(lost)))
+    lost_percent = [100 * each.loss for each in ordered]
+    top.plot(rates, lost_percent, "o-", color=INK, markersize=4, linewidth=1.2, clip_on=False)
+    top.set_ylim(0, max(1, 1.1 * max(lost_percent)))
     style_axes(top, y="lost (%)")
     for (percent, name), colour in zip(PERCENTILES, SERIES, strict=False):
         values = [each.percentile_us(percent) for each in ordered]

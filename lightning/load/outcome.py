@@ -40,8 +40,8 @@ def make_traces(
 ) -> Traces:
     """Return the traces with the elapsed time, computed from due times and latencies."""
     has_ended = latency != WAITING
-    ends = [int(each.max()) for each in (due, (due + latency)[has_ended]) if len(each)]
-    return Traces(latency, lag, refusal, max(ends, default=0) / 1e9)
+    end_times = [int(each.max()) for each in (due, (due + latency)[has_ended]) if len(each)]
+    return Traces(latency, lag, refusal, max(end_times, default=0) / 1e9)
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ class Outcome:
 
         Sending is late if the generator is too slow or no connection is free.
         """
-        sent = self.traces.lag[self.traces.lag != WAITING]
-        return float(np.percentile(sent, percent, method="higher")) / 1e3 if len(sent) else float("nan")
+        lags = self.traces.lag[self.traces.lag != WAITING]
+        return float(np.percentile(lags, percent, method="higher")) / 1e3 if len(lags) else float("nan")
 
     def figures(self) -> dict[str, Any]:
         """Return the results for a JSON document, with times in microseconds, or None without answers."""
@@ -156,8 +156,8 @@ def describe_failure(outcomes: Sequence[Outcome]) -> LoadError | None:
     for each in outcomes:
         refused.update(each.refused)
     reasons = [f"{count:,} were refused with {name}" for name, count in refused.most_common()]
-    lost = sum(each.lost for each in outcomes)
-    reasons += [f"{lost:,} got no answer"] if lost else []
+    unanswered = sum(each.lost for each in outcomes)
+    reasons += [f"{unanswered:,} got no answer"] if unanswered else []
     hint = HINTS.get(refused.most_common(1)[0][0]) if refused else "Check that a server listens there"
     return LoadError(
         (
@@ -197,7 +197,7 @@ def make_log_histogram(values: npt.NDArray[np.float64]) -> Histogram:
         return Histogram(np.array([1.0]), np.zeros(0, dtype=np.int64))
     # Despite rounding errors, 1e-9 puts a power of ten into the bucket that begins with it.
     buckets = np.floor(np.log10(np.maximum(values, 0.1)) * BUCKETS_PER_DECADE + 1e-9).astype(np.int64)
-    first = int(buckets.min())
-    counts = np.bincount(buckets - first)
-    edges = 10.0 ** (np.arange(first, first + len(counts) + 1) / BUCKETS_PER_DECADE)
+    first_bucket = int(buckets.min())
+    counts = np.bincount(buckets - first_bucket)
+    edges = 10.0 ** (np.arange(first_bucket, first_bucket + len(counts) + 1) / BUCKETS_PER_DECADE)
     return Histogram(edges, counts.astype(np.int64))

@@ -51,16 +51,16 @@ class Operation:
     def run(self, inputs: Sequence[Array | None]) -> list[Array]:
         """Return the outputs. Raise `NetworkError` if they cannot be computed from these inputs."""
         feeds = {
-            f"i{place}": np.asarray(array, dtype=kind, order="C")
-            for place, (array, kind) in enumerate(zip(inputs, self.kinds, strict=True))
+            f"i{index}": np.asarray(array, dtype=kind, order="C")
+            for index, (array, kind) in enumerate(zip(inputs, self.kinds, strict=True))
             if array is not None and kind
         }
         try:
             return [np.asarray(results) for results in _open_session(self)(feeds)]
         except Exception as error:  # the runtimes raise errors of their own, of many classes
-            first = _shorten(str(error))
+            reason = _shorten(str(error))
             raise NetworkError(
-                f"{self.name} cannot be computed: {first}", hint="Check the shapes and values of the inputs"
+                f"{self.name} cannot be computed: {reason}", hint="Check the shapes and values of the inputs"
             ) from error
 
 
@@ -116,8 +116,8 @@ def _open_session(operation: Operation) -> Callable[[Mapping[str, Array]], Seque
 
 def _build_model(operation: Operation) -> Any:
     helper = require("onnx", "to compute electronic operations").helper
-    names = [f"i{place}" if kind else "" for place, kind in enumerate(operation.kinds)]
-    outputs = [f"o{place}" for place in range(operation.outputs)]
+    names = [f"i{index}" if kind else "" for index, kind in enumerate(operation.kinds)]
+    outputs = [f"o{index}" for index in range(operation.outputs)]
     node = helper.make_node(operation.name, names, outputs, domain=operation.domain)
     for name, value in operation.given:
         node.attribute.append(helper.make_attribute(name, _convert_attribute(name, value)))

@@ -79,10 +79,10 @@ def draw_arrivals(requests: int, gbps: float, seed: int) -> tuple[Arrival, ...]:
     The mean gap before a request is the transmission time of its bits.
     """
     generator = np.random.default_rng(seed)
-    now, arrivals = 0.0, []
+    time_ns, arrivals = 0.0, []
     for model in generator.integers(len(MODELS), size=requests):
-        now += generator.exponential(MODELS[model].request_bytes * 8 / gbps)
-        arrivals.append(Arrival(int(model), now))
+        time_ns += generator.exponential(MODELS[model].request_bytes * 8 / gbps)
+        arrivals.append(Arrival(int(model), time_ns))
     return tuple(arrivals)
 
 
@@ -90,7 +90,7 @@ def simulate(processor: Processor, arrivals: Sequence[Arrival]) -> dict[str, flo
     """Return the mean time in ns from arrival to answer, by network."""
     tables = _Tables.of(MODELS)
     latency = [math.ceil(processor.latency_ns.get(each.name, 0.0) * processor.ghz) for each in MODELS]
-    ends = _simulate_compiled(
+    end_cycles = _simulate_compiled(
         np.array([each.model for each in arrivals], np.int64),
         np.array([math.ceil(each.ns * processor.ghz) for each in arrivals], np.int64),
         np.array(latency, np.int64),
@@ -103,7 +103,7 @@ def simulate(processor: Processor, arrivals: Sequence[Arrival]) -> dict[str, flo
         processor.cores,
     )
     times: dict[str, list[float]] = {}
-    for arrival, end in zip(arrivals, ends.tolist(), strict=True):
+    for arrival, end in zip(arrivals, end_cycles.tolist(), strict=True):
         times.setdefault(MODELS[arrival.model].name, []).append(end / processor.ghz - arrival.ns)
     return {name: sum(each) / len(each) for name, each in times.items()}
 
@@ -125,12 +125,12 @@ class _Tables:
 
     @classmethod
     def of(cls, models: Sequence[PublishedModel]) -> _Tables:
-        pieces, waits, following, first = [], [], [], [0]
+        pieces, waits, following, first_layers = [], [], [], [0]
         for model in models:
             children: list[list[int]] = [[] for _ in model.layers]
-            for place, layer in enumerate(model.layers):
-                for before in layer.after:
-                    children[before].append(place)
+            for layer_index, layer in enumerate(model.layers):
+                for predecessor in layer.after:
+                    children[predecessor].append(layer_index)
                 pieces.append(
                     (layer.length, layer.count)
                     if layer.length >= PIECE_PRODUCTS
@@ -138,21 +138,21 @@ class _Tables:
                 )
                 waits.append(len(layer.after))
             following += children
-            first.append(len(waits))
+            first_layers.append(len(waits))
         length, count = np.array(pieces, np.int64).T.copy()
         starts = np.cumsum([0, *map(len, following)])
         flat = [each for children in following for each in children]
-        return cls(*(np.array(each, np.int64) for each in (first, length, count, waits, starts, flat)))
+        return cls(*(np.array(each, np.int64) for each in (first_layers, length, count, waits, starts, flat)))
 
 
 def _cut_range(begins: NDArray[np.int64], free: NDArray[np.int64], ranges: int, core: int) -> int:
     """Split a range so that one begins at `core`, and return the number of ranges."""
-    place = np.searchsorted(begins[:ranges], core)
-    if place < ranges and begins[place] == core:
+    index = np.searchsorted(begins[:ranges], core)
+    if index < ranges and begins[index] == core:
         return ranges
-    for each in range(ranges, place, -1):
-        begins[each], free[each] = begins[each - 1], free[each - 1]
-    begins[place], free[place] = core, free[place - 1]
+    for moved in range(ranges, index, -1):
+        begins[moved], free[moved] = begins[moved - 1], free[moved - 1]
+    begins[index], free[index] = core, free[index - 1]
     return ranges + 1
 
 
@@ -160,30 +160,30 @@ def _add_load(
     begins: NDArray[np.int64],
     free: NDArray[np.int64],
     ranges: int,
-    first: int,
+    first_core: int,
     end: int,
-    now: int,
+    cycle: int,
     cycles: int,
-    last: int,
+    last_cycle: int,
 ) -> tuple[int, int]:
-    """Add cycles of work to the cores `first` to `end` - 1.
+    """Add cycles of work to the cores `first_core` to `end` - 1.
 
-    Return (number of ranges, cycle in which the last of these cores ends, or `last` if later).
+    Return (number of ranges, cycle in which the last of these cores ends, or `last_cycle` if later).
     """
-    ranges = _cut_range_compiled(begins, free, ranges, first)
+    ranges = _cut_range_compiled(begins, free, ranges, first_core)
     if end < len(free):
         ranges = _cut_range_compiled(begins, free, ranges, end)
-    kept = 0
-    for each in range(ranges):
-        value = free[each]
-        if first <= begins[each] < end:
-            value = max(value, now) + cycles
-            last = max(last, value)
-        if kept and free[kept - 1] == value:
+    kept_ranges = 0
+    for index in range(ranges):
+        value = free[index]
+        if first_core <= begins[index] < end:
+            value = max(value, cycle) + cycles
+            last_cycle = max(last_cycle, value)
+        if kept_ranges and free[kept_ranges - 1] == value:
             continue
-        begins[kept], free[kept] = begins[each], value
-        kept += 1
-    return kept, last
+        begins[kept_ranges], free[kept_ranges] = begins[index], value
+        kept_ranges += 1
+    return kept_ranges, last_cycle
 
 
 _cut_range_compiled = compile_function(_cut_range)
@@ -209,47 +209,58 @@ def _simulate(
     core of each range.
     """
     begins, free = np.zeros(cores, np.int64), np.zeros(cores, np.int64)
-    ranges, turn = 1, 0
-    ends = np.zeros(len(models), np.int64)
-    most = (first[1:] - first[:-1]).max()
-    open_layers = np.zeros((len(models), most), np.int64)
-    left = np.zeros(len(models), np.int64)
+    ranges, next_core = 1, 0
+    end_cycles = np.zeros(len(models), np.int64)
+    most_layers = (first[1:] - first[:-1]).max()
+    open_layers = np.zeros((len(models), most_layers), np.int64)
+    layers_left = np.zeros(len(models), np.int64)
     events = [(arrivals[0], 0, 0, 0)]  # numba learns the type of an event from one
     events.clear()
     for request in range(len(models)):
         begin, end = first[models[request]], first[models[request] + 1]
-        left[request] = end - begin
-        for place in range(end - begin):
-            open_layers[request, place] = waits[begin + place]
-            if waits[begin + place] == 0:
-                heappush(events, (arrivals[request] + latency[models[request]], request, 0, place))
+        layers_left[request] = end - begin
+        for layer_index in range(end - begin):
+            open_layers[request, layer_index] = waits[begin + layer_index]
+            if waits[begin + layer_index] == 0:
+                heappush(events, (arrivals[request] + latency[models[request]], request, 0, layer_index))
     while events:
-        now, request, kind, place = heappop(events)
-        layer = first[models[request]] + place
+        cycle, request, kind, layer_index = heappop(events)
+        layer = first[models[request]] + layer_index
         if kind == 0:
-            full, rest = count[layer] // cores, count[layer] % cores
-            last = 0
+            full, single_cores = count[layer] // cores, count[layer] % cores
+            last_cycle = 0
             if full:
-                ranges, last = add_load(begins, free, ranges, 0, cores, now, full * length[layer], last)
-            over = max(turn + rest - cores, 0)
-            if rest:
-                ranges, last = add_load(
-                    begins, free, ranges, turn, turn + rest - over, now, length[layer], last
+                ranges, last_cycle = add_load(
+                    begins, free, ranges, 0, cores, cycle, full * length[layer], last_cycle
                 )
-            if over:
-                ranges, last = add_load(begins, free, ranges, 0, over, now, length[layer], last)
-            turn = (turn + count[layer]) % cores
-            heappush(events, (last, request, 1, place))
+            wrapped_cores = max(next_core + single_cores - cores, 0)
+            if single_cores:
+                ranges, last_cycle = add_load(
+                    begins,
+                    free,
+                    ranges,
+                    next_core,
+                    next_core + single_cores - wrapped_cores,
+                    cycle,
+                    length[layer],
+                    last_cycle,
+                )
+            if wrapped_cores:
+                ranges, last_cycle = add_load(
+                    begins, free, ranges, 0, wrapped_cores, cycle, length[layer], last_cycle
+                )
+            next_core = (next_core + count[layer]) % cores
+            heappush(events, (last_cycle, request, 1, layer_index))
         else:
-            left[request] -= 1
-            if left[request] == 0:
-                ends[request] = now
+            layers_left[request] -= 1
+            if layers_left[request] == 0:
+                end_cycles[request] = cycle
             for index in range(next_from[layer], next_from[layer + 1]):
                 child = following[index]
                 open_layers[request, child] -= 1
                 if open_layers[request, child] == 0:
-                    heappush(events, (now, request, 0, child))
-    return ends
+                    heappush(events, (cycle, request, 0, child))
+    return end_cycles
 
 
 _simulate_compiled = compile_function(_simulate)

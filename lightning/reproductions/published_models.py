@@ -47,7 +47,7 @@ _TOKEN_BYTES = 10
 def _make_chain(layers: Sequence[tuple[int, int]]) -> tuple[Layer, ...]:
     """Return a chain of layers of (length, count). Each layer waits for its predecessor."""
     return tuple(
-        Layer(length, count, (place - 1,) if place else ()) for place, (length, count) in enumerate(layers)
+        Layer(length, count, (index - 1,) if index else ()) for index, (length, count) in enumerate(layers)
     )
 
 
@@ -100,23 +100,23 @@ def _make_transformer(
     `vocabulary` adds the layer that scores tokens.
     """
     layers = [Layer(each, width) for each in embeddings]
-    before = tuple(range(len(layers)))
+    predecessors = tuple(range(len(layers)))
     part = tokens * width // heads
     for _ in range(blocks):
         heads_done = []
         for _ in range(heads):
-            first = len(layers)
-            layers += [Layer(width, part, before)] * 3
-            layers.append(Layer(width // heads, tokens * tokens, (first, first + 1)))
-            layers.append(Layer(tokens, part, (first + 2, first + 3)))
-            heads_done.append(first + 4)
-        first = len(layers)
+            first_layer = len(layers)
+            layers += [Layer(width, part, predecessors)] * 3
+            layers.append(Layer(width // heads, tokens * tokens, (first_layer, first_layer + 1)))
+            layers.append(Layer(tokens, part, (first_layer + 2, first_layer + 3)))
+            heads_done.append(first_layer + 4)
+        first_layer = len(layers)
         layers.append(Layer(width, tokens * width, tuple(heads_done)))
-        layers.append(Layer(width, tokens * 4 * width, (first,)))
-        layers.append(Layer(4 * width, tokens * width, (first + 1,)))
-        before = (first + 2,)
+        layers.append(Layer(width, tokens * 4 * width, (first_layer,)))
+        layers.append(Layer(4 * width, tokens * width, (first_layer + 1,)))
+        predecessors = (first_layer + 2,)
     if vocabulary:
-        layers.append(Layer(width, tokens * vocabulary, before))
+        layers.append(Layer(width, tokens * vocabulary, predecessors))
     return tuple(layers)
 
 
@@ -129,11 +129,12 @@ _TABLES = (
 
 def _make_dlrm() -> tuple[Layer, ...]:
     tables = [Layer(rows, 64) for rows in _TABLES]
-    first = len(tables)
-    bottom = [Layer(13, 512), Layer(512, 256, (first,)), Layer(256, 64, (first + 1,))]
-    top = [Layer(415, 512, (*range(first), first + 2))]
+    first_layer = len(tables)
+    bottom = [Layer(13, 512), Layer(512, 256, (first_layer,)), Layer(256, 64, (first_layer + 1,))]
+    top = [Layer(415, 512, (*range(first_layer), first_layer + 2))]
     top += [
-        Layer(*shape, (first + 3 + place,)) for place, shape in enumerate(((512, 512), (512, 256), (256, 1)))
+        Layer(*shape, (first_layer + 3 + index,))
+        for index, shape in enumerate(((512, 512), (512, 256), (256, 1)))
     ]
     return (*tables, *bottom, *top)
 

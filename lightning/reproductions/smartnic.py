@@ -100,8 +100,8 @@ def _count_cycles() -> Iterator[Row]:
     yield Row(
         1, "cycles of products", sum(published), beats, f"published: {rows} cycles a row, in the released RTL"
     )
-    for place, (cycles, layer) in enumerate(zip(published, layers, strict=True), start=1):
-        yield Row(1, f"cycles of products, layer {place}", cycles, layer.beats)
+    for number, (cycles, layer) in enumerate(zip(published, layers, strict=True), start=1):
+        yield Row(1, f"cycles of products, layer {number}", cycles, layer.beats)
     latency = total - beats
     yield Row(
         1,
@@ -176,17 +176,17 @@ def _compare_serve_times(traces: Sequence[Times]) -> Iterator[Row]:
                 yield Row(2, f"serve time of {model.name} on {processor.name}, ms", None, fmean(times) / 1e6)
     for name, published in SERVE_TIME.items():
         ratios = _compute_ratios(traces, name)
-        what = f"serve time of {name} over Lightning's"
+        quantity = f"serve time of {name} over Lightning's"
         yield Row(
             2,
-            f"{what}, mean of networks",
+            f"{quantity}, mean of networks",
             published,
             fmean(map(fmean, ratios)),
             "mean of traces; the published abstract does not say of what its ratio is the mean",
         )
         yield Row(
             2,
-            f"{what}, largest of a network",
+            f"{quantity}, largest of a network",
             published,
             fmean(map(max, ratios)),
             "mean of traces; the released script prints the largest ratio of each trace",
@@ -195,12 +195,12 @@ def _compare_serve_times(traces: Sequence[Times]) -> Iterator[Row]:
 
 def _compare_ratios_at(speed: float, traces: Sequence[Times]) -> Iterator[Row]:
     for processor in PROCESSORS[1:]:
-        ratios, what = (
+        ratios, quantity = (
             _compute_ratios(traces, processor.name),
             f"serve time of {processor.name} over Lightning's",
         )
-        yield Row(4, f"{what} at {speed:g} Gbit/s, mean of networks", None, fmean(map(fmean, ratios)))
-        yield Row(4, f"{what} at {speed:g} Gbit/s, largest of a network", None, fmean(map(max, ratios)))
+        yield Row(4, f"{quantity} at {speed:g} Gbit/s, mean of networks", None, fmean(map(fmean, ratios)))
+        yield Row(4, f"{quantity} at {speed:g} Gbit/s, largest of a network", None, fmean(map(max, ratios)))
 
 
 def _compare_energies(traces: Sequence[Times]) -> Iterator[Row]:

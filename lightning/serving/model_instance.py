@@ -136,9 +136,9 @@ class ModelInstance:
             with self.lock:
                 return self.executor.run(inputs, keys)
         pieces, numbers = [], np.asarray(keys)
-        for first in range(0, images, piece_size):
+        for start in range(0, images, piece_size):
             with self.lock:
-                part = slice(first, first + piece_size)
+                part = slice(start, start + piece_size)
                 pieces.append(self.executor.run(inputs[part], numbers[part]))
         return join_answers(pieces)
 

@@ -144,9 +144,9 @@ def _parse_number(key: str, text: str) -> int:
 
 
 def _check_range(key: str, value: int) -> int:
-    least, most = _LIMITS[key]
-    if not least <= value <= most:
-        raise OutOfRange(f"{key} {value} is out of range", hint=f"Choose {least} to {most}")
+    lowest, highest = _LIMITS[key]
+    if not lowest <= value <= highest:
+        raise OutOfRange(f"{key} {value} is out of range", hint=f"Choose {lowest} to {highest}")
     return value
 
 
@@ -239,17 +239,22 @@ def decode_request_answer(request: RequestTrace) -> Scores:
     return decode_answer(parse(payload_of(request.answer)).payload)
 
 
-def _make_settings(where: NicAddress, *, noise: bool) -> Settings:
+def _make_settings(nic_address: NicAddress, *, noise: bool) -> Settings:
     from fpga.photonic_mac.network import Optics
     from fpga.smartnic.simulator import Settings
 
-    optics = {"delay": where.delay, "shift": where.shift, "seed": where.seed, "noise": noise}
-    latency = None if where.latency_ns is None else -(-where.latency_ns // _CYCLE_NS)
-    others = {"preamble": where.preamble, "memory_latency": latency}
+    optics = {
+        "delay": nic_address.delay,
+        "shift": nic_address.shift,
+        "seed": nic_address.seed,
+        "noise": noise,
+    }
+    latency = None if nic_address.latency_ns is None else -(-nic_address.latency_ns // _CYCLE_NS)
+    others = {"preamble": nic_address.preamble, "memory_latency": latency}
     return Settings(
-        mac=where.mac,
-        address=str(where.address.ip),
-        port=where.port,
+        mac=nic_address.mac,
+        address=str(nic_address.address.ip),
+        port=nic_address.port,
         optics=Optics(**_drop_none(optics)),
         **_drop_none(others),
     )
@@ -265,18 +270,18 @@ def _translate_errors() -> Iterator[None]:
     try:
         yield
     except FpgaError as error:
-        what, _, hint = str(error).partition(" Hint: ")
-        raise ServingError(what.rstrip("."), hint=hint.rstrip(".")) from error
+        message, _, hint = str(error).partition(" Hint: ")
+        raise ServingError(message.rstrip("."), hint=hint.rstrip(".")) from error
 
 
 @contextmanager
 def interrupt_on_sigterm() -> Iterator[None]:
     """Raise KeyboardInterrupt for SIGTERM, so that an interrupted build removes its files. Main thread only."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    previous_handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous_handler)
 
 
 @contextmanager
@@ -287,11 +292,11 @@ def stop_on_signals(signals: Sequence[int] = (signal.SIGINT, signal.SIGTERM)) ->
     receiver, sender = socket.socketpair()
     with receiver, sender:
         sender.setblocking(False)
-        file_before = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
-        before = {each: signal.signal(each, lambda *_: None) for each in signals}
+        previous_descriptor = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+        previous_handlers = {each: signal.signal(each, lambda *_: None) for each in signals}
         try:
             yield receiver
         finally:
-            for each, handler in before.items():
+            for each, handler in previous_handlers.items():
                 signal.signal(each, handler)
-            signal.set_wakeup_fd(file_before)
+            signal.set_wakeup_fd(previous_descriptor)

@@ -149,8 +149,8 @@ class Repository:
         """Return the models in service and the models that can be loaded, sorted by name."""
         with self._fields_lock:
             ready = {name: instance.version for name, instance in self._serving.items()}
-            known = set(self._sources)
-        names = known | set(self._find_files())
+            source_names = set(self._sources)
+        names = source_names | set(self._find_files())
         return [IndexEntry(name, ready.get(name, ""), name in ready) for name in sorted(names)]
 
     # ------------------------------------------------------------------------------- inside
@@ -163,9 +163,9 @@ class Repository:
         )  # so that errors contain the name that clients use
         with self._hardware_lock:
             executor = self._open_executor(named_model)
-        turn = self._hardware_lock if executor.fidelity in SLOW_FIDELITIES else FairLock()
+        lock = self._hardware_lock if executor.fidelity in SLOW_FIDELITIES else FairLock()
         instance = ModelInstance(
-            name, str(version), number, model, executor, path, turn, self._origin_of(model)
+            name, str(version), number, model, executor, path, lock, self._origin_of(model)
         )
         try:
             instance.warm()

@@ -61,18 +61,18 @@ def _choose_spans(cycles: int) -> list[range]:
 
 
 def _draw_lanes(axes: Any, request: RequestTrace, span: range, *, named: bool) -> None:
-    for place, (_, name, colour) in enumerate(_LANES):
+    for row, (_, name, colour) in enumerate(_LANES):
         bars = _find_runs(request.trace.signals[name], span)
         # A single cycle among many thousands would be invisible.
         thinnest = len(span) / 400
         axes.broken_barh(
-            [(start, max(length, thinnest)) for start, length in bars], (-place, 0.7), color=colour
+            [(start, max(length, thinnest)) for start, length in bars], (-row, 0.7), color=colour
         )
     for start in request.starts:
         axes.axvline(start, color=FAINT, linewidth=0.7, zorder=0)
     axes.set_ylim(-len(_LANES) + 0.8, 0.9)
     axes.set_yticks(
-        [0.35 - place for place in range(len(_LANES))], [label for label, *_ in _LANES] if named else []
+        [0.35 - row for row in range(len(_LANES))], [label for label, *_ in _LANES] if named else []
     )
     _style_axes(axes)
 

@@ -68,14 +68,14 @@ def listen(listener: socket.socket) -> None:
     try:
         listener.listen(BACKLOG)
     except OSError as error:
-        where = str(read_address(listener))
+        address = str(read_address(listener))
         listener.close()
-        raise _make_listen_error(where, error) from error
+        raise _make_listen_error(address, error) from error
 
 
-def _make_listen_error(where: str, error: OSError) -> ServingError:
+def _make_listen_error(address: str, error: OSError) -> ServingError:
     return ServingError(
-        f"cannot listen on {where} ({error.strerror or error})",
+        f"cannot listen on {address} ({error.strerror or error})",
         hint="Choose an address of this machine and a free port, or --port 0",
     )
 
@@ -178,11 +178,13 @@ class Server(http_server.Server):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
+        previous_handlers = {
+            each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)
+        }
         try:
             yield
         finally:
-            for each, handler in before.items():
+            for each, handler in previous_handlers.items():
                 signal.signal(each, handler)
 
 

@@ -327,10 +327,10 @@ class JointScale:
 
 def photonic_layers(module: Any) -> dict[str, Any]:
     """Return the layers that run on light, by name. Raise `CompileError` for a layer that cannot be emulated."""
-    named = dict(module.named_modules())
-    for name, layer in named.items():
+    layer_of_name = dict(module.named_modules())
+    for name, layer in layer_of_name.items():
         _check_layer(name or type(layer).__name__, layer)
-    return {name: layer for name, layer in named.items() if isinstance(layer, SUPPORTED_LAYERS)}
+    return {name: layer for name, layer in layer_of_name.items() if isinstance(layer, SUPPORTED_LAYERS)}
 
 
 def _check_layer(name: str, layer: Any) -> None:

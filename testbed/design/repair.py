@@ -108,8 +108,8 @@ def plan_repair(
         return Repair(detours, running, running, (), (), False, _explain_not_restored(losses))
     remove = tuple(link for link in running.links if link not in links)
     make = tuple(link for link in links if link not in current.held)
-    why = _explain_restored(losses.ring_links.total(), count_restored(wiring, losses, links).total())
-    return Repair(detours, running, repatched, remove, make, True, why)
+    explanation = _explain_restored(losses.ring_links.total(), count_restored(wiring, losses, links).total())
+    return Repair(detours, running, repatched, remove, make, True, explanation)
 
 
 def find_bought_pairs(topology: Topology, sent: NDArray[np.float64] | None = None) -> tuple[Edge, ...]:
@@ -132,11 +132,11 @@ def routes_over(routes: Routes, detours: Iterable[Detour]) -> Routes:
 
     Each detour is a shortest path, so the first links towards its end still lead there.
     """
-    first = dict(routes.first_link)
+    first_links = dict(routes.first_link)
     for detour in detours:
         target = detour.lost.target.node
-        first |= {(link.source.node, target): link for link in detour.path}
-    return Routes(first)
+        first_links |= {(link.source.node, target): link for link in detour.path}
+    return Routes(first_links)
 
 
 def _find_links(wiring: Wiring, nics: Collection[Nic]) -> Iterator[Link]:
@@ -173,21 +173,21 @@ def _explain_not_restored(losses: Losses) -> str:
     return f"node {nodes} has no other NIC to give: the detour stays until the fibre or GPU is replaced"
 
 
-def _make_detour(lost: Link, running: Wiring, repatched: Wiring, spare: Collection[Edge]) -> Detour:
+def _make_detour(lost_link: Link, running: Wiring, repatched: Wiring, spare: Collection[Edge]) -> Detour:
     """Return the detour over the running links, with an empty path if only the re-patch joins the nodes.
 
     Raises `TopologyError` if the re-patch does not join them either.
     """
-    path = _find_shortest_path(running, lost, spare)
-    if path is None and _find_shortest_path(repatched, lost, spare) is None:
+    path = _find_shortest_path(running, lost_link, spare)
+    if path is None and _find_shortest_path(repatched, lost_link, spare) is None:
         raise TopologyError(
-            f"without the lost link, node {lost.source.node} has no path to node {lost.target.node}: "
+            f"without the lost link, node {lost_link.source.node} has no path to node {lost_link.target.node}: "
             "replace the fibre or GPU, or give every node a second link"
         )
-    return Detour(lost, path or ())
+    return Detour(lost_link, path or ())
 
 
-def _find_shortest_path(wiring: Wiring, lost: Link, spare: Collection[Edge]) -> tuple[Link, ...] | None:
+def _find_shortest_path(wiring: Wiring, lost_link: Link, spare: Collection[Edge]) -> tuple[Link, ...] | None:
     """Return the path with the fewest hops, then the fewest ring links, then the smallest links, or None."""
     outgoing: dict[int, list[Link]] = defaultdict(list)
     for link in sorted(wiring.links):
@@ -196,8 +196,8 @@ def _find_shortest_path(wiring: Wiring, lost: Link, spare: Collection[Edge]) -> 
     visited: set[int] = set()
     while queue:
         hops, ring_hops, path = heappop(queue)
-        node = path[-1].target.node if path else lost.source.node
-        if node == lost.target.node:
+        node = path[-1].target.node if path else lost_link.source.node
+        if node == lost_link.target.node:
             return path
         if node in visited:
             continue
@@ -251,9 +251,9 @@ def swap_edges(wiring: Wiring, losses: Losses) -> tuple[Link, ...] | None:
     for board in _restore_links(
         _PatchState.from_wiring(wiring, losses, cut), missing_links, losses, iter(range(_MAX_TRIALS))
     ):
-        joined = board.join_loose(losses.planes)
-        if not joined.silences_any(lit) and count_restored(wiring, losses, joined.links):
-            return joined.links
+        joined_board = board.join_loose(losses.planes)
+        if not joined_board.silences_any(lit) and count_restored(wiring, losses, joined_board.links):
+            return joined_board.links
     return None
 
 
@@ -271,8 +271,8 @@ def _restore_links(
         yield board
         return
     link, *later_links = links_to_restore
-    for (here, there), _ in zip(board.candidates(link, losses), trials, strict=False):
-        yield from _restore_links(board.add_link(here, there), later_links, losses, trials)
+    for (sender, receiver), _ in zip(board.candidates(link, losses), trials, strict=False):
+        yield from _restore_links(board.add_link(sender, receiver), later_links, losses, trials)
     if link in losses.lost:
         yield from _restore_links(board, later_links, losses, trials)
 
@@ -318,11 +318,15 @@ class _PatchState:
     def candidates(self, link: Link, losses: Losses) -> list[tuple[Nic, Nic]]:
         """Return the pairs of NICs that can carry a lost link; pairs that displace the fewest links come first."""
         costs: list[tuple[int, int, tuple[Nic, Nic]]] = []
-        for here, there in self._list_places(link, losses):
-            lost_links = self.find_displaced(here, there)
-            if not losses.dead & {here, there} and all(map(losses.is_removable, lost_links)):
+        for sender, receiver in self._list_places(link, losses):
+            lost_links = self.find_displaced(sender, receiver)
+            if not losses.dead & {sender, receiver} and all(map(losses.is_removable, lost_links)):
                 costs.append(
-                    (len(lost_links), sum(losses.rank[end_nodes(one)] for one in lost_links), (here, there))
+                    (
+                        len(lost_links),
+                        sum(losses.rank[end_nodes(lost_link)] for lost_link in lost_links),
+                        (sender, receiver),
+                    )
                 )
         return [pair for _, _, pair in sorted(costs)]
 
@@ -347,15 +351,15 @@ class _PatchState:
         out, into = dict(self.out), dict(self.into)
         loose_out, loose_into = set(self.loose_out), set(self.loose_into)
         link_directions = [(here, there), (there, here)] if self.duplex else [(here, there)]
-        for one, other in link_directions:
-            if one in out:
-                loose_into.add(out[one])
-                del into[out.pop(one)]
-            if other in into:
-                loose_out.add(into[other])
-                del out[into.pop(other)]
-        for one, other in link_directions:
-            out[one], into[other] = other, one
+        for sender, receiver in link_directions:
+            if sender in out:
+                loose_into.add(out[sender])
+                del into[out.pop(sender)]
+            if receiver in into:
+                loose_out.add(into[receiver])
+                del out[into.pop(receiver)]
+        for sender, receiver in link_directions:
+            out[sender], into[receiver] = receiver, sender
         if here not in into:  # a NIC sends only if its receiver is lit
             loose_into.add(here)
         free = frozenset(loose_out - out.keys()), frozenset(loose_into - into.keys())
@@ -369,8 +373,8 @@ class _PatchState:
             sending = self.out.keys() | self.loose_out
             pairs = match(self.loose_out, self.loose_into, planes, first=sending)
         board = self
-        for here, there in pairs:
-            board = board.add_link(here, there)
+        for sender, receiver in pairs:
+            board = board.add_link(sender, receiver)
         return board
 
     def silences_any(self, lit: Collection[Nic]) -> bool:
@@ -396,8 +400,8 @@ def _pair_fullest_nodes(nics: list[Nic]) -> Iterator[Pair]:
     for nic in nics:
         free.setdefault(nic.node, []).append(nic)
     while len(free) > 1:
-        one, other = sorted(free, key=lambda node: -len(free[node]))[:2]
-        yield free[one].pop(0), free[other].pop(0)
+        fullest_node, second_node = sorted(free, key=lambda node: -len(free[node]))[:2]
+        yield free[fullest_node].pop(0), free[second_node].pop(0)
         free = {node: later_links for node, later_links in free.items() if later_links}
 
 

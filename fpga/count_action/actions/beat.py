@@ -31,22 +31,27 @@ class Beat(Kind):
 
     def parse(self, rule: str, *parts: Any) -> dict[str, Any]:
         if rule == "merge":
-            ends, width, sign, name = parts
-            return {"name": name, "width": width, "sign": sign and sign.signed, "merged_ends": ends or ()}
-        *samples, width, sign, ends, name = parts
+            end_values, width, sign, name = parts
+            return {
+                "name": name,
+                "width": width,
+                "sign": sign and sign.signed,
+                "merged_ends": end_values or (),
+            }
+        *samples, width, sign, end_values, name = parts
         return {
             "name": name,
             "samples": tuple(samples),
             "width": width,
             "sign": sign and sign.signed,
-            "ends": ends or (),
+            "ends": end_values or (),
         }
 
     def write(self, texts: Texts, module: Module, action: Action) -> str:
-        ends = [each for each in module.actions if each.part_of == action.output]
+        end_actions = [each for each in module.actions if each.part_of == action.output]
         if action.merges:
-            names = [each.output.removeprefix(f"{action.output}_") for each in ends]
-            words = ["merge", *([f"with {' and '.join(names)}"] if ends else [])]
+            names = [each.output.removeprefix(f"{action.output}_") for each in end_actions]
+            words = ["merge", *([f"with {' and '.join(names)}"] if end_actions else [])]
             width, signed = bits_for(*texts.graph.merge_intervals(action))
         else:
             words = ["stream", ", ".join(texts.runs(action.refs, ".data"))]
@@ -60,7 +65,7 @@ class Beat(Kind):
         if not action.merges:
             words += [
                 f"{word} {texts.value(end.refs[0])}"
-                for word, end in zip(("last", "keep"), ends, strict=False)
+                for word, end in zip(("last", "keep"), end_actions, strict=False)
             ]
         return " ".join([*words, *([f"as {action.output}"] if action.output != "out" else [])])
 
@@ -72,8 +77,8 @@ class Beat(Kind):
         )
         lanes = sum(each.lanes for each in sources)
         if action.verb == "merge":
-            every = [interval_of_bits(each.width, signed=each.signed) for each in sources]
-            width, signed = bits_for(min(low for low, _ in every), max(high for _, high in every))
+            intervals = [interval_of_bits(each.width, signed=each.signed) for each in sources]
+            width, signed = bits_for(min(low for low, _ in intervals), max(high for _, high in intervals))
             lanes = sources[0].lanes
         return Shape(
             lanes,
@@ -83,9 +88,9 @@ class Beat(Kind):
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
         if not 1 <= len(action.refs) <= MAX_LANES:
-            what = f"the stream {quote(action.output)} has {len(action.refs)} samples"
+            problem = f"the stream {quote(action.output)} has {len(action.refs)} samples"
             yield make_diagnostic(
-                action.at, f"{what}; 1 to {MAX_LANES} are possible", "Name the samples, or split the beat."
+                action.at, f"{problem}; 1 to {MAX_LANES} are possible", "Name the samples, or split the beat."
             )
 
     def describe(self, action: Action, name: str) -> str:

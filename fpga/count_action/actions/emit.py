@@ -99,8 +99,10 @@ class Emit(Kind):
             )
 
     def describe(self, action: Action, name: str) -> str:
-        what = {"sum": "the sum", "max": "the largest sample", "min": "the smallest sample"}[action.reduction]
-        return f"{what} on {name} ({'R11' if action.reduction == 'sum' else 'R14'})"
+        reduction_text = {"sum": "the sum", "max": "the largest sample", "min": "the smallest sample"}[
+            action.reduction
+        ]
+        return f"{reduction_text} on {name} ({'R11' if action.reduction == 'sum' else 'R14'})"
 
     def reset(self, action: Action) -> int | Extreme:
         return 0 if action.reduction == "sum" else Extreme()
@@ -255,11 +257,11 @@ class Emit(Kind):
             "check_i": ALWAYS if count.accumulates else fire,
             "expected_o": f"expected_{name}",
         }
-        before = [f"logic [{bits - 1}:0] expected_{name};", declare_hidden_wire(f"{name}_{wire}", bits)]
+        declarations = [f"logic [{bits - 1}:0] expected_{name};", declare_hidden_wire(f"{name}_{wire}", bits)]
         if wire == "sum":
             parameters |= {"SampleWidth": action.width}
             ports |= {"sum_o": f"\\dut.{name}_sum ", "terms_i": f"\\dut.u_{name}_sum.terms "}
-            before.append(declare_hidden_wire(f"u_{name}_sum.terms", len(action.refs) * action.width))
+            declarations.append(declare_hidden_wire(f"u_{name}_sum.terms", len(action.refs) * action.width))
             registers = {"base_i": ("sum_q", action.width)}
         else:
             parameters |= {"Minimum": bit(action.reduction == "min"), "WithIndex": bit(action.with_index)}
@@ -273,8 +275,10 @@ class Emit(Kind):
         for port, (register, width) in registers.items():
             path = f"u_{name}_{wire}.{register}"
             ports[port] = f"\\dut.{path} " if count.accumulates else f"{width}'d0"
-            before += [declare_hidden_wire(path, width)] if count.accumulates else []
-        yield Check(f"count_action_{wire}", module.name, action.output, parameters, ports, tuple(before))
+            declarations += [declare_hidden_wire(path, width)] if count.accumulates else []
+        yield Check(
+            f"count_action_{wire}", module.name, action.output, parameters, ports, tuple(declarations)
+        )
         yield beat_check(proof, module, action, f"expected_{name}")
 
 

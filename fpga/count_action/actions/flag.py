@@ -132,14 +132,14 @@ class SetFlag(Flag):
             for flag, (sets, clears) in _group_flag_drivers(module).items():
                 if any(each.wins for each in (*sets, *clears)):
                     continue
-                for one, other in product(sets, clears):
-                    if _can_meet(graph, module, module.count(one.on), module.count(other.on)):
+                for setting, clearing in product(sets, clears):
+                    if _can_meet(graph, module, module.count(setting.on), module.count(clearing.on)):
                         message = (
-                            f"flag {quote(flag)} is set and cleared when {quote(one.on)} and {quote(other.on)}"
+                            f"flag {quote(flag)} is set and cleared when {quote(setting.on)} and {quote(clearing.on)}"
                             " fire in one cycle, and is 1 then: the clear is lost (R9)"
                         )
                         hint = f"Write `set {flag} wins` if that is intended, `clear {flag} wins` if not."
-                        yield make_diagnostic(other.at, message, hint)
+                        yield make_diagnostic(clearing.at, message, hint)
                         break
 
 
@@ -178,13 +178,13 @@ def _split_drivers(drivers: tuple[Action, ...]) -> tuple[list[Action], list[Acti
 
 def _group_flag_drivers(module: Module) -> dict[str, tuple[list[Action], list[Action]]]:
     """Return the setting and the clearing actions of each flag that has both."""
-    both = {flag: _split_drivers(module.drivers(flag)) for flag in module.outputs()}
-    return {flag: (sets, clears) for flag, (sets, clears) in both.items() if sets and clears}
+    drivers = {flag: _split_drivers(module.drivers(flag)) for flag in module.outputs()}
+    return {flag: (sets, clears) for flag, (sets, clears) in drivers.items() if sets and clears}
 
 
-def _can_meet(graph: Graph, module: Module, one: Count, other: Count) -> bool:
+def _can_meet(graph: Graph, module: Module, count: Count, rival: Count) -> bool:
     """Return whether two counts can fire in one cycle: they share no stream, and their conditions agree."""
-    if one in graph.rivals(module, other) or other in graph.rivals(module, one):
+    if count in graph.rivals(module, rival) or rival in graph.rivals(module, count):
         return False
-    conditions = {(each.ref, each.negated) for each in one.gate}
-    return not any((each.ref, not each.negated) in conditions for each in other.gate)
+    conditions = {(each.ref, each.negated) for each in count.gate}
+    return not any((each.ref, not each.negated) in conditions for each in rival.gate)

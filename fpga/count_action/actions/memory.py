@@ -75,11 +75,11 @@ def memories_of(datapath: Datapath) -> Iterator[tuple[Module, Action]]:
 
 def find_memory(datapath: Datapath, module: str, memory: str) -> Action:
     """Return the declaration of a memory. Raise KeyError if there is none."""
-    for owner, each in memories_of(datapath):
-        if (owner.name, each.output) == (module, memory):
-            return each
-    known = ", ".join(f"{owner.name}.{each.output}" for owner, each in memories_of(datapath))
-    raise KeyError(f"no memory {module}.{memory}; there are: {known or 'none'}")
+    for owner, action in memories_of(datapath):
+        if (owner.name, action.output) == (module, memory):
+            return action
+    memory_names = ", ".join(f"{owner.name}.{action.output}" for owner, action in memories_of(datapath))
+    raise KeyError(f"no memory {module}.{memory}; there are: {memory_names or 'none'}")
 
 
 def stores_in(module: Module, memory: Action) -> list[Action]:
@@ -141,8 +141,8 @@ class Memory(Kind):
                 hint = f"Write `read {memory.output}[ADDRESS] as NAME`, or remove it."
                 yield make_diagnostic(memory.at, message, hint)
             for each in reads[1:]:
-                where = f"; the first is at {reads[0].at}" if reads[0].at else ""
-                message = f"memory {name} has two reads, and one word can be read per cycle{where}"
+                first_read = f"; the first is at {reads[0].at}" if reads[0].at else ""
+                message = f"memory {name} has two reads, and one word can be read per cycle{first_read}"
                 choice = f"read {memory.output}[a if first else b] as NAME"
                 hint = f"Select the address in one read, `{choice}`, or declare a second memory."
                 yield make_diagnostic(each.at, message, hint)
@@ -163,15 +163,15 @@ class Memory(Kind):
         words: Mapping[int, int] = edge.memory(module, action.output)
         load, address, word = action.refs
         if edge.sample(load):
-            place, value = edge.sample(address), edge.sample(word)
+            word_address, value = edge.sample(address), edge.sample(word)
         else:
             store = next((each for each in stores_in(module, action) if edge.fires(module, each.on)), None)
             if store is None:
                 return words
-            place, value = edge.sample(store.refs[1]), edge.sample(store.refs[0])
-        if not 0 <= place < action.words:
+            word_address, value = edge.sample(store.refs[1]), edge.sample(store.refs[0])
+        if not 0 <= word_address < action.words:
             return words
-        return {**words, place: value & (1 << action.width) - 1}
+        return {**words, word_address: value & (1 << action.width) - 1}
 
     def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
         load, address, _ = action.refs
@@ -185,32 +185,32 @@ class Memory(Kind):
 
     def collect(self, statements: Statements, module: Module, action: Action) -> Lines:
         """Yield the reads and writes of a cycle: `mq` is the word read, `mb` is 1 if the write port is busy."""
-        array, fetched, place, inside, busy, value, back = (
+        array, fetched, word_address, is_inside, busy, value, back = (
             statements.register(module, action, letter)
             for letter in ("a", "mq", "mp", "mi", "mb", "mv", "mo")
         )
         read = find_read(module, action)
         if read is not None:
-            yield f"{place} = {statements.sample(read.refs[0])}"
-            yield f"{inside} = ({place} > -1) & ({action.words} > {place})"
+            yield f"{word_address} = {statements.sample(read.refs[0])}"
+            yield f"{is_inside} = ({word_address} > -1) & ({action.words} > {word_address})"
             yield f"{fetched} = 0"
-            yield when(inside, [f"{fetched} = {array}[{place}]"])
+            yield when(is_inside, [f"{fetched} = {array}[{word_address}]"])
         load, address, word = (statements.sample(ref) for ref in action.refs)
         yield f"{busy} = {load}"
-        yield f"{place} = {address}"
+        yield f"{word_address} = {address}"
         yield f"{value} = {word}"
         for store in reversed(stores_in(module, action)):  # the first store overwrites the others
-            stored, at = store.refs
+            stored, store_address = store.refs
             lines = [
                 f"{busy} = 1",
-                f"{place} = {statements.sample(at)}",
+                f"{word_address} = {statements.sample(store_address)}",
                 f"{value} = {statements.sample(stored, action.width, signed=False)}",
             ]
             yield when(f"{statements.fire(module, store)} & ({load} ^ 1)", lines)
-        yield f"{inside} = ({place} > -1) & ({action.words} > {place})"
+        yield f"{is_inside} = ({word_address} > -1) & ({action.words} > {word_address})"
         yield f"{back} = 0"
-        yield when(f"{inside} & ({busy} ^ 1)", [f"{back} = {array}[{place}]"])
-        yield when(f"{inside} & {busy}", [f"{array}[{place}] = {value}"])
+        yield when(f"{is_inside} & ({busy} ^ 1)", [f"{back} = {array}[{word_address}]"])
+        yield when(f"{is_inside} & {busy}", [f"{array}[{word_address}] = {value}"])
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
         name, back, busy = (statements.register(module, action, letter) for letter in ("r", "mo", "mb"))
@@ -224,7 +224,7 @@ class Memory(Kind):
         )
         bits = address_width(action.words)
         load, address, word = action.refs
-        inside, place, value = hardware.bit(0), f"{bits}'d0", f"{action.width}'d0"
+        is_inside, word_address, value = hardware.bit(0), f"{bits}'d0", f"{action.width}'d0"
         for each in reversed(stores):
             choice = (
                 hardware.is_below(each.refs[1], action.words),
@@ -232,12 +232,12 @@ class Memory(Kind):
                 hardware.fit(each.refs[0], action.width),
             )
             if each is stores[-1]:
-                inside, place, value = choice
+                is_inside, word_address, value = choice
             else:
                 fire = hardware.fire(module, each)
-                inside, place, value = (
-                    f"{fire} ? {first} : {other}"
-                    for first, other in zip(choice, (inside, place, value), strict=True)
+                is_inside, word_address, value = (
+                    f"{fire} ? {chosen} : {alternative}"
+                    for chosen, alternative in zip(choice, (is_inside, word_address, value), strict=True)
                 )
         number = f"{name}_unused"
         if read is None:
@@ -246,8 +246,8 @@ class Memory(Kind):
             number = f"{module.name}_{read.output}_o"
         ports = {
             "store_i": hardware.any_fire(module, stores),
-            "store_inside_i": inside,
-            "store_address_i": place,
+            "store_inside_i": is_inside,
+            "store_address_i": word_address,
             "store_word_i": value,
             "load_i": hardware.fit(load, 1),
             "load_inside_i": hardware.is_below(address, action.words),
@@ -285,7 +285,7 @@ class Memory(Kind):
                 "".join(f"{fire} ? {value} : " for fire, value in zip(fires, values, strict=True)) + default
             )
 
-        places = [reach(each.refs[1]) for each in writes]
+        store_addresses = [reach(each.refs[1]) for each in writes]
         read = [(proof.fire(module, each.on), *reach(each.refs[0])) for each in reads]
         numbers = [f"{module.name}_{each.output}_o" for each in reads]
         load_inside, load_address = reach(action.refs[1])
@@ -294,8 +294,8 @@ class Memory(Kind):
         ports = {
             **CLOCKED,
             "store_i": proof.any_fire(module, writes),
-            "store_inside_i": select((inside for inside, _ in places), NEVER),
-            "store_address_i": select((place for _, place in places), f"{bits}'d0"),
+            "store_inside_i": select((inside for inside, _ in store_addresses), NEVER),
+            "store_address_i": select((place for _, place in store_addresses), f"{bits}'d0"),
             "store_word_i": select(
                 (proof.fit(each.refs[0], action.width) for each in writes), f"{action.width}'d0"
             ),
@@ -312,9 +312,11 @@ class Memory(Kind):
             "watched_i": f"\\dut.{hidden[1]} ",
         }
         parameters = {"Words": action.words, "Width": action.width, "AddressWidth": bits}
-        before = (declare_hidden_wire(hidden[0], bits), declare_hidden_wire(hidden[1], action.width))
+        declarations = (declare_hidden_wire(hidden[0], bits), declare_hidden_wire(hidden[1], action.width))
         unread = () if numbers else (declare_hidden_wire(f"{name}_unused", action.width),)
-        yield Check("count_action_memory", module.name, action.output, parameters, ports, (*before, *unread))
+        yield Check(
+            "count_action_memory", module.name, action.output, parameters, ports, (*declarations, *unread)
+        )
 
 
 class _Access(Kind):

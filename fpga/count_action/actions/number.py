@@ -151,12 +151,12 @@ class Store(Kind):
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
         name = f"{module.name}_{action.output}"
-        *ranked, last = module.drivers(action.output)
-        data = hardware.samples(last)
+        *ranked, unranked = module.drivers(action.output)
+        data = hardware.samples(unranked)
         for each in reversed(ranked):
             data = f"{hardware.fire(module, each)} ? {hardware.samples(each)} : {data}"
         ports = {
-            "fire_i": hardware.any_fire(module, (*ranked, last)),
+            "fire_i": hardware.any_fire(module, (*ranked, unranked)),
             "data_i": data,
             "number_o": f"{name}_o",
         }
@@ -178,14 +178,18 @@ class Store(Kind):
 
 def _find_store_conflicts(stores: list[Action]) -> Diagnostics:
     """Yield an error for each store that does not state its priority, or whose width differs from the first (R18)."""
-    name, first = quote(stores[0].output), stores[0]
-    where = f", first at {first.at}" if first.at else ""
+    name, first_store = quote(stores[0].output), stores[0]
+    first_location = f", first at {first_store.at}" if first_store.at else ""
     for each in stores:
         if not each.ranked or each.part_of:
-            message = f"number {name} has {len(stores)} stores{where}, and this one does not say which wins"
+            message = f"number {name} has {len(stores)} stores{first_location}, and this one does not say which wins"
             yield make_diagnostic(
                 each.at, message, "Write `by priority` after each: the first in the text wins. Or rename one."
             )
-        elif each.width != first.width:
-            message = f"number {name} has {each.width} bits here and {first.width} bits in its first store"
-            yield make_diagnostic(each.at, message, f"Write `width {max(each.width, first.width)}` in each.")
+        elif each.width != first_store.width:
+            message = (
+                f"number {name} has {each.width} bits here and {first_store.width} bits in its first store"
+            )
+            yield make_diagnostic(
+                each.at, message, f"Write `width {max(each.width, first_store.width)}` in each."
+            )

@@ -82,8 +82,8 @@ def _find_port_clashes(datapath: Datapath) -> Diagnostics:
     for port in (*ports.inputs, *ports.outputs):
         if port.name in names:
             message = f"two ports of the hardware would have the name {quote(port.name)}"
-            first = next((each.at for each in parts if port.name.startswith(each.name)), None)
-            yield make_diagnostic(first, message, "Rename an input, a module or an output.")
+            first_location = next((each.at for each in parts if port.name.startswith(each.name)), None)
+            yield make_diagnostic(first_location, message, "Rename an input, a module or an output.")
         names.add(port.name)
 
 
@@ -163,35 +163,35 @@ class _Parts:
         for condition in count.gate:
             yield from self._find_ref_errors(module, condition.ref, count.at)
 
-    def _find_ref_errors(self, module: Module, ref: Ref, at: Location | None) -> Diagnostics:
+    def _find_ref_errors(self, module: Module, ref: Ref, location: Location | None) -> Diagnostics:
         """Yield errors of a reference to a formula of its module or to a signal."""
         if is_value(ref) and ref.module == module.name:
-            yield from find_value_errors(module, ref, at)
+            yield from find_value_errors(module, ref, location)
         else:
-            yield from self._find_signal_errors(ref, at)
+            yield from self._find_signal_errors(ref, location)
 
-    def _find_signal_errors(self, ref: Ref, at: Location | None) -> Diagnostics:
+    def _find_signal_errors(self, ref: Ref, location: Location | None) -> Diagnostics:
         """Yield errors of a reference to a signal."""
-        at = ref.at or at
+        location = ref.at or location
         if ref.module is None:
             if ref.name not in self._signals:
                 message = f"there is no input {quote(ref.name)}"
-                yield make_diagnostic(at, message, did_you_mean(ref.name, self._signals))
+                yield make_diagnostic(location, message, did_you_mean(ref.name, self._signals))
                 return
         elif ref.module not in self._modules:
             message = f"there is no module {quote(ref.module)}"
-            yield make_diagnostic(at, message, did_you_mean(ref.module, self._modules))
+            yield make_diagnostic(location, message, did_you_mean(ref.module, self._modules))
             return
         elif (ref.module, ref.name) not in self._graph.drivers:
             outputs = [output for module, output in self._graph.drivers if module == ref.module]
             message = f"module {quote(ref.module)} does not drive {quote(ref.name)}"
-            yield make_diagnostic(at, message, did_you_mean(ref.name, outputs))
+            yield make_diagnostic(location, message, did_you_mean(ref.name, outputs))
             return
         elif self._graph.drivers[ref.module, ref.name][0][1].kind is ActionKind.MEMORY:
-            yield make_diagnostic(at, *explain_memory_in_formula(ref.name))
+            yield make_diagnostic(location, *explain_memory_in_formula(ref.name))
         source = self._graph.source(ref)
-        yield from find_out_of_range(f"index of {ref.name}", ref.index, 0, source.size - 1, at)
-        yield from find_out_of_range(f"lane of {ref.name}", ref.lane, 0, max(source.lanes, 1) - 1, at)
+        yield from find_out_of_range(f"index of {ref.name}", ref.index, 0, source.size - 1, location)
+        yield from find_out_of_range(f"lane of {ref.name}", ref.lane, 0, max(source.lanes, 1) - 1, location)
 
     def _find_action_errors(self, module: Module, action: Action) -> Diagnostics:
         names = [each.name for each in module.counts]
@@ -204,8 +204,8 @@ class _Parts:
         if kind.kind.drives:
             yield from find_name_errors(kind.noun, action.output, action.at)
             widest = 1 if kind.kind.drives is SignalKind.FLAG else MAX_WIDTH
-            what = f"width of {kind.noun} {quote(action.output)}"
-            yield from find_out_of_range(what, action.width, 1, widest, action.at)
+            noun = f"width of {kind.noun} {quote(action.output)}"
+            yield from find_out_of_range(noun, action.width, 1, widest, action.at)
         if action.clears is not None or action.kind is ActionKind.CLEAR_COUNT:
             yield from self._find_clear_errors(action)
         yield from kind.find_problems(self.datapath, action)
@@ -213,28 +213,30 @@ class _Parts:
     def _find_clear_errors(self, action: Action) -> Diagnostics:
         owner, name = action.clears or ("", "")
         if all((owner, name) != (module.name, count.name) for module, count in self.datapath.counts()):
-            known = [f"{each.name}.{count.name}" for each, count in self.datapath.counts()]
+            count_names = [f"{each.name}.{count.name}" for each, count in self.datapath.counts()]
             message = f"there is no count {quote(f'{owner}.{name}')} to clear"
-            yield make_diagnostic(action.at, message, did_you_mean(name, known))
+            yield make_diagnostic(action.at, message, did_you_mean(name, count_names))
 
 
 _MAX_WIDTHS = {SignalKind.FLAG: 1, SignalKind.NUMBER: MAX_INPUT_WIDTH, SignalKind.STREAM: MAX_WIDTH}
 
 
 def _find_signal_errors(signal: Signal) -> Diagnostics:
-    name, at = quote(signal.name), signal.at
-    yield from find_name_errors("input", signal.name, at)
-    yield from find_out_of_range(f"number of elements of {name}", signal.size, 1, MAX_LANES, at)
+    name, location = quote(signal.name), signal.at
+    yield from find_name_errors("input", signal.name, location)
+    yield from find_out_of_range(f"number of elements of {name}", signal.size, 1, MAX_LANES, location)
     lanes = MAX_LANES // max(signal.size, 1) if signal.kind is SignalKind.STREAM else 1
-    yield from find_out_of_range(f"number of lanes of {name}", signal.lanes, 1, max(lanes, 1), at)
+    yield from find_out_of_range(f"number of lanes of {name}", signal.lanes, 1, max(lanes, 1), location)
     widest = MAX_WIDTH if signal.loads_memory else _MAX_WIDTHS[signal.kind]
-    yield from find_out_of_range(f"width of {name}", signal.width, 1, widest, at)
+    yield from find_out_of_range(f"width of {name}", signal.width, 1, widest, location)
     if signal.signed and signal.kind is not SignalKind.STREAM:
         yield make_diagnostic(
-            at, f"{name} is signed, but not a stream", "Only samples of streams have a sign."
+            location, f"{name} is signed, but not a stream", "Only samples of streams have a sign."
         )
     if signal.buffered and signal.kind is not SignalKind.STREAM:
-        yield make_diagnostic(at, f"{name} is buffered, but not a stream", "Only streams can be buffered.")
+        yield make_diagnostic(
+            location, f"{name} is buffered, but not a stream", "Only streams can be buffered."
+        )
 
 
 def _find_target_errors(target: Target) -> Diagnostics:
@@ -271,11 +273,13 @@ def find_name_errors(what: str, name: str, at: Location | None) -> Diagnostics:
 def find_duplicates(entries: Iterable[tuple[str, str, Location | None]]) -> Diagnostics:
     """Yield an error for each name that an earlier entry has. Entries are (kind of thing, name, location)."""
     earlier: dict[str, tuple[str, Location | None]] = {}
-    for what, name, at in entries:
+    for kind, name, location in entries:
         if name in earlier:
-            other, place = earlier[name]
-            where = f" ({place})" if place else ""
+            earlier_noun, earlier_location = earlier[name]
+            earlier_place = f" ({earlier_location})" if earlier_location else ""
             yield make_diagnostic(
-                at, f"{quote(name)} is a {what} here and a {other} elsewhere{where}", "Rename one of them."
+                location,
+                f"{quote(name)} is a {kind} here and a {earlier_noun} elsewhere{earlier_place}",
+                "Rename one of them.",
             )
-        earlier.setdefault(name, (what, at))
+        earlier.setdefault(name, (kind, location))

@@ -138,10 +138,10 @@ def _find_reference_errors(
             )
         elif operator in STORED:
             owner = next((each for each in datapath.modules if each.name == ref.module), None)
-            known = _list_stored_names(owner, operator) if owner else []
-            if ref.name not in known:
+            stored_names = _list_stored_names(owner, operator) if owner else []
+            if ref.name not in stored_names:
                 message = f"there is no {operator} {quote(f'{ref.module}.{ref.name}')}"
-                yield make_diagnostic(ref.at or module.at, message, did_you_mean(ref.name, known))
+                yield make_diagnostic(ref.at or module.at, message, did_you_mean(ref.name, stored_names))
         else:
             yield from check_ref(ref, module.at)
 
@@ -161,9 +161,9 @@ def _find_too_large(graph: Graph, module: Module, value: Operand) -> Diagnostics
         yield from _find_missing_bits(graph, module, value)
     low, high = graph.interval(value)
     if max(-low, high) > LARGEST_VALUE:
-        at = next((ref.at for _, ref in leaves(value)), None) or module.at
+        location = next((ref.at for _, ref in leaves(value)), None) or module.at
         message = f"this formula ranges from {low} to {high}; at most 60 bits and a sign are possible"
-        yield make_diagnostic(at, message, "Add, shift or join less, or narrower samples.")
+        yield make_diagnostic(location, message, "Add, shift or join less, or narrower samples.")
 
 
 def _find_missing_bits(graph: Graph, module: Module, value: Operation) -> Diagnostics:
@@ -172,9 +172,9 @@ def _find_missing_bits(graph: Graph, module: Module, value: Operation) -> Diagno
         return
     width, _ = bits_for(*graph.interval(value.operands[0]))
     if constant(value.operands[1]) >= width:
-        at = next((ref.at for _, ref in leaves(value)), None) or module.at
+        location = next((ref.at for _, ref in leaves(value)), None) or module.at
         message = f"a slice has bit {value.operands[1]}, and its value has bits {width - 1} to 0"
-        yield make_diagnostic(at, message, "Use bits that the value has.")
+        yield make_diagnostic(location, message, "Use bits that the value has.")
 
 
 def find_constant_conditions(graph: Graph) -> Diagnostics:
@@ -195,31 +195,31 @@ def _find_comparisons(operand: Operand) -> Iterator[Operation]:
             yield from _find_comparisons(each)
 
 
-def _find_constant_result(graph: Graph, comparison: Operation, at: Location | None) -> Diagnostics:
-    left, right = (graph.interval(each) for each in comparison.operands)
+def _find_constant_result(graph: Graph, comparison: Operation, location: Location | None) -> Diagnostics:
+    left_interval, right_interval = (graph.interval(each) for each in comparison.operands)
     outcomes = {
-        _can_hold(comparison.operator, left, right),
-        _can_hold(comparison.operator, left, right, for_all=True),
+        _can_hold(comparison.operator, left_interval, right_interval),
+        _can_hold(comparison.operator, left_interval, right_interval, for_all=True),
     }
     if len(outcomes) == 1:
-        how = "always holds" if outcomes == {True} else "never holds"
+        outcome = "always holds" if outcomes == {True} else "never holds"
         message = (
-            f"the comparison `{comparison.operator}` {how}: "
-            f"{_describe_interval(left)} is compared with {_describe_interval(right)}"
+            f"the comparison `{comparison.operator}` {outcome}: "
+            f"{_describe_interval(left_interval)} is compared with {_describe_interval(right_interval)}"
         )
-        yield make_diagnostic(at, message, "Compare with a value that can be reached, or remove it.")
+        yield make_diagnostic(location, message, "Compare with a value that can be reached, or remove it.")
 
 
 def _can_hold(operator: str, left: Interval, right: Interval, *, for_all: bool = False) -> bool:
     """Return whether a comparison holds for some values of two intervals; with `for_all`, for all values."""
-    (low, high), (first, last) = left, right
+    (left_low, left_high), (right_low, right_high) = left, right
     possible = {
-        "==": low <= last and first <= high,
-        "<": low < last,
-        "<=": low <= last,
-        ">": high > first,
-        ">=": high >= first,
-        "!=": not low == high == first == last,
+        "==": left_low <= right_high and right_low <= left_high,
+        "<": left_low < right_high,
+        "<=": left_low <= right_high,
+        ">": left_high > right_low,
+        ">=": left_high >= right_low,
+        "!=": not left_low == left_high == right_low == right_high,
     }
     if not for_all:
         return possible[operator]

@@ -49,8 +49,8 @@ def _find_conflicting_drivers(graph: Graph) -> Diagnostics:
         if len(drivers) == 1 or (len(groups) == 1 and groups != {""}):
             continue
         first, second = drivers[0][1], drivers[1][1]
-        where = f", the other one at {first.at}" if first.at else ""
-        message = f"output {quote(output)} of module {quote(name)} has two drivers{where} (R9)"
+        first_location = f", the other one at {first.at}" if first.at else ""
+        message = f"output {quote(output)} of module {quote(name)} has two drivers{first_location} (R9)"
         word = "as " if second.kind.drives is SignalKind.STREAM else ""
         yield make_diagnostic(second.at, message, f"Give this one another name: `{word}{output}_2`.")
 
@@ -144,20 +144,22 @@ def _find_unreachable(graph: Graph, module: Module, count: Count) -> Diagnostics
 
 def _find_unreachable_target(count: Count, target: Target, largest: int) -> Diagnostics:
     name = f"target {quote(target.name)} of count {quote(count.name)}"
-    at = target.at or count.at
+    location = target.at or count.at
     if count.kind is CountKind.LEVEL:
         if target.reset > largest:
             message = f"{name} is {target.reset}, and the sum is at most {largest}: it is never reached (R1)"
-            yield make_diagnostic(at, message, "Lower the target, or write `over cycles`.")
+            yield make_diagnostic(location, message, "Lower the target, or write `over cycles`.")
         elif target.reset < count.constant and not target.at_least:
             message = f"{name} is {target.reset}, and the sum is at least {count.constant}: it is never reached (R1)"
-            yield make_diagnostic(at, message, "Raise the target.")
+            yield make_diagnostic(location, message, "Raise the target.")
     elif target.reset > 2**count.width - 1 + largest:
         message = f"{name} is {target.reset}, and the count stays at {2**count.width - 1}: it is never reached (R10)"
-        yield make_diagnostic(at, message, f"Write `width {target.reset.bit_length()}` after the count.")
+        yield make_diagnostic(
+            location, message, f"Write `width {target.reset.bit_length()}` after the count."
+        )
     elif not count.counted and target.reset % count.constant and not target.at_least:
         message = f"{name} is {target.reset}, and the count goes up by {count.constant}: it jumps over the target (R4)"
-        yield make_diagnostic(at, message, f"Choose a multiple of {count.constant}.")
+        yield make_diagnostic(location, message, f"Choose a multiple of {count.constant}.")
 
 
 def max_increment(graph: Graph, count: Count) -> int:

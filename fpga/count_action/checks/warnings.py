@@ -74,15 +74,15 @@ def _find_stuck_level_counts(graph: Graph, module: Module, count: Count) -> Diag
     name, reset = quote(count.name), target.reset
     others = {
         stream_of(term)
-        for other in module.counts
-        if other is not count and other.kind is CountKind.LEVEL
-        for term in other.counted
+        for rival in module.counts
+        if rival is not count and rival.kind is CountKind.LEVEL
+        for term in rival.counted
     }
     own = [ref for ref in streams if stream_of(ref) not in others]  # the others may leave (R26)
     if len(own) + count.constant > reset and not target.at_least:
-        first = ", ".join(_describe_stream(graph, ref) for ref in own[: reset - count.constant + 1])
+        waiting = ", ".join(_describe_stream(graph, ref) for ref in own[: reset - count.constant + 1])
         message = (
-            f"level count {name} never fires again once beats of {first} wait together: the sum is above its target"
+            f"level count {name} never fires again once beats of {waiting} wait together: the sum is above its target"
             f" {reset}, and waiting beats stay (R7)"
         )
         yield make_diagnostic(count.at, message, "Count all of them (raise the target), or write `at least`.")
@@ -110,18 +110,18 @@ def _find_greedy_rivals(graph: Graph, module: Module, count: Count) -> Diagnosti
 
     Their other terms do not reach their targets.
     """
-    for other in graph.rivals(module, count):
-        streams = {stream_of(each) for each in other.terms}
-        always = not other.gate and not other.order and other.aim is None and not other.constant
+    for rival in graph.rivals(module, count):
+        streams = {stream_of(each) for each in rival.terms}
+        always = not rival.gate and not rival.order and rival.aim is None and not rival.constant
         takes_all = (
-            always and len(streams) == len(other.terms) == 1 and module.target(other.target).reset == 1
+            always and len(streams) == len(rival.terms) == 1 and module.target(rival.target).reset == 1
         )
-        rest = max_increment(graph, count) - len(streams)
+        largest_increment = max_increment(graph, count) - len(streams)
         lowest = 1 if count.aim is not None else module.target(count.target).reset
-        if takes_all and not count.order and rest < lowest:
+        if takes_all and not count.order and largest_increment < lowest:
             message = (
-                f"level count {quote(count.name)} never fires: {quote(other.name)} precedes it and takes every beat of"
-                f" {quote(describe_ref(other.terms[0]))} (R26)"
+                f"level count {quote(count.name)} never fires: {quote(rival.name)} precedes it and takes every beat of"
+                f" {quote(describe_ref(rival.terms[0]))} (R26)"
             )
             yield make_diagnostic(
                 count.at, message, "Exchange them, or give the first one a condition (`while`)."
@@ -233,8 +233,8 @@ def _find_lost_stores(graph: Graph) -> Diagnostics:
         for action in module.actions:
             if not action.ranked:
                 continue
-            first = firsts.setdefault((action.output, action.memory, action.on), action)
-            if first is not action:
+            first_store = firsts.setdefault((action.output, action.memory, action.on), action)
+            if first_store is not action:
                 name = quote(action.output or action.memory)
                 message = f"this store in {name} is always lost: one on the same count {quote(action.on)} precedes it"
                 hint = "Remove one, or use a count of its own."

@@ -96,12 +96,12 @@ class Elaborator(FormulaElaborator):
                 module.claims.append(self._elaborate_claim(claim, values, len(module.claims)))
         return module
 
-    def _elaborate_claim(self, text: ClaimText, values: Values, place: int) -> FlatClaim:
+    def _elaborate_claim(self, text: ClaimText, values: Values, index: int) -> FlatClaim:
         """Return a claim; a lone name or number becomes the claim that it is not 0."""
         (formula,) = self._expand_operand(text.holds, values)
         if not isinstance(formula, FlatFormula):
             formula = FlatFormula("!=", (formula, 0), text.holds.at)
-        return FlatClaim(text.kind, text.name or _make_default_name("property", place), formula, text.at)
+        return FlatClaim(text.kind, text.name or _make_default_name("property", index), formula, text.at)
 
     def inputs(self, declared: tuple[InputText, ...], values: Values) -> list[FlatInput]:
         """Return the declared inputs. Errors go to the report."""
@@ -111,7 +111,7 @@ class Elaborator(FormulaElaborator):
                 inputs += _make_inputs(text, values)
         return inputs
 
-    def _elaborate_count(self, text: CountText, values: Values, place: int) -> FlatCount:
+    def _elaborate_count(self, text: CountText, values: Values, index: int) -> FlatCount:
         self._count_item(text.at)
         references: dict[int, list[FlatReference]] = {1: [], -1: []}
         constant = 0
@@ -130,7 +130,7 @@ class Elaborator(FormulaElaborator):
             check_choice(text, text.picking, references[1], constant)
         target, aim = self._elaborate_target(text, values)
         return FlatCount(
-            name=_expand_label(text.label, values) or _make_default_name("count", place),
+            name=_expand_label(text.label, values) or _make_default_name("count", index),
             kind=CountKind.ACCUMULATE if text.accumulates else CountKind.LEVEL,
             terms=tuple(references[1]),
             taken=tuple(references[-1]),
@@ -210,11 +210,11 @@ class Elaborator(FormulaElaborator):
             cleared=None if does.cleared is None else flat_reference(does.cleared, values),
             at=does.at,
         )
-        ends = [
+        packet_flags = [
             self._make_packet_flag(flat, *each, values)
             for each in zip(("last", "keep"), does.ends, strict=False)
         ]
-        return [flat, *ends, *merge_ends(flat, does.merged_ends)]
+        return [flat, *packet_flags, *merge_ends(flat, does.merged_ends)]
 
     def _make_packet_flag(
         self, action: FlatAction, name: str, operand: Operand, values: Values
@@ -251,7 +251,7 @@ def _evaluate_or_default(number: Number | None, values: Values, default: int) ->
     return default if number is None else evaluate(number, values)
 
 
-def _make_target(text: TargetText, values: Values, before: list[FlatTarget]) -> FlatTarget:
+def _make_target(text: TargetText, values: Values, earlier_targets: list[FlatTarget]) -> FlatTarget:
     reset = 0 if text.value is None else evaluate(text.value, values)
     if text.value is not None and reset <= 0:
         message = f"a target of {reset} is never reached (R3)"
@@ -260,10 +260,10 @@ def _make_target(text: TargetText, values: Values, before: list[FlatTarget]) -> 
     if (
         name is None
         and isinstance(text.value, Reference)
-        and all(text.value.plain != each.name for each in before)
+        and all(text.value.plain != each.name for each in earlier_targets)
     ):
         name = text.value.plain
-    name = name or _make_default_name("target", len(before))
+    name = name or _make_default_name("target", len(earlier_targets))
     if text.carry and not text.at_least:
         message = "`carry` needs `at least`: otherwise a count that fires is never above its target"
         raise Refused(text.at, message, "Write `at least`.")

@@ -91,7 +91,7 @@ class Externals:
         entry = self._entries[reference.name]
         signal = entry.signal
         assert signal is not None
-        first, last = entry.base, entry.base + signal.size - 1
+        begin, end = entry.base, entry.base + signal.size - 1
         is_single = entry.declared is not None and entry.declared.span is None and not entry.open_ended
         if signal.kind is SignalKind.NUMBER and is_single and reference.index is not None:
             name, bits = reference.name, f"{signal.width} bits"
@@ -104,14 +104,14 @@ class Externals:
         if reference.index is None:
             if signal.size > 1:
                 message = (
-                    f"{quote(reference.name)} has elements {first} to {last}, and no index says which one"
+                    f"{quote(reference.name)} has elements {begin} to {end}, and no index says which one"
                 )
                 suffix = f".{reference.suffix}" if reference.suffix else ""
-                ranged = f"{reference.name}[i]{suffix} (i = {first} to {last})"
-                raise Refused(reference.at, message, f"Write {reference.name}[{first}]{suffix}, or {ranged}.")
+                ranged = f"{reference.name}[i]{suffix} (i = {begin} to {end})"
+                raise Refused(reference.at, message, f"Write {reference.name}[{begin}]{suffix}, or {ranged}.")
             return 0
-        if not first <= reference.index <= last:
-            message = f"{quote(reference.name)} has elements {first} to {last}, not {reference.index}"
+        if not begin <= reference.index <= end:
+            message = f"{quote(reference.name)} has elements {begin} to {end}, not {reference.index}"
             raise Refused(reference.at, message, "Change the range here or where it is declared.")
         return reference.index - entry.base
 
@@ -125,19 +125,21 @@ def lane_base(lanes: set[int]) -> int:
     return 0 if 0 in lanes else 1
 
 
-def _unify(one: FlatInput, other: FlatInput) -> FlatInput:
-    shape = (one.kind, one.lanes, one.width, one.signed, one.buffered)
-    if shape != (other.kind, other.lanes, other.width, other.signed, other.buffered):
-        message = f"input {quote(one.name)} is declared differently at {one.at}"
+def _unify(old: FlatInput, new: FlatInput) -> FlatInput:
+    shape = (old.kind, old.lanes, old.width, old.signed, old.buffered)
+    if shape != (new.kind, new.lanes, new.width, new.signed, new.buffered):
+        message = f"input {quote(old.name)} is declared differently at {old.at}"
         raise Refused(
-            other.at, message, "Inputs with the same name are one input: declare them alike, or rename one."
+            new.at,
+            message,
+            "Inputs with the same name are one input: declare them alike, or rename one.",
         )
-    if one.span is None or other.span is None:
-        return one if other.span is None else replace(one, span=other.span)
-    if one.span.start != other.span.start:
-        message = f"elements of {quote(one.name)} begin at {other.span.start} here and at {one.span.start} at {one.at}"
-        raise Refused(other.at, message, "Start both ranges at the same number.")
-    return replace(one, span=max(one.span, other.span, key=len))
+    if old.span is None or new.span is None:
+        return old if new.span is None else replace(old, span=new.span)
+    if old.span.start != new.span.start:
+        message = f"elements of {quote(old.name)} begin at {new.span.start} here and at {old.span.start} at {old.at}"
+        raise Refused(new.at, message, "Start both ranges at the same number.")
+    return replace(old, span=max(old.span, new.span, key=len))
 
 
 def _set_signal(name: str, entry: _Entry, report: Report) -> None:
@@ -149,20 +151,20 @@ def _set_signal(name: str, entry: _Entry, report: Report) -> None:
         raise Refused(signal.at or _find_location(entry), message, "Split it.")
     entry.signal = signal
     if entry.declared is None:
-        what = f"{signal.size} streams" if signal.size > 1 else "a stream"
+        description = f"{signal.size} streams" if signal.size > 1 else "a stream"
         if signal.kind is SignalKind.FLAG:
-            what = f"{signal.size} flags" if signal.size > 1 else "a flag"
+            description = f"{signal.size} flags" if signal.size > 1 else "a flag"
         else:
-            what += f" of {signal.width} bits"
+            description += f" of {signal.width} bits"
         report.inferences.append(
-            make_diagnostic(entry.first, f"{quote(name)} is assumed to be an external input: {what}")
+            make_diagnostic(entry.first, f"{quote(name)} is assumed to be an external input: {description}")
         )
 
 
 def _find_location(entry: _Entry) -> Location:
-    at = entry.declared.at if entry.declared else entry.first
-    assert at is not None
-    return at
+    location = entry.declared.at if entry.declared else entry.first
+    assert location is not None
+    return location
 
 
 def _declare_signal(entry: _Entry) -> Signal:

@@ -29,8 +29,8 @@ class FlatReference:
         return self.name if self.index is None else f"{self.name}_{self.index}"
 
     def __str__(self) -> str:
-        where = f"{self.module}." if self.module else ""
-        return f"{where}{self.name}" + (f"[{self.index}]" if self.index is not None else "")
+        prefix = f"{self.module}." if self.module else ""
+        return f"{prefix}{self.name}" + (f"[{self.index}]" if self.index is not None else "")
 
 
 @dataclass(frozen=True, slots=True)

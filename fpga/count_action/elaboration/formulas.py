@@ -49,12 +49,12 @@ class FormulaElaborator:
     _memories: frozenset[str] = frozenset()
     """Memories of the module, which formulas cannot read."""
 
-    def _count_item(self, at: Location) -> None:
+    def _count_item(self, location: Location) -> None:
         """Count an item of the datapath. Raise the errors of the report if there are too many."""
         self._items += 1
         if self._items > _MAX_ITEMS:
             message = f"these ranges expand to more than {_MAX_ITEMS} terms, samples, counts and actions"
-            self.report.error(Refused(at, message, "Use smaller ranges.").diagnostic)
+            self.report.error(Refused(location, message, "Use smaller ranges.").diagnostic)
             self.report.raise_errors()
 
     def _expand_operand(self, operand: Operand, values: Values) -> Iterator[FlatOperand]:
@@ -127,9 +127,9 @@ class FormulaElaborator:
         if isinstance(text.target, Reference) and text.target.plain is not None:
             return text.target.plain, None
         (formula,) = self._expand_operand(text.target, values)
-        first = next((each for each in references_in(formula) if each.suffix == ""), None)
+        first_signal = next((each for each in references_in(formula) if each.suffix == ""), None)
         targets = [each for each in references_in(formula) if self._is_target(each)]
-        if not isinstance(formula, FlatFormula) or first is None or not targets:
+        if not isinstance(formula, FlatFormula) or first_signal is None or not targets:
             message = "this is neither a target nor a formula of targets"
             raise Refused(
                 text.target.at, message, "Write `to NAME`, `to TABLE[index]` or `to max(NAME, ...)`."
@@ -166,8 +166,8 @@ def flat_reference(reference: Reference, values: Values) -> FlatReference:
     suffix: Suffix = ""
     lane = None
     if len(parts) > 1 and parts[-1][0] in {"valid", "data"}:
-        last, lane = parts.pop()
-        suffix = "valid" if last == "valid" else "data"
+        suffix_name, lane = parts.pop()
+        suffix = "valid" if suffix_name == "valid" else "data"
     if suffix == "valid" and lane is not None:
         raise Refused(
             reference.at, f"`valid[{lane}]`: a beat has one valid bit", "Write the index after the name."
@@ -215,7 +215,7 @@ def _evaluate_bits(formula: Formula, values: Values) -> Iterator[int]:
     """Yield the number of bits of a shift, or the highest and the lowest bit of a slice."""
     if not formula.numbers:
         return
-    if any(name not in values for each in formula.numbers for name in names_in(each)):
+    if any(name not in values for number in formula.numbers for name in names_in(number)):
         if formula.operator == "slice":
             message, hint = (
                 "the bits of a slice are not constant",
@@ -227,8 +227,8 @@ def _evaluate_bits(formula: Formula, values: Values) -> Iterator[int]:
                 "Write `table(n, x, x << 1, x << 2)`.",
             )
         raise Refused(formula.numbers[0].at, message, hint)
-    bits = [evaluate(each, values) for each in formula.numbers]
-    if not all(0 <= each <= MAX_BITS for each in bits):
+    bits = [evaluate(number, values) for number in formula.numbers]
+    if not all(0 <= number <= MAX_BITS for number in bits):
         is_slice = formula.operator == "slice"
         message = f"{'the slice' if is_slice else 'a shift by'} {':'.join(map(str, bits))} is outside 0 to {MAX_BITS}"
         hint = (

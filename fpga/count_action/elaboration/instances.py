@@ -77,9 +77,9 @@ def make_instances(
 
 def _index_modules(modules: dict[str, ModuleText], tree: FileText, report: Report) -> dict[str, ModuleText]:
     for module in tree.modules():
-        known = modules.setdefault(module.name, module)
-        if known is not module:
-            message = f"there is already a module {quote(module.name)} at {known.at}"
+        earlier = modules.setdefault(module.name, module)
+        if earlier is not module:
+            message = f"there is already a module {quote(module.name)} at {earlier.at}"
             report.error(make_diagnostic(module.at, message, "Give this one another name."))
     return modules
 
@@ -87,12 +87,14 @@ def _index_modules(modules: dict[str, ModuleText], tree: FileText, report: Repor
 def _report_unused_parameters(
     unused: Mapping[str, None], instances: Mapping[str, Instance], tree: FileText, report: Report
 ) -> None:
-    known = list(dict.fromkeys(name for each in instances.values() for name in each.values))
+    parameter_names = list(dict.fromkeys(name for each in instances.values() for name in each.values))
     for name in unused:
-        first = next((each.at for each in tree.statements), None)
-        file = first.file if first else "<text>"
+        first_location = next((each.at for each in tree.statements), None)
+        file = first_location.file if first_location else "<text>"
         message = f"no module has a parameter {quote(name)}, but the caller gives it a value"
-        report.errors.append(Diagnostic(file, 1, 1, message, did_you_mean(name, known) or "Remove it."))
+        report.errors.append(
+            Diagnostic(file, 1, 1, message, did_you_mean(name, parameter_names) or "Remove it.")
+        )
 
 
 def _replicate(
@@ -147,7 +149,7 @@ def _bind(
     arguments: Mapping[str, int],
     wires: Mapping[str, Wire],
     parameters: Mapping[str, int],
-    at: Location,
+    location: Location,
     report: Report,
 ) -> Instance:
     given_values = {**parameters, **arguments}
@@ -165,30 +167,30 @@ def _bind(
                 f"parameter {quote(parameter.name)} of module {quote(text.name)} has no value",
                 f"Give it one: -P {parameter.name}=16, or `{parameter.name} = 16` here.",
             )
-    for inferred, place in _infer_parameters(text).items():
+    for inferred, parameter_location in _infer_parameters(text).items():
         if inferred not in values:
             values[inferred] = given_values.get(inferred, DEFAULT_PARAMETER)
             origin = "as given" if inferred in given_values else "by default"
             message = f"{quote(inferred)} is assumed to be a parameter of {quote(name)}: {values[inferred]} {origin}"
-            report.inferences.append(make_diagnostic(place, message))
-            _warn_if_misspelt(inferred, text, values, place, report)
+            report.inferences.append(make_diagnostic(parameter_location, message))
+            _warn_if_misspelt(inferred, text, values, parameter_location, report)
     for key, value in values.items():
         if abs(value) > LARGEST:
             raise Refused(
-                at, f"parameter {quote(key)} is {value}, which is too large", "Choose a smaller value."
+                location, f"parameter {quote(key)} is {value}, which is too large", "Choose a smaller value."
             )
-    return Instance(name, text, values, wires, at)
+    return Instance(name, text, values, wires, location)
 
 
 def _warn_if_misspelt(
-    inferred: str, text: ModuleText, values: Mapping[str, int], at: Location, report: Report
+    inferred: str, text: ModuleText, values: Mapping[str, int], location: Location, report: Report
 ) -> None:
     """Warn if an inferred parameter is similar to another parameter: it may be misspelt."""
     close = find_similar(inferred, [*values, *_infer_parameters(text)])
     if close and is_misspelling(inferred, close):
         message = f"{quote(inferred)} is assumed to be a parameter, and is similar to {quote(close)}"
         hint = f"Write {quote(close)} if that is intended; otherwise declare `module {text.name} ({inferred} = ...)`."
-        report.warnings.append(make_diagnostic(at, message, hint))
+        report.warnings.append(make_diagnostic(location, message, hint))
 
 
 def _infer_parameters(text: ModuleText) -> dict[str, Location]:

@@ -91,29 +91,33 @@ class Names:
 
     def _record_declarations(self, module: FlatModule) -> None:
         declared: dict[str, FlatInput] = {}
-        for each in module.inputs:
+        for entry in module.inputs:
             with self._report.part():
-                if each.name in declared:
-                    message = f"input {quote(each.name)} is declared twice, first at {declared[each.name].at}"
-                    raise Refused(each.at, message, "Remove one.")
-                declared[each.name] = each
-                self._check_name_is_free(module, each.name, each.at)
-                if each.part_of in module.wires:
-                    self._declare_wired_end(module, each)
-                    continue
-                if each.name not in module.wires:
-                    self.externals.declare(each)
-                    continue
-                reference, wire = module.wires[each.name]
-                if reference.module and each.buffered:
+                if entry.name in declared:
                     message = (
-                        f"{quote(each.name)} is buffered, but wired to {reference}, which a module drives"
+                        f"input {quote(entry.name)} is declared twice, first at {declared[entry.name].at}"
+                    )
+                    raise Refused(entry.at, message, "Remove one.")
+                declared[entry.name] = entry
+                self._check_name_is_free(module, entry.name, entry.at)
+                if entry.part_of in module.wires:
+                    self._declare_wired_end(module, entry)
+                    continue
+                if entry.name not in module.wires:
+                    self.externals.declare(entry)
+                    continue
+                reference, wire = module.wires[entry.name]
+                if reference.module and entry.buffered:
+                    message = (
+                        f"{quote(entry.name)} is buffered, but wired to {reference}, which a module drives"
                     )
                     hint = "Remove `buffered` here; use it for external streams only."
                     raise Refused(wire.at, message, hint)
                 if not reference.module:
                     renamed = replace(
-                        each, name=reference.name, span=each.span if reference.index is None else None
+                        entry,
+                        name=reference.name,
+                        span=entry.span if reference.index is None else None,
                     )
                     self.externals.declare(renamed, element=reference.index)
 
@@ -124,12 +128,12 @@ class Names:
         if wired.module is None:
             self.externals.declare(replace(each, name=name, part_of=wired.label))
 
-    def _check_name_is_free(self, module: FlatModule, name: str, at: Location) -> None:
+    def _check_name_is_free(self, module: FlatModule, name: str, location: Location) -> None:
         if Output(module.name, name) in self.drivers or name in self.counts[module.name]:
             message = f"{quote(name)} is an input of {quote(module.name)} and also its count or output"
-            raise Refused(at, message, "Rename one of them.")
+            raise Refused(location, message, "Rename one of them.")
         if name in module.parameters:
-            raise Refused(at, f"{quote(name)} is both an input and a parameter", "Rename one of them.")
+            raise Refused(location, f"{quote(name)} is both an input and a parameter", "Rename one of them.")
 
     def _record_use(self, module: FlatModule, reference: FlatReference) -> None:
         target = self.resolve(module, reference)

@@ -96,12 +96,12 @@ class Beats:
             self._beats[output] = self._compute_shape(output, self._names.drivers[output])
         beat = self._beats[output]
         if beat is None:
-            at, name = self._names.drivers[output].at, f"{output.module}.{output.name}"
+            location, name = self._names.drivers[output].at, f"{output.module}.{output.name}"
             if self._find_kind(output) is SignalKind.NUMBER:
                 message = f"the width of {quote(name)} depends on itself"
-                raise Refused(at, message, "Write it before `as`, for example `width 16`.")
+                raise Refused(location, message, "Write it before `as`, for example `width 16`.")
             message = f"the samples of {name} come from itself: streams form a cycle (R7)"
-            raise Refused(at, message, "Use an external stream for one of them.")
+            raise Refused(location, message, "Use an external stream for one of them.")
         return beat
 
     def kind_of(self, target: Output | FlatReference) -> SignalKind:
@@ -135,8 +135,8 @@ class Beats:
         shapes = [self._find_source(module, each) for each in streams]
         for each, shape in zip(streams, shapes, strict=True):
             if shape.lanes != shapes[0].lanes:
-                first = f"{quote(str(streams[0]))} has {shapes[0].lanes}"
-                message = f"{quote(str(each))} has {shape.lanes} lanes and {first}"
+                lanes_of_first = f"{quote(str(streams[0]))} has {shapes[0].lanes}"
+                message = f"{quote(str(each))} has {shape.lanes} lanes and {lanes_of_first}"
                 raise Refused(each.at, message, "Merge streams with the same number of lanes.")
         return shapes
 
@@ -248,9 +248,11 @@ def _check_suffix(reference: FlatReference, kind: SignalKind, context: Context) 
             reference.at, message, f"Write `{sample} != 0`, or {reference}.valid for whether there is a beat."
         )
     if context != "sample" and reference.suffix != "valid":
-        what = "counts its beats" if context == "sum" else "needs a bit"
+        meaning = "counts its beats" if context == "sum" else "needs a bit"
         raise Refused(
-            reference.at, f"{quoted} is a stream, and `{_WORD[context]}` {what}", f"Write {reference}.valid."
+            reference.at,
+            f"{quoted} is a stream, and `{_WORD[context]}` {meaning}",
+            f"Write {reference}.valid.",
         )
 
 
@@ -276,9 +278,9 @@ class _Resolver:
         counts: list[Count] = []
         actions: list[Action] = []
         values: list[Operand] = []
-        for place, count in enumerate(module.counts):
+        for index, count in enumerate(module.counts):
             with self._report.part():
-                counts.append(self._resolve_count(module, count, place, values))
+                counts.append(self._resolve_count(module, count, index, values))
         by_name = {count.name: count for count in counts}
         for action in module.actions:
             with self._report.part():
@@ -293,7 +295,7 @@ class _Resolver:
         return Module(module.name, tuple(counts), targets, tuple(actions), module.at, formulas, tuple(claims))
 
     def _resolve_count(
-        self, module: FlatModule, count: FlatCount, place: int, values: list[Operand]
+        self, module: FlatModule, count: FlatCount, index: int, values: list[Operand]
     ) -> Count:
         terms, subtracted = (
             tuple(ref for reference in part for ref in self._beats.refs(module, reference, "sum"))
@@ -311,7 +313,7 @@ class _Resolver:
         resolved = Count(
             name=count.name,
             kind=count.kind,
-            target=find_target(module, count, place),
+            target=find_target(module, count, index),
             terms=terms,
             taken=subtracted,
             bound=bound,
@@ -343,8 +345,8 @@ class _Resolver:
             return list(self._beats.refs(module, operand, context))
         (value,) = self._resolve_operands(module, operand)
         values.append(value)
-        at = None if isinstance(operand, int) else operand.at
-        return [Ref(f"{VALUE}{len(values) - 1}", module.name, at=at)]
+        location = None if isinstance(operand, int) else operand.at
+        return [Ref(f"{VALUE}{len(values) - 1}", module.name, at=location)]
 
     def _resolve_operands(
         self, module: FlatModule, operand: FlatOperand, *, several: bool = False
@@ -416,20 +418,20 @@ class _Resolver:
     def _resolve_action(
         self, module: FlatModule, action: FlatAction, counts: dict[str, Count], values: list[Operand]
     ) -> Action:
-        on = find_count(module, action)
+        count_name = find_count(module, action)
         if action.cleared is not None:
-            return self._resolve_clear(module, action.cleared, on, action)
+            return self._resolve_clear(module, action.cleared, count_name, action)
         samples = action.samples
         if action.part_of and action.name == f"{action.part_of}_last":
             samples = tuple(self._make_condition(module, each) for each in samples)
         refs = [ref for operand in samples for ref in self._resolve_refs(module, operand, "sample", values)]
         beat = self._beats.beat_of(module, action)
-        if not action.samples and on in counts:
-            formulas = self._find_choice(module, action, counts[on], beat.lanes)
+        if not action.samples and count_name in counts:
+            formulas = self._find_choice(module, action, counts[count_name], beat.lanes)
             refs = [self._add_value(module, each, values) for each in formulas]
         return Action(
             kind=VERBS[action.verb].kind,
-            on=on,
+            on=count_name,
             output=action.name,
             refs=tuple(refs),
             width=beat.width,
@@ -471,7 +473,7 @@ class _Resolver:
         return [arbitration.select(count, module.name, options)]
 
     def _resolve_clear(
-        self, module: FlatModule, reference: FlatReference, on: str, action: FlatAction
+        self, module: FlatModule, reference: FlatReference, count_name: str, action: FlatAction
     ) -> Action:
         if reference.suffix:
             raise Refused(
@@ -482,7 +484,7 @@ class _Resolver:
         driver = self._names.drivers.get(Output(module.name, reference.label))
         cleared_by = None if driver is None else VERBS[driver.verb].cleared_by
         if reference.module is None and cleared_by is not None:
-            return Action(cleared_by, on, reference.label, at=action.at, **action.words)
+            return Action(cleared_by, count_name, reference.label, at=action.at, **action.words)
         if action.words["wins"]:
             raise Refused(action.at, "`wins` applies to flags only", "Remove `wins`.")
         owner = module if reference.module is None else self._names.modules.get(reference.module)
@@ -490,7 +492,9 @@ class _Resolver:
             hint = did_you_mean(str(reference.module), self._names.modules)
             raise Refused(reference.at, f"there is no module {quote(str(reference.module))}", hint)
         if reference.label in self._names.counts[owner.name]:
-            return Action(ActionKind.CLEAR_COUNT, on, clears=(owner.name, reference.label), at=action.at)
+            return Action(
+                ActionKind.CLEAR_COUNT, count_name, clears=(owner.name, reference.label), at=action.at
+            )
         own = module.actions if owner is module else ()
         flags = [each.name for each in own if VERBS[each.verb].cleared_by]
         hint = did_you_mean(reference.label, [*(count.name for count in owner.counts), *flags])

@@ -15,10 +15,10 @@ from fpga.count_action.model import Target
 def find_target(module: FlatModule, count: FlatCount, place: int) -> str:
     """Return the name of the target of a count. Raise `Refused` if there is none, or if it is ambiguous."""
     if count.target is not None:
-        every = [target.name for target in module.targets]
-        if count.target not in every:
+        target_names = [target.name for target in module.targets]
+        if count.target not in target_names:
             message = f"{quote(module.name)} has no target {quote(count.target)}"
-            hint = did_you_mean(count.target, every)
+            hint = did_you_mean(count.target, target_names)
             if count.target == "never":
                 hint = "Declare it: `targets: { none: never }`, and write `to none`."
             raise Refused(count.target_at, message, hint)
@@ -57,7 +57,7 @@ def find_count(module: FlatModule, action: FlatAction) -> str:
         message = f"this action names no count, and there are {len(names)} counts and {len(actions)} actions"
         raise Refused(action.at, message, f"Write `on COUNT:` before it, for example `on {names[0]}:`.")
     matches = (each.name == action.part_of if action.part_of else each is action for each in actions)
-    return names[next(place for place, own in enumerate(matches) if own)]
+    return names[next(index for index, own in enumerate(matches) if own)]
 
 
 def find_table_indices(text: ModuleText, values: Values) -> dict[str, range]:
@@ -72,8 +72,8 @@ def entries_of(text: TableText, values: Values) -> Iterator[FlatTarget]:
         message = f"table {quote(text.name)} has {len(span)} entries and {len(text.entries)} values"
         raise Refused(text.at, message, "Write one value per entry, or one for all.")
     width = None if text.width is None else evaluate(text.width, values)
-    for place, index in enumerate(span):
-        entry = text.entries[place % len(text.entries)]
+    for number, index in enumerate(span):
+        entry = text.entries[number % len(text.entries)]
         reset = 0 if entry is None else evaluate(entry, values)
         yield FlatTarget(f"{text.name}_{index}", reset, width, text.at, in_table=True)
 
@@ -83,9 +83,9 @@ def width_of_target(target: FlatTarget, module: FlatModule) -> int:
     if target.width is not None:
         return target.width
     widths = []
-    for place, count in enumerate(module.counts):
+    for index, count in enumerate(module.counts):
         try:
-            name = find_target(module, count, place)
+            name = find_target(module, count, index)
         except Refused:
             continue
         if name == target.name:

@@ -156,12 +156,12 @@ def _draw_lines(explanation: Explanation, rectangles: dict[str, _Rectangle]) -> 
     pairs: dict[tuple[str, str], list[Connection]] = {}
     for line in explanation.lines:
         pairs.setdefault((line.driver or f" {line.name}", line.reader), []).append(line)
-    into: dict[str, int] = {}
+    arrows_into: dict[str, int] = {}
     lowest = max(area.y + area.height for area in rectangles.values())
     for (driver, reader), lines in pairs.items():
-        into[reader] = into.get(reader, 0) + 1
+        arrows_into[reader] = arrows_into.get(reader, 0) + 1
         label = "" if driver.startswith(" ") else ", ".join(dict.fromkeys(line.name for line in lines))
-        yield _draw_arrow(rectangles[driver], rectangles[reader], into[reader], label, lowest)
+        yield _draw_arrow(rectangles[driver], rectangles[reader], arrows_into[reader], label, lowest)
 
 
 def _draw_arrow(driver: _Rectangle, reader: _Rectangle, number: int, label: str, lowest: float) -> str:

@@ -36,10 +36,10 @@ def parse_tree(text: str, file: str) -> FileText:
             raise CountActionError(errors or refused.errors) from None
         except _import_lark().UnexpectedInput as mistake:
             errors.append(_explain(mistake, text, file))
-            rest = _blank_item(text, mistake)
-            if rest is None:
+            remaining_text = _blank_item(text, mistake)
+            if remaining_text is None:
                 break
-            text = rest
+            text = remaining_text
         else:
             if not errors:
                 return tree
@@ -52,7 +52,7 @@ def _check_characters(text: str, file: str) -> None:
         return
     errors = []
     for number, line in enumerate(text.split("\n"), 1):
-        column = next((place for place, char in enumerate(line, 1) if not char.isascii()), 0)
+        column = next((column_number for column_number, char in enumerate(line, 1) if not char.isascii()), 0)
         if column:
             errors.append(_describe_foreign_character(Location(file, number, column), line[column - 1]))
         if len(errors) == _MAX_ERRORS:
@@ -60,9 +60,9 @@ def _check_characters(text: str, file: str) -> None:
     raise CountActionError(errors)
 
 
-def _describe_foreign_character(at: Location, char: str) -> Diagnostic:
+def _describe_foreign_character(location: Location, char: str) -> Diagnostic:
     message = f"the character U+{ord(char):04X} ({quote(char)[1:-1]}) is not ASCII"
-    return make_diagnostic(at, message, "Write the file in ASCII, including comments.")
+    return make_diagnostic(location, message, "Write the file in ASCII, including comments.")
 
 
 def _import_lark() -> Any:
@@ -90,9 +90,9 @@ class _Budget:
     def spend(self, token: Any) -> None:
         self.left -= 1
         if self.left < 0:
-            at = Location(self.file, token.line, token.column)
+            location = Location(self.file, token.line, token.column)
             message = f"the text has more than {_MAX_TOKENS} tokens"
-            raise CountActionError([make_diagnostic(at, message, "Split the file, or write ranges.")])
+            raise CountActionError([make_diagnostic(location, message, "Split the file, or write ranges.")])
 
 
 def _parse(text: str, file: str, budget: _Budget) -> FileText:
@@ -120,20 +120,22 @@ def _parse(text: str, file: str, budget: _Budget) -> FileText:
 
 
 def _explain(mistake: Any, text: str, file: str) -> Diagnostic:
-    at = _locate(mistake, text, file)
-    before = _find_character_before(text, mistake)
+    location = _locate(mistake, text, file)
+    previous_character = _find_character_before(text, mistake)
     if isinstance(mistake, _import_lark().UnexpectedCharacters):
         unexpected = quote(text[mistake.pos_in_stream])
         return make_diagnostic(
-            at,
+            location,
             f"unexpected character {unexpected}",
-            syntax_hint("", before, set(mistake.allowed or ()), text[mistake.pos_in_stream]),
+            syntax_hint("", previous_character, set(mistake.allowed or ()), text[mistake.pos_in_stream]),
         )
     token = mistake.token
     expected = set(mistake.accepts or mistake.expected)
     unexpected = "end of text" if token.type == "$END" else quote(str(token))
-    hint = syntax_hint(token.type, before, expected, str(token))
-    return make_diagnostic(at, f"unexpected {unexpected}; expected {select_expected_words(expected)}", hint)
+    hint = syntax_hint(token.type, previous_character, expected, str(token))
+    return make_diagnostic(
+        location, f"unexpected {unexpected}; expected {select_expected_words(expected)}", hint
+    )
 
 
 def _locate(mistake: Any, text: str, file: str) -> Location:
@@ -159,15 +161,17 @@ def _blank_item(text: str, mistake: Any) -> str | None:
     """Return the text with the item of the error blanked, or None if the error is not inside an item."""
     if _is_at_end(mistake):
         return None
-    place = mistake.pos_in_stream
-    before, after = text[:place], text[place:]
-    if before.count("{") - before.count("}") != 2:
+    position = mistake.pos_in_stream
+    text_before, text_after = text[:position], text[position:]
+    if text_before.count("{") - text_before.count("}") != 2:
         return None
-    begin = max(before.rfind(";"), before.rfind("{")) + 1
-    ends = [
-        end for end in (after.find(";") + 1, after.find("}")) if end > 0 or (end == 0 and after[:1] == "}")
+    begin = max(text_before.rfind(";"), text_before.rfind("{")) + 1
+    item_ends = [
+        end
+        for end in (text_after.find(";") + 1, text_after.find("}"))
+        if end > 0 or (end == 0 and text_after[:1] == "}")
     ]
-    end = place + min(ends, default=len(after))
+    end = position + min(item_ends, default=len(text_after))
     if "{" in text[begin:end] or begin == end:
         return None
     return text[:begin] + _blank_out(text[begin:end]) + text[end:]
@@ -233,18 +237,18 @@ _Predicate = Callable[[str, str, str, frozenset[str]], bool]
 
 def _expects_all(*words: str) -> _Predicate:
     """Return the predicate that all of these terminals are expected."""
-    return lambda _terminal_name, _text, _before, expected_types: expected_types >= set(words)
+    return lambda _terminal_name, _text, _previous_character, expected_types: expected_types >= set(words)
 
 
 def _expects_only(*words: str) -> _Predicate:
     """Return the predicate that some of these terminals are expected, and no others."""
-    return lambda _terminal_name, _text, _before, expected_types: (
+    return lambda _terminal_name, _text, _previous_character, expected_types: (
         bool(expected_types) and expected_types <= set(words)
     )
 
 
 def _is_text(*texts: str) -> _Predicate:
-    return lambda _terminal_name, text, _before, _expected_types: text in texts
+    return lambda _terminal_name, text, _previous_character, _expected_types: text in texts
 
 
 _CLAUSES = frozenset({"BY", "OVER", "AT_MOST", "TO", "WHILE", "WIDTH"})

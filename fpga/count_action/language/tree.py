@@ -95,47 +95,57 @@ class TreeBuilder:
 
     def build(self, rule: str, children: list[Any]) -> Any:
         """Return the node of a rule, from the nodes of its parts."""
-        at = next((self._location(each) for each in children if each is not None), Location(self._file, 1, 1))
+        location = next(
+            (self._location(each) for each in children if each is not None), Location(self._file, 1, 1)
+        )
         parts = [each for each in children if getattr(each, "type", "NAME") in _KEPT_TOKENS]
         if rule in _KEYWORD_RULES:
-            node: Any = at
+            node: Any = location
         elif rule in _SINGLE_PART_RULES:
             (node,) = parts
         elif rule in _TUPLE_RULES:
             node = tuple(parts)
         elif rule in _SECTIONS:
-            node = Section(rule, tuple(parts), at)
+            node = Section(rule, tuple(parts), location)
         elif rule in _EXTREMES:
             node = _EXTREMES[rule]
         elif rule in VERBS:
-            fields: dict[str, Any] = {"verb": rule, "at": at}
+            fields: dict[str, Any] = {"verb": rule, "at": location}
             node = VerbText(**fields | VERBS[rule].parse(rule, *parts))
         else:
-            node = getattr(self, f"_{rule.strip('_')}")(at, *parts)
+            node = getattr(self, f"_{rule.strip('_')}")(location, *parts)
         return node
 
     # Files
 
-    def _start(self, at: Location, *statements: Any) -> FileText:
+    def _start(self, location: Location, *statements: Any) -> FileText:
         return FileText(statements)
 
-    def _import(self, at: Location, path: Any) -> Import:
+    def _import(self, location: Location, path: Any) -> Import:
         return Import(str(path)[1:-1], self._location(path))
 
     def _use(
-        self, at: Location, module: Any, arguments: Any, instance: Label, over: Index | None, wires: Any
+        self,
+        location: Location,
+        module: Any,
+        arguments: Any,
+        instance: Label,
+        index: Index | None,
+        wires: Any,
     ) -> Use:
-        return Use(str(module), arguments or (), instance, over, wires or (), self._location(module))
+        return Use(str(module), arguments or (), instance, index, wires or (), self._location(module))
 
-    def _argument(self, at: Location, name: Any, value: Number) -> Argument:
-        return Argument(str(name), value, at)
+    def _argument(self, location: Location, name: Any, value: Number) -> Argument:
+        return Argument(str(name), value, location)
 
-    def _wire(self, at: Location, name: Any, reference: Reference) -> Wire:
-        return Wire(str(name), reference, at)
+    def _wire(self, location: Location, name: Any, reference: Reference) -> Wire:
+        return Wire(str(name), reference, location)
 
     # Modules
 
-    def _module(self, at: Location, name: Any, parameters: Any, *sections: Section | VerbText) -> ModuleText:
+    def _module(
+        self, location: Location, name: Any, parameters: Any, *sections: Section | VerbText
+    ) -> ModuleText:
         items: dict[str, Any] = {
             "inputs": (), "counts": (), "targets": (), "tables": (), "actions": (), "claims": (), "memories": ()
         }  # fmt: skip
@@ -146,31 +156,31 @@ class TreeBuilder:
             items[section.kind] += section.items
         return ModuleText(self._name(name), parameters or (), **items, at=self._location(name))
 
-    def _parameter(self, at: Location, name: Any, default: Number | None) -> ParameterText:
-        return ParameterText(self._name(name), default, at)
+    def _parameter(self, location: Location, name: Any, default: Number | None) -> ParameterText:
+        return ParameterText(self._name(name), default, location)
 
-    def _table(self, at: Location, name: Any, span: Range, *parts: Any) -> TableText:
+    def _table(self, location: Location, name: Any, span: Range, *parts: Any) -> TableText:
         *entries, width = parts
         values = tuple(None if isinstance(each, Location) else each for each in entries)
-        return TableText(self._name(name), span, values, width, at)
+        return TableText(self._name(name), span, values, width, location)
 
-    def _always(self, at: Location, *claims: ClaimText) -> Section:
-        return Section("claims", tuple(replace(each, kind="always") for each in claims), at)
+    def _always(self, location: Location, *claims: ClaimText) -> Section:
+        return Section("claims", tuple(replace(each, kind="always") for each in claims), location)
 
-    def _nevers(self, at: Location, *claims: ClaimText) -> Section:
-        return Section("claims", tuple(replace(each, kind="never") for each in claims), at)
+    def _nevers(self, location: Location, *claims: ClaimText) -> Section:
+        return Section("claims", tuple(replace(each, kind="never") for each in claims), location)
 
-    def _assume(self, at: Location, *claims: ClaimText) -> Section:
-        return Section("claims", tuple(replace(each, kind="assume") for each in claims), at)
+    def _assume(self, location: Location, *claims: ClaimText) -> Section:
+        return Section("claims", tuple(replace(each, kind="assume") for each in claims), location)
 
-    def _claim(self, at: Location, name: Part | None, holds: Operand) -> ClaimText:
-        return ClaimText("always", name.name if name else None, holds, at)
+    def _claim(self, location: Location, name: Part | None, holds: Operand) -> ClaimText:
+        return ClaimText("always", name.name if name else None, holds, location)
 
     # Inputs
 
-    def _stream_input(self, at: Location, name: Any, span: Any, *shape: Any) -> InputText:
-        lanes, width, signed, ends, buffered = shape
-        place, sign = self._location(name), signed is not None
+    def _stream_input(self, location: Location, name: Any, span: Any, *shape: Any) -> InputText:
+        lanes, width, signed, end_kinds, buffered = shape
+        name_location, sign = self._location(name), signed is not None
         return InputText(
             SignalKind.STREAM,
             self._name(name),
@@ -178,39 +188,39 @@ class TreeBuilder:
             lanes,
             width,
             sign,
-            place,
-            ends or (),
+            name_location,
+            end_kinds or (),
             buffered is not None,
         )
 
-    def _with_ends(self, at: Location, keep: Location | None) -> tuple[str, ...]:
+    def _with_ends(self, location: Location, keep: Location | None) -> tuple[str, ...]:
         return ("last",) if keep is None else ("last", "keep")
 
-    def _flag_input(self, at: Location, name: Any, span: Any) -> InputText:
+    def _flag_input(self, location: Location, name: Any, span: Any) -> InputText:
         return InputText(
             SignalKind.FLAG, self._name(name), span, None, None, signed=False, at=self._location(name)
         )
 
-    def _number_input(self, at: Location, name: Any, span: Any, width: Any) -> InputText:
+    def _number_input(self, location: Location, name: Any, span: Any, width: Any) -> InputText:
         return InputText(
             SignalKind.NUMBER, self._name(name), span, None, width, signed=False, at=self._location(name)
         )
 
-    def _range(self, at: Location, low: Number, high: Number) -> Range:
-        return Range(low, high, at)
+    def _range(self, location: Location, low: Number, high: Number) -> Range:
+        return Range(low, high, location)
 
-    def _signed(self, at: Location) -> Sign:
-        return Sign(at, signed=True)
+    def _signed(self, location: Location) -> Sign:
+        return Sign(location, signed=True)
 
-    def _unsigned(self, at: Location) -> Sign:
-        return Sign(at, signed=False)
+    def _unsigned(self, location: Location) -> Sign:
+        return Sign(location, signed=False)
 
     # Counts and targets
 
     def _count(
         self,
-        at: Location,
-        each: Index | None,
+        location: Location,
+        index: Index | None,
         label: Label | None,
         terms: tuple[Term, ...],
         picking: Picking | None,
@@ -221,123 +231,135 @@ class TreeBuilder:
         width: Number | None,
     ) -> CountText:
         return CountText(
-            each, label, terms, accumulates is not None, bound, target, gate or (), width, at, picking
+            index, label, terms, accumulates is not None, bound, target, gate or (), width, location, picking
         )
 
-    def _picking(self, at: Location, order: Picking, until: Location | None) -> Picking:
-        return replace(order, whole=until is not None, at=at)
+    def _picking(self, location: Location, order: Picking, until: Location | None) -> Picking:
+        return replace(order, whole=until is not None, at=location)
 
-    def _turns(self, at: Location) -> Picking:
-        return Picking("turns", whole=False, at=at)
+    def _turns(self, location: Location) -> Picking:
+        return Picking("turns", whole=False, at=location)
 
-    def _priority(self, at: Location) -> Picking:
-        return Picking("priority", whole=False, at=at)
+    def _priority(self, location: Location) -> Picking:
+        return Picking("priority", whole=False, at=location)
 
-    def _term(self, at: Location, value: Number, over: Index | None) -> Term:
-        return Term(value, over, at)
+    def _term(self, location: Location, value: Number, index: Index | None) -> Term:
+        return Term(value, index, location)
 
-    def _subtracted(self, at: Location, term: Term) -> Term:
+    def _subtracted(self, location: Location, term: Term) -> Term:
         return replace(term, sign=-1)
 
-    def _while(self, at: Location, holds: Operand) -> tuple[ConditionText, ...]:
+    def _while(self, location: Location, holds: Operand) -> tuple[ConditionText, ...]:
         return tuple(_conditions(holds))
 
     def _target(
-        self, at: Location, name: Part | None, reach: Any, value: Any, carry: Any, width: Number | None
+        self, location: Location, name: Part | None, reach: Any, value: Any, carry: Any, width: Number | None
     ) -> TargetText:
         number = None if isinstance(value, Location) else value
         label = name.name if name else None
         return TargetText(
-            label, number, reach is not None and reach.name == "at least", carry is not None, width, at
+            label, number, reach is not None and reach.name == "at least", carry is not None, width, location
         )
 
-    def _at_least(self, at: Location, word: Any) -> Part:
+    def _at_least(self, location: Location, word: Any) -> Part:
         return Part(" ".join(str(word).split()), None, self._location(word))
 
-    def _own_name(self, at: Location, name: Any) -> Part:
-        return Part(self._name(name), None, at)
+    def _own_name(self, location: Location, name: Any) -> Part:
+        return Part(self._name(name), None, location)
 
     # Actions
 
-    def _action(self, at: Location, each: Index | None, on: Label | None, does: VerbText) -> ActionText:
-        return ActionText(each, on, does, at)
+    def _action(
+        self, location: Location, index: Index | None, count_label: Label | None, does: VerbText
+    ) -> ActionText:
+        return ActionText(index, count_label, does, location)
 
-    def _ends(self, at: Location, *ends: Operand | None) -> tuple[Operand, ...]:
-        return tuple(each for each in ends if each is not None)
+    def _ends(self, location: Location, *conditions: Operand | None) -> tuple[Operand, ...]:
+        return tuple(each for each in conditions if each is not None)
 
-    def _minus_sample(self, at: Location, value: Operand) -> Operand:
+    def _minus_sample(self, location: Location, value: Operand) -> Operand:
         if isinstance(value, Ranged):
-            return replace(value, value=self._opposite(at, value.value))
-        return self._opposite(at, value)
+            return replace(value, value=self._opposite(location, value.value))
+        return self._opposite(location, value)
 
     # Formulas
 
-    def _either(self, at: Location, left: Operand, right: Operand) -> Operand:
-        return self._formula(at, "or", left, right)
+    def _either(self, location: Location, left_operand: Operand, right_operand: Operand) -> Operand:
+        return self._formula(location, "or", left_operand, right_operand)
 
-    def _both(self, at: Location, left: Operand, right: Operand) -> Operand:
-        return self._formula(at, "and", left, right)
+    def _both(self, location: Location, left_operand: Operand, right_operand: Operand) -> Operand:
+        return self._formula(location, "and", left_operand, right_operand)
 
-    def _inverse(self, at: Location, operand: Operand) -> Operand:
-        return self._formula(at, "not", operand)
+    def _inverse(self, location: Location, operand: Operand) -> Operand:
+        return self._formula(location, "not", operand)
 
-    def _compared(self, at: Location, left: Operand, relation: Any, right: Operand) -> Operand:
+    def _compared(
+        self, location: Location, left_operand: Operand, relation: Any, right_operand: Operand
+    ) -> Operand:
         operator: Any = str(relation)
-        return self._formula(at, operator, left, right)
+        return self._formula(location, operator, left_operand, right_operand)
 
-    def _moved(self, at: Location, value: Operand, direction: Any, bits: Number) -> Operand:
+    def _moved(self, location: Location, value: Operand, direction: Any, bits: Number) -> Operand:
         operator: Any = str(direction)
-        return self._formula(at, operator, value, numbers=(bits,))
+        return self._formula(location, operator, value, numbers=(bits,))
 
-    def _sliced(self, at: Location, value: Operand, bits: Range) -> Operand:
-        return self._formula(at, "slice", value, numbers=(bits.high, bits.low))
+    def _sliced(self, location: Location, value: Operand, bits: Range) -> Operand:
+        return self._formula(location, "slice", value, numbers=(bits.high, bits.low))
 
-    def _bits(self, at: Location, high: Number, low: Number) -> Range:
-        return Range(low, high, at)
+    def _bits(self, location: Location, high: Number, low: Number) -> Range:
+        return Range(low, high, location)
 
-    def _part_of_bits(self, at: Location, name: Any, index: Number | None, bits: Range) -> Operand:
-        return self._sliced(at, Reference((self._part(at, name, index),), at), bits)
+    def _part_of_bits(self, location: Location, name: Any, index: Number | None, bits: Range) -> Operand:
+        return self._sliced(location, Reference((self._part(location, name, index),), location), bits)
 
-    def _bits_of_name(self, at: Location, *parts: Any) -> Operand:
+    def _bits_of_name(self, location: Location, *parts: Any) -> Operand:
         *owners, formula = parts
-        before = tuple(part for owner in owners for part in owner.parts)
-        (last,) = formula.operands
-        return Formula("slice", (Reference((*before, *last.parts), at),), at, formula.depth, formula.numbers)
+        owner_parts = tuple(part for owner in owners for part in owner.parts)
+        (name,) = formula.operands
+        return Formula(
+            "slice",
+            (Reference((*owner_parts, *name.parts), location),),
+            location,
+            formula.depth,
+            formula.numbers,
+        )
 
-    def _total(self, at: Location, left: Operand, right: Operand) -> Operand:
-        return self._formula(at, "+", left, right)
+    def _total(self, location: Location, left_operand: Operand, right_operand: Operand) -> Operand:
+        return self._formula(location, "+", left_operand, right_operand)
 
-    def _difference(self, at: Location, left: Operand, right: Operand) -> Operand:
-        return self._formula(at, "-", left, right)
+    def _difference(self, location: Location, left_operand: Operand, right_operand: Operand) -> Operand:
+        return self._formula(location, "-", left_operand, right_operand)
 
-    def _opposite(self, at: Location, operand: Operand) -> Operand:
-        return self._formula(at, "-", Integer(0, at), operand)
+    def _opposite(self, location: Location, operand: Operand) -> Operand:
+        return self._formula(location, "-", Integer(0, location), operand)
 
-    def _choice(self, at: Location, value: Operand, condition: Operand, other: Operand) -> Operand:
-        return self._formula(at, "if", condition, value, other)
+    def _choice(
+        self, location: Location, value: Operand, condition: Operand, alternative: Operand
+    ) -> Operand:
+        return self._formula(location, "if", condition, value, alternative)
 
-    def _ranged(self, at: Location, value: Operand, over: Index) -> Ranged:
-        return Ranged(value, over, at)
+    def _ranged(self, location: Location, value: Operand, index: Index) -> Ranged:
+        return Ranged(value, index, location)
 
-    def _call(self, at: Location, function: Reference, *arguments: Operand) -> Operand:
+    def _call(self, location: Location, function: Reference, *arguments: Operand) -> Operand:
         operator = _FUNCTIONS.get(function.plain or "")
         if operator is None:
             message = f"{quote(str(function))} is not a function of the language"
             hint = "Use `max(a, b, ...)`, `min(a, b, ...)`, `concat(a, b, ...)` or `table(index, first, second, ...)`."
             hint = "Write `max(x, 0)`." if function.plain == "relu" else hint
-            self.report.error(make_diagnostic(at, message, hint))
-            return Integer(0, at)
-        return self._formula(at, operator, *arguments)
+            self.report.error(make_diagnostic(location, message, hint))
+            return Integer(0, location)
+        return self._formula(location, operator, *arguments)
 
     def _formula(
-        self, at: Location, operator: Operator, *operands: Operand, numbers: tuple[Number, ...] = ()
+        self, location: Location, operator: Operator, *operands: Operand, numbers: tuple[Number, ...] = ()
     ) -> Operand:
         depth = 1 + max(each.depth for each in operands)
         if depth > MAX_DEPTH:
             message = f"the formula nests more than {MAX_DEPTH} operations"
-            self.report.error(make_diagnostic(at, message, "Split it between two modules."))
-            return Integer(0, at)
-        return Formula(operator, operands, at, depth, numbers)
+            self.report.error(make_diagnostic(location, message, "Split it between two modules."))
+            return Integer(0, location)
+        return Formula(operator, operands, location, depth, numbers)
 
     # Names and numbers
 
@@ -359,54 +381,56 @@ class TreeBuilder:
             self.report.error(make_diagnostic(self._location(token), message, "Shorten it."))
         return name
 
-    def _index(self, at: Location, name: Any, low: Number, high: Number) -> Index:
-        return Index(self._name(name), low, high, at)
+    def _index(self, location: Location, name: Any, low: Number, high: Number) -> Index:
+        return Index(self._name(name), low, high, location)
 
-    def _label(self, at: Location, name: Any, index: Number | None) -> Label:
-        return Label(self._name(name), index, at)
+    def _label(self, location: Location, name: Any, index: Number | None) -> Label:
+        return Label(self._name(name), index, location)
 
-    def _reference(self, at: Location, part: Part) -> Reference:
-        return Reference((part,), at)
+    def _reference(self, location: Location, part: Part) -> Reference:
+        return Reference((part,), location)
 
-    def _longer(self, at: Location, reference: Reference, part: Part) -> Reference:
-        return Reference((*reference.parts, part), at)
+    def _longer(self, location: Location, reference: Reference, part: Part) -> Reference:
+        return Reference((*reference.parts, part), location)
 
-    def _part(self, at: Location, name: Any, index: Number | None) -> Part:
-        return Part(str(name), index, at)
+    def _part(self, location: Location, name: Any, index: Number | None) -> Part:
+        return Part(str(name), index, location)
 
-    def _integer(self, at: Location, digits: Any) -> Integer:
+    def _integer(self, location: Location, digits: Any) -> Integer:
         is_hexadecimal = str(digits)[:2].lower() == "0x"
         text = (str(digits)[2:] if is_hexadecimal else str(digits)).lstrip("0") or "0"
         if len(text) > (_MAX_HEXADECIMAL_DIGITS if is_hexadecimal else _MAX_DIGITS):
             message = f"this number has {len(text)} digits, which is too large"
             self.report.error(
-                make_diagnostic(at, message, "The largest count is 2^48 - 1 = 281474976710655.")
+                make_diagnostic(location, message, "The largest count is 2^48 - 1 = 281474976710655.")
             )
-            return Integer(0, at)
-        return Integer(int(text, 16 if is_hexadecimal else 10), at)
+            return Integer(0, location)
+        return Integer(int(text, 16 if is_hexadecimal else 10), location)
 
-    def _add(self, at: Location, left: Number, right: Number) -> Number:
-        return self._operation("+", left, right)
+    def _add(self, location: Location, left_operand: Number, right_operand: Number) -> Number:
+        return self._operation("+", left_operand, right_operand)
 
-    def _subtract(self, at: Location, left: Number, right: Number) -> Number:
-        return self._operation("-", left, right)
+    def _subtract(self, location: Location, left_operand: Number, right_operand: Number) -> Number:
+        return self._operation("-", left_operand, right_operand)
 
-    def _multiply(self, at: Location, left: Number, right: Number) -> Number:
-        return self._operation("*", left, right)
+    def _multiply(self, location: Location, left_operand: Number, right_operand: Number) -> Number:
+        return self._operation("*", left_operand, right_operand)
 
-    def _divide(self, at: Location, left: Number, right: Number) -> Number:
-        return self._operation("/", left, right)
+    def _divide(self, location: Location, left_operand: Number, right_operand: Number) -> Number:
+        return self._operation("/", left_operand, right_operand)
 
-    def _negative(self, at: Location, value: Number) -> Number:
-        return self._operation("-", Integer(0, at), value)
+    def _negative(self, location: Location, value: Number) -> Number:
+        return self._operation("-", Integer(0, location), value)
 
-    def _operation(self, operator: Literal["+", "-", "*", "/"], left: Number, right: Number) -> Number:
-        depth = max(left.depth, right.depth) + 1
+    def _operation(
+        self, operator: Literal["+", "-", "*", "/"], left_operand: Number, right_operand: Number
+    ) -> Number:
+        depth = max(left_operand.depth, right_operand.depth) + 1
         if depth > MAX_DEPTH:
             message = f"this number nests more than {MAX_DEPTH} operations"
-            self.report.error(make_diagnostic(left.at, message, "Write its value."))
-            return Integer(0, left.at)
-        return Operation(operator, left, right, left.at, depth)
+            self.report.error(make_diagnostic(left_operand.at, message, "Write its value."))
+            return Integer(0, left_operand.at)
+        return Operation(operator, left_operand, right_operand, left_operand.at, depth)
 
 
 def _conditions(holds: Operand) -> Iterator[ConditionText]:

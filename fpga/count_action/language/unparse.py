@@ -51,14 +51,14 @@ class Writer:
     def inputs(self) -> Iterator[str]:
         """Yield the lines of the section of external inputs; none if there are no inputs."""
         if self.graph.datapath.inputs:
-            every = self.graph.datapath.inputs
+            inputs = self.graph.datapath.inputs
             parts = {
-                each.part_of: each.name.removeprefix(f"{each.part_of}_") for each in every
+                each.part_of: each.name.removeprefix(f"{each.part_of}_") for each in inputs
             }  # `keep` follows `last` and replaces it
-            ends = {"": "", "last": " with last", "keep": " with last and keep"}
+            end_texts = {"": "", "last": " with last", "keep": " with last and keep"}
             texts = [
-                f"{input_text(each)}{ends[parts.get(each.name, '')]}{_unparse_buffer(each)}"
-                for each in every
+                f"{input_text(each)}{end_texts[parts.get(each.name, '')]}{_unparse_buffer(each)}"
+                for each in inputs
                 if not each.part_of
             ]
             yield from _write_section("", "inputs", texts)
@@ -71,8 +71,8 @@ class Writer:
         yield from _write_section("  ", "counts", [self._write_count(module, each) for each in module.counts])
         yield from _write_section("  ", "targets", [_write_target(module, each) for each in module.targets])
         if len(module.actions) > len(memories):
-            rest = (each for each in module.actions if not each.part_of and each not in memories)
-            actions = [self._write_action(module, each) for each in rest]
+            other_actions = (each for each in module.actions if not each.part_of and each not in memories)
+            actions = [self._write_action(module, each) for each in other_actions]
             yield from _write_section("  ", "actions", actions)
         for claim in module.claims:
             yield f"  {claim.kind} {{ {claim.name}: {self._write_formula(claim.holds, module.name)} }}"
@@ -103,10 +103,14 @@ class Writer:
             return str(operand)
         if isinstance(operand, Ref):
             return self.sample(operand)
-        first = operand.operands[0]
-        if isinstance(first, Ref) and operand.operator in STORED | {"valid"}:
-            name = first.name if first.module == module else f"{first.module}.{first.name}"
-            return f"{self._write_name(first)}.valid" if operand.operator == "valid" else name
+        first_operand = operand.operands[0]
+        if isinstance(first_operand, Ref) and operand.operator in STORED | {"valid"}:
+            name = (
+                first_operand.name
+                if first_operand.module == module
+                else f"{first_operand.module}.{first_operand.name}"
+            )
+            return f"{self._write_name(first_operand)}.valid" if operand.operator == "valid" else name
         if operand.operator == "slice":
             value, high, low = operand.operands
             text = f"({value})" if isinstance(value, int) else self._write_formula(value, module)
@@ -138,28 +142,28 @@ class Writer:
 
     def runs(self, refs: Sequence[Ref], suffix: str) -> Iterator[str]:
         """Yield the texts of terms or samples; neighbouring elements or lanes become one range."""
-        rest = list(refs)
-        while rest:
+        remaining_refs = list(refs)
+        while remaining_refs:
             ways = (
-                self._write_beats(rest, suffix),
-                self._write_elements(rest, suffix),
-                self._write_lanes(rest, suffix),
+                self._write_beats(remaining_refs, suffix),
+                self._write_elements(remaining_refs, suffix),
+                self._write_lanes(remaining_refs, suffix),
             )
             length, text = max(ways, key=lambda way: way[0])
             yield text
-            del rest[:length]
+            del remaining_refs[:length]
 
     def _write_elements(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
         """Return the number and text of neighbouring elements of one lane, or of the first reference alone."""
         first = refs[0]
         if is_value(first):
             return 1, self.value(first)
-        one = self.sample(first) if suffix == ".data" else self._write_beat(first, suffix)
+        first_text = self.sample(first) if suffix == ".data" else self._write_beat(first, suffix)
         if suffix == ".data" and self.graph.source(first).lanes > 1:
-            return 1, one
+            return 1, first_text
         length = _count_prefix(refs, lambda ref, n: ref == _move_ref(first, index=first.index + n))
         if length < _MIN_RANGE:
-            return 1, one
+            return 1, first_text
         end = suffix if self.graph.is_stream(first) else ""
         begin = first.index + self._bases.get(first.name, 0)
         return length, f"{first.name}[i]{end} (i = {begin} to {begin + length - 1})"

@@ -47,7 +47,7 @@ def series_of(port: Port, rows: Rows) -> list[int]:
     """Return the value of a port in every cycle."""
     columns = rows[:, port.column : port.column + port.words].tolist()
     mask = (1 << port.width) - 1
-    return [sum(word << WORD_BITS * place for place, word in enumerate(row)) & mask for row in columns]
+    return [sum(word << WORD_BITS * index for index, word in enumerate(row)) & mask for row in columns]
 
 
 def put_series(rows: Rows, port: Port, values: Sequence[int]) -> None:

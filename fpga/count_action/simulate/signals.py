@@ -82,8 +82,8 @@ def activity(wire: Wire, rows: Rows) -> NDArray[np.bool_]:
 
 
 def _list_names(name: str) -> tuple[str, str]:
-    port, bracket, rest = name.partition("[")
-    return name, f"{port[:-2]}{bracket}{rest}"
+    port, bracket, suffix = name.partition("[")
+    return name, f"{port[:-2]}{bracket}{suffix}"
 
 
 def _list_inputs(datapath: Datapath) -> Iterator[Wire]:
@@ -138,5 +138,5 @@ def _split_port(port: Port, width: int, *, signed: bool, owner: str = "") -> Ite
     if port.width == width:
         yield Wire(port.name, port, 0, width, signed, owner, whole=True)
         return
-    for place in range(port.width // width):
-        yield Wire(f"{port.name}[{place}]", port, place * width, width, signed, owner)
+    for index in range(port.width // width):
+        yield Wire(f"{port.name}[{index}]", port, index * width, width, signed, owner)

@@ -27,11 +27,11 @@ def _trace_cycle(graph: Graph, cycle: Cycle) -> Iterator[str]:
     for count in cycle.counts:
         module = datapath.module(count.module)
         rivals = graph.rivals(module, module.count(count.count))
-        first = next((each.name for each in rivals if (module.name, each.name) in fires), None)
-        if first is None or count.stalled:
+        rival = next((each.name for each in rivals if (module.name, each.name) in fires), None)
+        if rival is None or count.stalled:
             yield f"{count.module}.{count.count}: {_describe_count(datapath, count)}"
         else:
-            yield f"{count.module}.{count.count}: does not count, as {first} precedes it and fires (R26)"
+            yield f"{count.module}.{count.count}: does not count, as {rival} precedes it and fires (R26)"
         yield from (
             f"  in the next cycle: {effect}" for effect in _describe_effects(module, count, cycle, fires)
         )
@@ -81,13 +81,13 @@ def _describe_effects(
         if cycle.inputs.get(f"{module.name}_{each.memory}_load_i")
     }
     for action in module.actions:
-        place = (action.memory, action.output)
+        target = (action.memory, action.output)
         if (module.name, action.on) not in fires:
             continue
         is_store = action.kind in {ActionKind.STORE, ActionKind.STORE_WORD}
         if action.on == count.count:
             name = f"{module.name}.{action.output}"
-            is_lost = is_store and place in stored
+            is_lost = is_store and target in stored
             rule = "R25" if action.memory else "R18"
             yield (
                 f"a store in {name}{action.memory} is lost ({rule})"
@@ -95,4 +95,4 @@ def _describe_effects(
                 else KINDS[action.kind].describe(action, name)
             )
         if is_store:
-            stored.add(place)
+            stored.add(target)

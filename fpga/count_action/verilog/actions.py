@@ -70,11 +70,11 @@ class Connections:
     def beat(self, module: Module, action: Action, data: str) -> Iterator[str]:
         """Yield the output register of a beat."""
         name = f"{module.name}_{action.output}"
-        inside = (module.name, action.output) in self.wiring.consumed
+        is_internal = (module.name, action.output) in self.wiring.consumed
         ports = {
             "fire_i": self.fire(module, action),
             "data_i": data,
-            "ready_i": f"{name}_ready" if inside else f"{name}_ready_i",
+            "ready_i": f"{name}_ready" if is_internal else f"{name}_ready_i",
             "valid_o": f"{name}_valid_o",
             "data_o": f"{name}_data_o",
             "stalled_o": f"{name}_stalled",

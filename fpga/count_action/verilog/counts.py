@@ -76,10 +76,10 @@ def _write_level(wiring: Wiring, module: Module, count: Count, target: Slice) ->
         if find_choice(wiring, module, count, ref) or term(wiring, count, ref).width == 1
     ]
     others = tuple(ref for ref in count.terms if ref not in single)
-    most = 0 if others or count.constant else (2 * len(single) + 2) // 3
+    first_terms = 0 if others or count.constant else (2 * len(single) + 2) // 3
     parts = {
-        "first": (count.constant, (*others, *single[:most])),
-        "second": (0, tuple(single[most:])),
+        "first": (count.constant, (*others, *single[:first_terms])),
+        "second": (0, tuple(single[first_terms:])),
     }
     width = max(increment_width(wiring, *each) for each in parts.values())
     yield from (declare(f"{prefix}_{name}", width) for name in parts)
@@ -247,9 +247,9 @@ def enable(wiring: Wiring, count: Count) -> str:
 def clear(wiring: Wiring, module: Module, count: Count) -> str:
     """Return the condition that clears a count: the fires of other counts (R5)."""
     return any_of(
-        wiring.fire(other.name, action.on)
-        for other in wiring.datapath.modules
-        for action in other.actions
+        wiring.fire(acting_module.name, action.on)
+        for acting_module in wiring.datapath.modules
+        for action in acting_module.actions
         if action.clears == (module.name, count.name)
     )
 

@@ -15,8 +15,8 @@ from fpga.count_action.verilog.wiring import Slice, Wiring, join
 
 def formula_lines(wiring: Wiring, module: Module) -> Iterator[str]:
     """Yield the lines of the formulas of a module, each with its wire."""
-    for place in range(len(module.values)):
-        ref = Ref(f"{VALUE}{place}", module.name)
+    for index in range(len(module.values)):
+        ref = Ref(f"{VALUE}{index}", module.name)
         writer = _Writer(wiring, wiring.value(ref), wiring.value_width(ref))
         value = writer.operand(wiring.graph.formula(ref))
         yield from writer.lines
@@ -54,19 +54,19 @@ class _Writer:
         if isinstance(operand, Ref):
             source = self.wiring.source(operand)
             return self._extend(source.sample(operand.index, operand.lane), signed=source.signed)
-        first = operand.operands[0]
-        if isinstance(first, Ref) and operand.operator == "valid":
-            return self._extend(self.wiring.source(first).valid(first.index))
-        if isinstance(first, Ref) and operand.operator == "count":
-            owner = self.wiring.datapath.module(first.module or "")
-            count = owner.count(first.name)
+        first_operand = operand.operands[0]
+        if isinstance(first_operand, Ref) and operand.operator == "valid":
+            return self._extend(self.wiring.source(first_operand).valid(first_operand.index))
+        if isinstance(first_operand, Ref) and operand.operator == "count":
+            owner = self.wiring.datapath.module(first_operand.module or "")
+            count = owner.count(first_operand.name)
             if not count.accumulates:
                 return self._add_wire("'0")
-            wire = f"{self.wiring.prefix(owner.name, first.name)}_count"
+            wire = f"{self.wiring.prefix(owner.name, first_operand.name)}_count"
             return self._extend(Slice(wire, count.width, 0, count.width))
-        if isinstance(first, Ref) and operand.operator == "target":
-            owner = self.wiring.datapath.module(first.module or "")
-            return self._extend(target_in_force(self.wiring.datapath, owner, first.name))
+        if isinstance(first_operand, Ref) and operand.operator == "target":
+            owner = self.wiring.datapath.module(first_operand.module or "")
+            return self._extend(target_in_force(self.wiring.datapath, owner, first_operand.name))
         operator = operand.operator
         if operator in {"<<", ">>", "slice"}:
             value, *bits = operand.operands
@@ -74,7 +74,7 @@ class _Writer:
         parts = [self.operand(each) for each in operand.operands]
         if operator == "concat":
             widths = [width_of_slice(each) for each in operand.operands]
-            shifts = [sum(widths[place + 1 :]) for place in range(len(widths))]
+            shifts = [sum(widths[index + 1 :]) for index in range(len(widths))]
             fields = [
                 f"({part} <<< {shift})" if shift else part for part, shift in zip(parts, shifts, strict=True)
             ]
@@ -90,8 +90,8 @@ class _Writer:
         if operator == "table":
             # An index beyond the table reads 0.
             result = f"{self.width}'sd0"
-            for place, part in reversed(list(enumerate(parts[1:]))):
-                result = self._add_wire(f"({parts[0]} == {self.width}'sd{place}) ? {part} : {result}")
+            for index, part in reversed(list(enumerate(parts[1:]))):
+                result = self._add_wire(f"({parts[0]} == {self.width}'sd{index}) ? {part} : {result}")
             return result
         if operator in {"+", "-"}:
             return self._add_wire(f"{parts[0]} {operator} {parts[1]}")
@@ -105,15 +105,15 @@ class _Writer:
         # A condition has one bit; it is extended, since all wires of a formula have the same width.
         return self._add_wire(f"$signed({{{{{self.width - 1}{{1'b0}}}}, {condition}}})")
 
-    def _select_bits(self, operator: str, value: str, first: int, lowest: int = 0) -> str:
-        """Return the wire of a shift, or of a slice from bit `first` down to bit `lowest`."""
+    def _select_bits(self, operator: str, value: str, highest: int, lowest: int = 0) -> str:
+        """Return the wire of a shift, or of a slice from bit `highest` down to bit `lowest`."""
         if operator == "<<":
-            return self._add_wire(f"{value} <<< {first}")
+            return self._add_wire(f"{value} <<< {highest}")
         if operator == ">>":
-            return self._add_wire(f"{value} >>> {first}")
+            return self._add_wire(f"{value} >>> {highest}")
         # Linters warn of unused bits. A mask, unlike a part-select, uses all bits of the wire.
         shifted = f"({value} >>> {lowest})" if lowest else value
-        return self._add_wire(f"{shifted} & {self.width}'sd{(1 << first - lowest + 1) - 1}")
+        return self._add_wire(f"{shifted} & {self.width}'sd{(1 << highest - lowest + 1) - 1}")
 
     def _extend(self, bits: Slice, *, signed: bool = False) -> str:
         sign = str(Slice(bits.wire, bits.total, bits.low + bits.width - 1)) if signed else bit(0)

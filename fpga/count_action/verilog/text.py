@@ -90,13 +90,13 @@ def cite(at: Location | None, texts: Mapping[str, str]) -> str:
     """Return the location of a part, and its line if `texts` has the text of that file."""
     if at is None:
         return ""
-    where = f" ({Path(at.file).name}:{at.line}:{at.column})"
+    place_text = f" ({Path(at.file).name}:{at.line}:{at.column})"
     lines = texts.get(at.file, "").splitlines()
     if at.line > len(lines):
-        return where
+        return place_text
     # A backslash at the end of a comment would continue it on the next line.
     quoted = re.sub(r"[^ -~]|\\+$", " ", lines[at.line - 1]).strip()
-    return f"{where}: {quoted}"
+    return f"{place_text}: {quoted}"
 
 
 KEYWORDS = frozenset(

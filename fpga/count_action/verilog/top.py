@@ -98,8 +98,8 @@ def _write_parts(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Iterable[
 
 def _describe_action(action: Action) -> str:
     """Return the count, kind and output of an action, for a comment."""
-    what = ".".join(action.clears) if action.clears else action.output
-    return f"{action.on}: {action.kind.value} {what or action.memory}"
+    subject = ".".join(action.clears) if action.clears else action.output
+    return f"{action.on}: {action.kind.value} {subject or action.memory}"
 
 
 def _write_declarations(wiring: Wiring) -> Iterator[str]:
@@ -238,7 +238,7 @@ def _find_unread(wiring: Wiring, ports: list[str], body: list[str]) -> frozenset
     names = [*(port.name for port in wiring.ports.inputs), "target", *_find_move_wires(wiring)]
     names += buffer_wires(wiring)
     for module in wiring.datapath.modules:
-        names += [wiring.value(Ref(f"{VALUE}{place}", module.name)) for place in range(len(module.values))]
+        names += [wiring.value(Ref(f"{VALUE}{index}", module.name)) for index in range(len(module.values))]
     return frozenset(
         name for name in names if not name.endswith("_o") and not _reads_all(code, name, widths[name])
     )

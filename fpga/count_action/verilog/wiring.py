@@ -50,9 +50,9 @@ def join(slices: Iterable[Slice]) -> str:
     """Return the concatenation of slices, the first lowest; neighbours in one wire become one range."""
     merged: list[Slice] = []
     for each in slices:
-        last = merged[-1] if merged else None
-        if last and last.wire == each.wire and last.low + last.width == each.low:
-            merged[-1] = Slice(each.wire, each.total, last.low, last.width + each.width)
+        previous = merged[-1] if merged else None
+        if previous and previous.wire == each.wire and previous.low + previous.width == each.low:
+            merged[-1] = Slice(each.wire, each.total, previous.low, previous.width + each.width)
         else:
             merged.append(each)
     return concatenation([str(each) for each in merged])
@@ -203,8 +203,8 @@ class Wiring:
     def find_pick_wire(self, module: str, count: Count, stream: Ref) -> Slice:
         """Return the bit that is 1 if a count selects a stream that has a beat (R19)."""
         names = [(each.module, each.name, each.index) for each in count.terms]
-        place = names.index((stream.module, stream.name, stream.index))
-        return Slice(f"{self.prefix(module, count.name)}_picked", len(names), place)
+        index = names.index((stream.module, stream.name, stream.index))
+        return Slice(f"{self.prefix(module, count.name)}_picked", len(names), index)
 
     def stall(self, module: str) -> str:
         """Return the wire that is 1 while the module is stalled."""

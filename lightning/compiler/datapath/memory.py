@@ -64,11 +64,11 @@ def find_buffers(network: Network, width: int) -> tuple[Buffer, ...]:
     owner = _find_owners(network)
     lives: dict[str, tuple[int, int]] = {network.input: (-1, -1)}
     members: dict[str, list[str]] = {network.input: [network.input]}
-    for place, node in enumerate(network.nodes):
+    for index, node in enumerate(network.nodes):
         for name in {owner[name] for name in node.inputs if name in owner}:
-            lives[name] = (lives[name][0], place)
+            lives[name] = (lives[name][0], index)
         if owner[node.output] == node.output:
-            lives[node.output] = (place, place)
+            lives[node.output] = (index, index)
         members.setdefault(owner[node.output], []).append(node.output)
     answer = owner[network.output]
     lives[answer] = (lives[answer][0], len(network.nodes))

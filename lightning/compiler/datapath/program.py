@@ -60,24 +60,24 @@ def split_into_segments(layer: PhotonicLayer, hardware: Hardware) -> tuple[Segme
     terms, readouts = _join_groups(layer, hardware)
     beats = -(-readouts // hardware.lanes)
     return tuple(
-        _make_segment(layer, terms, np.flatnonzero(beats == each), each, hardware.lanes)
-        for each in sorted(set(beats.tolist()) - {0}, reverse=True)
+        _make_segment(layer, terms, np.flatnonzero(beats == count), count, hardware.lanes)
+        for count in sorted(set(beats.tolist()) - {0}, reverse=True)
     )
 
 
 def _make_segment(layer: PhotonicLayer, terms: Whole, rows: Whole, beats: int, lanes: int) -> Segment:
     weights = layer.weights.reshape(len(terms), -1).astype(np.int64)[rows]
-    places = _resize(terms[rows], beats * lanes)
-    row_weights = np.take_along_axis(weights, places % weights.shape[1], axis=1)
-    return Segment(beats, rows, places, np.where(places == DARK, 0, row_weights))
+    term_indices = _resize(terms[rows], beats * lanes)
+    row_weights = np.take_along_axis(weights, term_indices % weights.shape[1], axis=1)
+    return Segment(beats, rows, term_indices, np.where(term_indices == DARK, 0, row_weights))
 
 
 def _join_groups(layer: PhotonicLayer, hardware: Hardware) -> tuple[Whole, Whole]:
     """Return the term of each readout, (groups * rows, readouts), and the number of readouts, (groups * rows,)."""
     groups = schedule_of(layer, hardware)
-    most = max(each.order.shape[1] for each in groups)
+    most_readouts = max(each.order.shape[1] for each in groups)
     width = layer.weights.shape[2]
-    orders = [_resize(each.order[:, :, 0].astype(np.int64), most) for each in groups]
+    orders = [_resize(each.order[:, :, 0].astype(np.int64), most_readouts) for each in groups]
     terms = [np.where(each == DARK, DARK, each + group * width) for group, each in enumerate(orders)]
     return np.concatenate(terms), np.concatenate([each.readouts for each in groups])
 

@@ -99,17 +99,17 @@ def schedule_of(
     keep_zeros = dense if dense is not None else not hardware.skip_zeros
     make_schedule = _schedule_in_order if hardware.wavelengths == 1 else _schedule_by_sign
     return tuple(
-        make_schedule(weights, int(most.max(initial=0)), hardware.wavelengths, keep_zeros)
-        for weights, most in zip(layer.weights, counts, strict=True)
+        make_schedule(weights, int(row_readouts.max(initial=0)), hardware.wavelengths, keep_zeros)
+        for weights, row_readouts in zip(layer.weights, counts, strict=True)
     )
 
 
 def _schedule_in_order(weights: Weights, readouts: int, _: int, keep_zeros: bool) -> GroupSchedule:
     """Return a schedule with one term per readout, in the order of terms."""
-    sent = np.ones_like(weights, bool) if keep_zeros else weights != 0
+    is_sent = np.ones_like(weights, bool) if keep_zeros else weights != 0
     order = np.full((len(weights), readouts), -1, np.int32)
-    rows, terms = np.nonzero(sent)
-    order[rows, _rank_terms(sent)[rows, terms]] = terms
+    rows, terms = np.nonzero(is_sent)
+    order[rows, _rank_terms(is_sent)[rows, terms]] = terms
     signs = np.where(np.take_along_axis(weights, np.maximum(order, 0), axis=1) < 0, -1, 1)
     return GroupSchedule(order[..., None], np.where(order < 0, 0, signs).astype(np.int8))
 
@@ -126,33 +126,33 @@ def _schedule_by_sign(weights: Weights, readouts: int, width: int, keep_zeros: b
         _place_terms(
             order, weights == 0, _find_zero_places(holes, (above + below) * width, _rank_terms(weights == 0))
         )
-    places = np.arange(readouts)
-    signs = np.where((places >= above) & (places < above + below), -1, 1)
+    positions = np.arange(readouts)
+    signs = np.where((positions >= above) & (positions < above + below), -1, 1)
     shaped = order.reshape(len(weights), readouts, width)
     return GroupSchedule(shaped, np.where(shaped[..., 0] < 0, 0, signs).astype(np.int8))
 
 
-def _find_zero_places(holes: Bits, ends: Counts, ranks: Counts) -> Counts:
-    """Return the place of each zero, (rows, terms), by its rank: first the gaps before `ends`, then places after it."""
-    holes = holes & (np.arange(holes.shape[1]) < ends)
+def _find_zero_places(holes: Bits, stop: Counts, ranks: Counts) -> Counts:
+    """Return the place of each zero, (rows, terms), by its rank: first the gaps before `stop`, then places after it."""
+    holes = holes & (np.arange(holes.shape[1]) < stop)
     hole_counts = holes.sum(axis=1, keepdims=True)
-    first = np.argsort(~holes, axis=1, kind="stable")
-    inside = (
-        np.take_along_axis(first, np.minimum(ranks, max(first.shape[1] - 1, 0)), axis=1)
-        if first.size
+    hole_positions = np.argsort(~holes, axis=1, kind="stable")
+    inner_positions = (
+        np.take_along_axis(hole_positions, np.minimum(ranks, max(hole_positions.shape[1] - 1, 0)), axis=1)
+        if hole_positions.size
         else ranks
     )
-    return np.asarray(np.where(ranks < hole_counts, inside, ends + ranks - hole_counts), np.int64)
+    return np.asarray(np.where(ranks < hole_counts, inner_positions, stop + ranks - hole_counts), np.int64)
 
 
-def _place_terms(order: npt.NDArray[np.int32], sent: Bits, places: Counts) -> None:
-    rows, terms = np.nonzero(sent)
-    order[rows, places[rows, terms]] = terms
+def _place_terms(order: npt.NDArray[np.int32], is_sent: Bits, positions: Counts) -> None:
+    rows, terms = np.nonzero(is_sent)
+    order[rows, positions[rows, terms]] = terms
 
 
-def _rank_terms(chosen: Bits) -> Counts:
+def _rank_terms(is_chosen: Bits) -> Counts:
     """Return the number of chosen terms before each term, (rows, terms)."""
-    return np.asarray(np.cumsum(chosen, axis=1) - chosen, np.int64)
+    return np.asarray(np.cumsum(is_chosen, axis=1) - is_chosen, np.int64)
 
 
 def _count_readouts(terms: Counts | np.int64, width: int) -> Counts:
@@ -167,11 +167,11 @@ def work_of(layer: PhotonicLayer, hardware: Hardware) -> LayerWork:
     """
     cycles = cycles_of(layer, hardware)
     passes = count_passes(layer)
-    sent = int(np.count_nonzero(layer.weights)) if hardware.skip_zeros else int(layer.weights.size)
+    sent_weights = int(np.count_nonzero(layer.weights)) if hardware.skip_zeros else int(layer.weights.size)
     repeats = layer.positions * passes
     return LayerWork(
         macs=layer.macs,
-        products=sent * repeats,
+        products=sent_weights * repeats,
         readouts=int(readouts_of(layer, hardware).count.sum()) * repeats,
         beats=cycles.beats,
         passes=passes,

@@ -63,8 +63,8 @@ def make_rounding_table(activations: Small) -> Small:
 
 def round_weights(table: Small, steps: Doubles) -> Small:
     """Round weights by the table. `steps` are in steps of their scales, with any sign, up to 255."""
-    places = np.rint(np.minimum(np.abs(steps), FULL) * _STEP_DIVISIONS).astype(np.int64)
-    return np.asarray(np.sign(steps).astype(np.int16) * table[places])
+    indices = np.rint(np.minimum(np.abs(steps), FULL) * _STEP_DIVISIONS).astype(np.int64)
+    return np.asarray(np.sign(steps).astype(np.int16) * table[indices])
 
 
 def quantise(values: npt.NDArray[np.floating], scale: float, *, signed: bool) -> Small:
@@ -86,8 +86,10 @@ def compute_weight_scales(weights: Floats, *, per_channel: bool) -> Doubles:
     True
     """
     largest = np.abs(weights.astype(np.float64)).max(axis=2, initial=0.0)
-    whole = float(largest.max(initial=0.0)) or 1.0
-    rows = np.where(largest > 0, largest, whole) if per_channel else np.full_like(largest, whole)
+    layer_largest = float(largest.max(initial=0.0)) or 1.0
+    rows = (
+        np.where(largest > 0, largest, layer_largest) if per_channel else np.full_like(largest, layer_largest)
+    )
     return np.asarray(rows / FULL)
 
 

@@ -112,11 +112,11 @@ def wrap(sums: Array, counters: Array) -> None:
 @compile_kernel()
 def highest_bit(largest: Any) -> Any:
     """Return the index of the highest set bit, or 0 for 0."""
-    place = 0
+    bit = 0
     while largest > 1:
         largest >>= 1
-        place += 1
-    return place
+        bit += 1
+    return bit
 
 
 @compile_kernel()
@@ -130,9 +130,9 @@ def normalise(sums: Array, perfect: Any) -> None:
         for row in range(len(sums)):
             sums[row] = np.int32(np.rint(sums[row] * factor))
     else:
-        place = highest_bit(largest)
+        top_bit = highest_bit(largest)
         for row in range(len(sums)):
-            sums[row] = np.int32((np.int64(sums[row]) << 7) >> place)
+            sums[row] = np.int32((np.int64(sums[row]) << 7) >> top_bit)
 
 
 @compile_kernel()
@@ -188,14 +188,14 @@ def finish(
     `lit` is (activations, weights, pointers, places). Only noise that grows with light reads it.
     """
     table, steps, biases, scales, means, spreads, noise = numbers
-    first, last = table[layer, FIRST_ROW], table[layer, FIRST_ROW] + table[layer, ROWS]
+    first_row, last_row = table[layer, FIRST_ROW], table[layer, FIRST_ROW] + table[layer, ROWS]
     if noise[0] != WITHOUT:
-        sent, weights, starts, rows_of = lit
-        known = means[first:last], spreads[first:last], noise
-        disturb(sent, weights, starts, rows_of, found, known, seed, key, np.uint64(layer))
+        lit_activations, weights, starts, rows_of = lit
+        noise_model = means[first_row:last_row], spreads[first_row:last_row], noise
+        disturb(lit_activations, weights, starts, rows_of, found, noise_model, seed, key, np.uint64(layer))
     if rules & WRAPS:
         wrap(found, counters)
-    bias, scale = biases[first:last], scales[first:last]
+    bias, scale = biases[first_row:last_row], scales[first_row:last_row]
     if layer + 1 == len(table):
         if rules & LAST_NORMALISED:
             normalise(found, rules & PERFECT)
@@ -203,8 +203,8 @@ def finish(
     elif rules & PUBLISHED:
         rectify_and_send(found, rules & PERFECT, activations)
     else:
-        after = table[layer + 1, SIGNED], steps[layer + 1]
-        quantise(found, bias, scale, table[layer, RECTIFIED], after, activations, counters)
+        next_format = table[layer + 1, SIGNED], steps[layer + 1]
+        quantise(found, bias, scale, table[layer, RECTIFIED], next_format, activations, counters)
 
 
 @compile_kernel(
@@ -239,12 +239,12 @@ def answers(
     for image in range(len(raw)):
         look_up(raw[image], looked_up, table[0, SIGNED], activations, counters)
         for layer in range(len(table)):
-            found, sent = sums[: table[layer, ROWS]], activations[: table[layer, TERMS]]
+            row_sums, lit_activations = sums[: table[layer, ROWS]], activations[: table[layer, TERMS]]
             weights, starts, rows_of = select_weights(table[layer], values, pointers, places)
-            found[:] = 0
-            add_products(sent, weights, starts, rows_of, found)
-            lit = sent, weights, starts, rows_of
-            finish(found, keys[image], layer, lit, numbers, seed, rules, activations, out[image], counters)
+            row_sums[:] = 0
+            add_products(lit_activations, weights, starts, rows_of, row_sums)
+            lit = lit_activations, weights, starts, rows_of
+            finish(row_sums, keys[image], layer, lit, numbers, seed, rules, activations, out[image], counters)
 
 
 @compile_kernel()
@@ -252,10 +252,10 @@ def add_magnitudes(sent: Array, magnitudes: Array, terms: Array, sign: Any, part
     """Add `sign` times the products of some weights of one row with `sent` (terms, lanes) to sums (lanes)."""
     for start in range(0, len(terms), MAX_EXACT_PRODUCTS):
         part[:] = 0
-        for place in range(start, min(start + MAX_EXACT_PRODUCTS, len(terms)), FOUR):
-            a, b, c, d = terms[place], terms[place + 1], terms[place + 2], terms[place + 3]
-            v, w = magnitudes[place], magnitudes[place + 1]
-            x, y = magnitudes[place + 2], magnitudes[place + 3]
+        for index in range(start, min(start + MAX_EXACT_PRODUCTS, len(terms)), FOUR):
+            a, b, c, d = terms[index], terms[index + 1], terms[index + 2], terms[index + 3]
+            v, w = magnitudes[index], magnitudes[index + 1]
+            x, y = magnitudes[index + 2], magnitudes[index + 3]
             for lane in range(LANES):
                 low = (np.uint16(sent[a, lane] * v) >> 8) + (np.uint16(sent[b, lane] * w) >> 8)
                 high = (np.uint16(sent[c, lane] * x) >> 8) + (np.uint16(sent[d, lane] * y) >> 8)
@@ -282,9 +282,9 @@ def add_rows(sent: Array, magnitudes: Array, terms: Array, begins: Array, sums: 
     for row in range(len(begins)):
         positive, negative, end = begins[row]
         sums[row] = 0
-        up, down = slice(positive, negative), slice(negative, end)
-        add_magnitudes(sent, magnitudes[up], terms[up], np.int32(1), part, sums[row])
-        add_magnitudes(sent, magnitudes[down], terms[down], np.int32(-1), part, sums[row])
+        positive_terms, negative_terms = slice(positive, negative), slice(negative, end)
+        add_magnitudes(sent, magnitudes[positive_terms], terms[positive_terms], np.int32(1), part, sums[row])
+        add_magnitudes(sent, magnitudes[negative_terms], terms[negative_terms], np.int32(-1), part, sums[row])
 
 
 @compile_kernel(
@@ -316,23 +316,25 @@ def answers_in_lanes(
 ) -> None:
     """Write the scores of `answers`, for noise that does not depend on the light of each image."""
     widest = max(table[:, ROWS].max(), table[:, TERMS].max())
-    sent = np.zeros((widest, LANES), np.uint16)
+    lane_activations = np.zeros((widest, LANES), np.uint16)
     sums = np.empty((widest, LANES), np.int32)
-    activations, found = np.empty(widest, np.int16), np.empty(widest, np.int32)
+    activations, lane_sums = np.empty(widest, np.int16), np.empty(widest, np.int32)
     numbers = table, steps, biases, scales, means, spreads, noise
     lit = activations[:0], values[:0], pointers[:0], places[:0]
     for start in range(0, len(raw), LANES):
         lanes = min(LANES, len(raw) - start)
-        look_up_lanes(raw[start : start + lanes], looked_up, table[0, SIGNED], activations, sent, counters)
+        look_up_lanes(
+            raw[start : start + lanes], looked_up, table[0, SIGNED], activations, lane_activations, counters
+        )
         for layer in range(len(table)):
-            first, rows = table[layer, FIRST_ROW], table[layer, ROWS]
-            add_rows(sent, magnitudes, terms, begins[first : first + rows], sums)
+            first_row, rows = table[layer, FIRST_ROW], table[layer, ROWS]
+            add_rows(lane_activations, magnitudes, terms, begins[first_row : first_row + rows], sums)
             for lane in range(lanes):
                 image = start + lane
                 for row in range(rows):
-                    found[row] = sums[row, lane]
+                    lane_sums[row] = sums[row, lane]
                 finish(
-                    found[:rows],
+                    lane_sums[:rows],
                     keys[image],
                     layer,
                     lit,
@@ -344,4 +346,4 @@ def answers_in_lanes(
                     counters,
                 )
                 for row in range(rows):
-                    sent[row, lane] = activations[row]
+                    lane_activations[row, lane] = activations[row]

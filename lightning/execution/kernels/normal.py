@@ -25,13 +25,13 @@ AREA = 0.00492867323399
 
 def _compute_strips() -> tuple[Doubles, Doubles]:
     """Return the right ends of the strips from the bottom up, and their densities (without 1 / sqrt(2 pi))."""
-    ends = np.zeros(STRIPS + 1)
+    right_ends = np.zeros(STRIPS + 1)
     density = np.exp(-0.5 * EDGE * EDGE)
-    ends[0], ends[1] = AREA / density, EDGE
+    right_ends[0], right_ends[1] = AREA / density, EDGE
     for strip in range(2, STRIPS):
-        density += AREA / ends[strip - 1]
-        ends[strip] = np.sqrt(-2.0 * np.log(density))
-    return ends, np.exp(-0.5 * ends * ends)
+        density += AREA / right_ends[strip - 1]
+        right_ends[strip] = np.sqrt(-2.0 * np.log(density))
+    return right_ends, np.exp(-0.5 * right_ends * right_ends)
 
 
 ENDS, DENSITIES = _compute_strips()
@@ -91,28 +91,28 @@ def normal(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
     """Return the next normal number, with mean 0 and deviation 1, and the new state."""
     word, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
     strip = np.int64(word & _U255)
-    place = np.float64(np.int64(word >> _U11) - _HALF) * _SIGNED_UNIT * ENDS[strip]
-    if abs(place) < ENDS[strip + 1]:  # in 98.8 per cent of draws
-        return place, s0, s1, s2, s3
-    return _draw_outside(place, strip, s0, s1, s2, s3)
+    position = np.float64(np.int64(word >> _U11) - _HALF) * _SIGNED_UNIT * ENDS[strip]
+    if abs(position) < ENDS[strip + 1]:  # in 98.8 per cent of draws
+        return position, s0, s1, s2, s3
+    return _draw_outside(position, strip, s0, s1, s2, s3)
 
 
 @compile_kernel()
-def _draw_outside(place: Any, strip: Any, s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
+def _draw_outside(position: Any, strip: Any, s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
     """Return a normal number for a place outside its strip's inner part: accept the place by its density, or redraw."""
     while True:
         if strip == 0:
             beyond, s0, s1, s2, s3 = _draw_tail(s0, s1, s2, s3)
-            return np.copysign(beyond, place), s0, s1, s2, s3
+            return np.copysign(beyond, position), s0, s1, s2, s3
         word, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
         height = DENSITIES[strip] + _make_uniform(word) * (DENSITIES[strip + 1] - DENSITIES[strip])
-        if height < np.exp(-0.5 * place * place):
-            return place, s0, s1, s2, s3
+        if height < np.exp(-0.5 * position * position):
+            return position, s0, s1, s2, s3
         word, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
         strip = np.int64(word & _U255)
-        place = np.float64(np.int64(word >> _U11) - _HALF) * _SIGNED_UNIT * ENDS[strip]
-        if abs(place) < ENDS[strip + 1]:
-            return place, s0, s1, s2, s3
+        position = np.float64(np.int64(word >> _U11) - _HALF) * _SIGNED_UNIT * ENDS[strip]
+        if abs(position) < ENDS[strip + 1]:
+            return position, s0, s1, s2, s3
 
 
 @compile_kernel()
@@ -121,14 +121,14 @@ def _draw_tail(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
     while True:
         first, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
         second, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
-        across = -np.log(_make_uniform(first)) / EDGE
-        if -2.0 * np.log(_make_uniform(second)) > across * across:
-            return EDGE + across, s0, s1, s2, s3
+        distance = -np.log(_make_uniform(first)) / EDGE
+        if -2.0 * np.log(_make_uniform(second)) > distance * distance:
+            return EDGE + distance, s0, s1, s2, s3
 
 
 @compile_kernel("void(uint64, uint64, uint64, float64[::1])")
 def normals_into(seed: Any, key: Any, stream: Any, out: Doubles) -> None:
     """Write the first normal numbers of one stream."""
     s0, s1, s2, s3 = seed_state(seed, key, stream)
-    for place in range(len(out)):
-        out[place], s0, s1, s2, s3 = normal(s0, s1, s2, s3)
+    for index in range(len(out)):
+        out[index], s0, s1, s2, s3 = normal(s0, s1, s2, s3)

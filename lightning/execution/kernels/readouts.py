@@ -35,8 +35,8 @@ def write_levels(magnitudes: Array, sizes: Array, terms: Array, signs: Array, le
         count += 1
     for readout in range(count):
         level = 0
-        for place in range(terms.shape[1]):
-            term = terms[readout, place]
+        for lane in range(terms.shape[1]):
+            term = terms[readout, lane]
             level += (magnitudes[term] * sizes[term]) >> 8
         levels[readout] = level
     return count
@@ -50,9 +50,9 @@ def write_light_powers(
     levels = np.empty(signs.shape[2])
     magnitudes = np.zeros(vectors.shape[2] + 1, np.int32)
     light[:] = 0
-    for turn in range(passes):
+    for pass_index in range(passes):
         for position, group in np.ndindex(vectors.shape[:2]):
-            write_pass_magnitudes(vectors[position, group], turn, magnitudes)
+            write_pass_magnitudes(vectors[position, group], pass_index, magnitudes)
             for row in range(signs.shape[1]):
                 count = write_levels(
                     magnitudes, sizes[group, row], order[group, row], signs[group, row], levels
@@ -95,10 +95,10 @@ def write_noisy_sums(
     magnitudes = np.zeros(vectors.shape[2] + 1, np.int32)
     clipped = np.int64(0)
     out[:] = 0
-    for turn in range(passes):
-        share = (1.0 - 2.0 * turn) / averaged
+    for pass_index in range(passes):
+        share = (1.0 - 2.0 * pass_index) / averaged
         for position, group in np.ndindex(vectors.shape[:2]):
-            write_pass_magnitudes(vectors[position, group], turn, magnitudes)
+            write_pass_magnitudes(vectors[position, group], pass_index, magnitudes)
             for row in range(signs.shape[1]):
                 row_signs = signs[group, row]
                 count = write_levels(magnitudes, sizes[group, row], order[group, row], row_signs, levels)

@@ -30,8 +30,8 @@ growth = compile_kernel()(laws.growth)
 @compile_kernel()
 def multiply(activation: Any, weight: Any) -> Any:
     """Return `(|a| * |w|) >> 8` with the sign of a * w: division by 256 that rounds towards 0."""
-    whole = np.int32(activation * weight)
-    return np.int32(np.int32(whole + ((whole >> 31) & 255)) >> 8)
+    product = np.int32(activation * weight)
+    return np.int32(np.int32(product + ((product >> 31) & 255)) >> 8)
 
 
 @compile_kernel()
@@ -43,16 +43,16 @@ def add_products(activations: Array, values: Array, pointers: Array, places: Arr
     for term in range(len(activations)):  # no branch: a processor cannot predict which activations are 0
         lit[count] = term
         count += activations[term] != 0
-    for place in range(count):
-        term = lit[place]
+    for index in range(count):
+        term = lit[index]
         activation = np.int32(activations[term])
         if len(pointers) == 0:
             block = values[term * rows : (term + 1) * rows]
             for row in range(rows):
                 sums[row] += multiply(activation, np.int32(block[row]))
         else:
-            for each in range(pointers[term], pointers[term + 1]):
-                sums[places[each]] += multiply(activation, np.int32(values[each]))
+            for weight_index in range(pointers[term], pointers[term + 1]):
+                sums[places[weight_index]] += multiply(activation, np.int32(values[weight_index]))
 
 
 @compile_kernel()
@@ -68,9 +68,9 @@ def add_levels(activations: Array, values: Array, pointers: Array, places: Array
                 level = np.float64(abs(multiply(activation, np.int32(values[term * rows + row]))))
                 add_light(light, row, level)
         else:
-            for place in range(pointers[term], pointers[term + 1]):
-                level = np.float64(abs(multiply(activation, np.int32(values[place]))))
-                add_light(light, places[place], level)
+            for weight_index in range(pointers[term], pointers[term + 1]):
+                level = np.float64(abs(multiply(activation, np.int32(values[weight_index]))))
+                add_light(light, places[weight_index], level)
 
 
 @compile_kernel(f"void(int16[:, ::1], {WEIGHTS}, int32[:, ::1])")

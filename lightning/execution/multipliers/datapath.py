@@ -116,11 +116,11 @@ class DatapathMultiplier:
         result = np.zeros((len(magnitudes), layer.weights.shape[0] * layer.weights.shape[1]), np.int64)
         # Dark lanes read the last column, which is 0.
         padded = np.pad(magnitudes, ((0, 0), (0, 1)))
-        for place, segment in self._sendings.get((layer.name, passage), ()):
-            self._driver.use(place)
+        for index, segment in self._sendings.get((layer.name, passage), ()):
+            self._driver.use(index)
             step = max(1, MAX_BEATS // (segment.beats * len(segment.rows)))
-            for first in range(0, len(padded), step):
-                part = slice(first, first + step)
+            for start in range(0, len(padded), step):
+                part = slice(start, start + step)
                 result[part, segment.rows] = self._multiply_segment(segment, padded[part])
         return result
 
@@ -128,11 +128,13 @@ class DatapathMultiplier:
         """Send operands, then detector values; return the dot products (positions, rows of the segment)."""
         activations = padded[:, segment.terms]
         weights = np.broadcast_to(segment.weights, activations.shape)
-        sent = np.stack([activations.reshape(-1, LANES), np.abs(weights).reshape(-1, LANES)], axis=1)
-        received = self._run_beats({"operand": sent}, "converters.light", len(sent)).reshape(sent.shape)
-        outputs = self._light(received[:, 0], received[:, 1])
+        operands = np.stack([activations.reshape(-1, LANES), np.abs(weights).reshape(-1, LANES)], axis=1)
+        detected = self._run_beats({"operand": operands}, "converters.light", len(operands)).reshape(
+            operands.shape
+        )
+        outputs = self._light(detected[:, 0], detected[:, 1])
         signed = np.where(weights.reshape(-1, LANES) < 0, -outputs, outputs)
-        dots = self._run_beats({"product": signed}, "adder.dot", len(sent) // segment.beats)
+        dots = self._run_beats({"product": signed}, "adder.dot", len(operands) // segment.beats)
         return dots.reshape(len(padded), -1)
 
     def _run_beats(self, beats: dict[str, Any], output: str, expected: int) -> Whole:
@@ -145,8 +147,8 @@ class DatapathMultiplier:
 def _group_by_pass(sendings: Iterable[Sending]) -> dict[tuple[str, int], list[tuple[int, Segment]]]:
     """Return the segments by layer and pass, each with its place in the program."""
     result: dict[tuple[str, int], list[tuple[int, Segment]]] = {}
-    for place, each in enumerate(sendings):
-        result.setdefault((each.layer.name, each.passage), []).append((place, each.segment))
+    for index, sending in enumerate(sendings):
+        result.setdefault((sending.layer.name, sending.passage), []).append((index, sending.segment))
     return result
 
 

@@ -148,7 +148,7 @@ class NoisyMultiplier:
 def number_streams(model: CompiledModel) -> dict[str, np.uint64]:
     """Return the number of each photonic layer, in the order of the network. It is the stream of the layer's noise."""
     photonic = (node.name for node in model.network.nodes if node.name in model.layers)
-    return {name: np.uint64(place) for place, name in enumerate(photonic)}
+    return {name: np.uint64(number) for number, name in enumerate(photonic)}
 
 
 def pack_output_noise(noise: Noise) -> Doubles:

@@ -125,9 +125,9 @@ class Calibration:
     ) -> npt.NDArray[Any]:
         """Return `column` of each modulator's encoder at (n, 4) values. Rows with both pairs lit use `shared`."""
         rows = _check_values(values)
-        both = _find_lit_pairs(rows).all(axis=1)
+        is_both_lit = _find_lit_pairs(rows).all(axis=1)
         columns = [
-            np.where(both, column(m.shared)[rows[:, i]], column(m.encoder)[rows[:, i]])
+            np.where(is_both_lit, column(m.shared)[rows[:, i]], column(m.encoder)[rows[:, i]])
             for i, m in enumerate(self.modulators)
         ]
         return np.stack(columns, axis=1)
@@ -144,9 +144,9 @@ class Calibration:
         """
         row = self._make_row(values)
         analogue = float(self.decode_table([level], row)[0])
-        both = bool(_find_lit_pairs(row).all())
+        is_both_lit = bool(_find_lit_pairs(row).all())
         return Decoded(
-            value=int(round_products(analogue, products=2 if both else 1)),
+            value=int(round_products(analogue, products=2 if is_both_lit else 1)),
             analogue=analogue,
             saturated=bool(self.find_saturated([level if peak is None else peak], [analogue], row)[0]),
             dark=bool(self.dark([analogue], row)[0]),

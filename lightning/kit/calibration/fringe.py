@@ -101,10 +101,17 @@ def fit(settings: npt.ArrayLike, levels: npt.ArrayLike) -> Fringe:
     unit = (x - centre) / scale
     straight = _refine(unit, y, _find_start(unit, y))
     bent = _refine(unit, y, np.concatenate([straight, [0.0, 0.0]]))
-    chosen = bent if _needs_cubic(unit, y, straight, bent) else straight
-    rms = float(np.sqrt(_sum_squares(unit, y, chosen) / max(1, unit.size - chosen.size)))
+    parameters = bent if _needs_cubic(unit, y, straight, bent) else straight
+    rms = float(np.sqrt(_sum_squares(unit, y, parameters) / max(1, unit.size - parameters.size)))
     return _normalise(
-        Fringe(tuple(float(c) for c in chosen[2:]), centre, scale, float(chosen[0]), float(chosen[1]), rms)
+        Fringe(
+            tuple(float(c) for c in parameters[2:]),
+            centre,
+            scale,
+            float(parameters[0]),
+            float(parameters[1]),
+            rms,
+        )
     )
 
 
@@ -166,9 +173,11 @@ def _sum_squares(unit: Floats, y: Floats, p: Floats) -> float:
 def _needs_cubic(unit: Floats, y: Floats, straight: Floats, bent: Floats) -> bool:
     """Return whether the cubic terms pass an F test and leave a phase that grows over the whole sweep."""
     growing = bool(np.all(np.diff(np.polynomial.polynomial.polyval(np.linspace(-1, 1, 64), bent[2:])) > 0))
-    before, after = _sum_squares(unit, y, straight), _sum_squares(unit, y, bent)
+    straight_error, bent_error = _sum_squares(unit, y, straight), _sum_squares(unit, y, bent)
     floor = 1e-24 * float(np.sum(y**2)) + 1e-300
-    return growing and (before - after) / 2 > BEND_THRESHOLD * (after + floor) / (unit.size - bent.size)
+    return growing and (straight_error - bent_error) / 2 > BEND_THRESHOLD * (bent_error + floor) / (
+        unit.size - bent.size
+    )
 
 
 def _normalise(fringe: Fringe) -> Fringe:
@@ -178,8 +187,8 @@ def _normalise(fringe: Fringe) -> Fringe:
         baseline, amplitude, phase[0] = baseline + amplitude, -amplitude, phase[0] + np.pi / 2
     if phase[1] < 0:
         phase = -phase
-    here = float(np.polynomial.polynomial.polyval(-fringe.centre / fringe.scale, phase))
-    phase[0] -= np.pi * np.round(here / np.pi)
+    phase_at_zero = float(np.polynomial.polynomial.polyval(-fringe.centre / fringe.scale, phase))
+    phase[0] -= np.pi * np.round(phase_at_zero / np.pi)
     return Fringe(
         tuple(float(c) for c in phase), fringe.centre, fringe.scale, baseline, amplitude, fringe.rms
     )

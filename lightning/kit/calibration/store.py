@@ -36,8 +36,8 @@ def folder(given: str | os.PathLike[str] | None = None) -> Path:
     """Return the folder of calibrations. It may not exist yet."""
     if given is not None:
         return Path(given)
-    if chosen := os.environ.get(FOLDER_VARIABLE):
-        return Path(chosen)
+    if chosen_folder := os.environ.get(FOLDER_VARIABLE):
+        return Path(chosen_folder)
     base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(base) / "lightbed" / "calibrations"
 
@@ -177,10 +177,10 @@ def get_fitting(device: Any, calibration: Calibration | None = None) -> Calibrat
 
     For a recording, the age counts up to the date of the recording. Raise the errors of `check` and `require`.
     """
-    now = recording_date(device)
+    recorded_at = recording_date(device)
     if calibration is None:
-        return require(device, now=now)
-    check(calibration, device, now=now)
+        return require(device, now=recorded_at)
+    check(calibration, device, now=recorded_at)
     return calibration
 
 

@@ -45,13 +45,13 @@ def operands(weights: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[Integers, I
             hint="Give both the same length in their last axis",
         )
     try:
-        one, other = np.broadcast_arrays(first, second)
+        weights_out, inputs_out = np.broadcast_arrays(first, second)
     except ValueError as error:
         raise OutOfRange(
             f"weights of shape {first.shape} and inputs of shape {second.shape} do not match",
             hint="All axes but the last must be equal, or 1",
         ) from error
-    return one, other
+    return weights_out, inputs_out
 
 
 def pack(weights: Integers, inputs: Integers, most: int) -> Packed:
@@ -64,11 +64,11 @@ def pack(weights: Integers, inputs: Integers, most: int) -> Packed:
     ([[[1, 4, 3, 6]], [[2, 5, 0, 0]]], [1, -1])
     """
     pieces = list(_split_into_pieces(np.sign(weights) * np.sign(inputs), PRODUCTS_PER_SYMBOL * most))
-    longest = max((-(-places.size // PAIRS) for _, _, places in pieces), default=0)
+    longest = max((-(-indices.size // PAIRS) for _, _, indices in pieces), default=0)
     values = np.zeros((len(pieces), PAIRS, 2, longest), dtype=np.int64)
-    for tile, (row, _, places) in enumerate(pieces):
+    for tile, (row, _, indices) in enumerate(pieces):
         for pair in range(PAIRS):
-            pair_places = places[pair::PAIRS]
+            pair_places = indices[pair::PAIRS]
             values[tile, pair, 0, : pair_places.size] = weights[row, pair_places]
             values[tile, pair, 1, : pair_places.size] = inputs[row, pair_places]
     rows, signs = (np.array([piece[i] for piece in pieces], dtype=np.int64) for i in (0, 1))
@@ -76,13 +76,13 @@ def pack(weights: Integers, inputs: Integers, most: int) -> Packed:
     return Packed(by_symbol, rows, signs)
 
 
-def _split_into_pieces(signs: Integers, most: int) -> Iterator[tuple[int, int, Integers]]:
-    """Split each row by sign into pieces of at most `most` products; yield (row, sign, indices of the products)."""
+def _split_into_pieces(signs: Integers, limit: int) -> Iterator[tuple[int, int, Integers]]:
+    """Split each row by sign into pieces of at most `limit` products; yield (row, sign, indices of the products)."""
     for row, row_signs in enumerate(signs):
         for sign in (1, -1):
-            places = np.flatnonzero(row_signs == sign)
-            for first in range(0, places.size, most):
-                yield row, sign, places[first : first + most]
+            indices = np.flatnonzero(row_signs == sign)
+            for start in range(0, indices.size, limit):
+                yield row, sign, indices[start : start + limit]
 
 
 def _check_whole(name: str, values: npt.ArrayLike) -> Integers:
@@ -91,7 +91,7 @@ def _check_whole(name: str, values: npt.ArrayLike) -> Integers:
         raise OutOfRange(f"{name} are {'empty' if array.ndim else 'a single number'}", hint="Give vectors")
     if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
         raise OutOfRange(f"{name} are not all numbers", hint="Give integers from -255 to 255")
-    whole = array.astype(np.int64)
-    if (whole != array).any() or np.abs(whole).max() > FULL:
+    integers = array.astype(np.int64)
+    if (integers != array).any() or np.abs(integers).max() > FULL:
         raise OutOfRange(f"{name} must be integers from -255 to 255", hint="Scale or round them first")
-    return whole
+    return integers

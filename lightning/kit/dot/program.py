@@ -59,8 +59,8 @@ class TileReader:
         self.soc = soc = guard_soc(soc)
         channels = tuple(modulator.channel for modulator in calibration.modulators)
         _check_firmware(soc, channels, calibration.readout)
-        first = soc["gens"][channels[0]]
-        self.samples_per_tick = int(first["samps_per_clk"])
+        first_generator = soc["gens"][channels[0]]
+        self.samples_per_tick = int(first_generator["samps_per_clk"])
         self.memory = min(int(soc["gens"][channel]["maxlen"]) for channel in channels)
         self.buffer = int(soc["readouts"][calibration.readout]["avg_maxlen"]) - 1
         self.decimated = int(soc["readouts"][calibration.readout]["buf_maxlen"]) - 1
@@ -92,8 +92,8 @@ class TileReader:
         """
         step = self.per_run(tile)
         parts = [
-            self._measure_run(envelopes[:, first : first + step], tile, dark, shots)
-            for first in range(0, envelopes.shape[1], step)
+            self._measure_run(envelopes[:, start : start + step], tile, dark, shots)
+            for start in range(0, envelopes.shape[1], step)
         ]
         return np.concatenate(parts)
 
@@ -108,16 +108,16 @@ class TileReader:
         return counts
 
     def _measure_run(self, envelopes: Samples, tile: Tile, dark: Samples, shots: int) -> Floats:
-        ends = self.dark_tiles(tile)
-        edge = np.repeat(dark[:, None, :], ends, axis=1)
+        edge_tiles = self.dark_tiles(tile)
+        edge = np.repeat(dark[:, None, :], edge_tiles, axis=1)
         memory = np.concatenate([edge, envelopes, edge], axis=1)
         tiles = memory.shape[1]
         self._load(memory.reshape(MODULATORS, -1))
         per_pass = max(1, self.buffer // tiles)
-        passes = [min(per_pass, shots - first) for first in range(0, shots, per_pass)]
+        passes = [min(per_pass, shots - start) for start in range(0, shots, per_pass)]
         raw = np.concatenate([self._run_pass(tile, tiles, count) for count in passes], axis=1)
-        floor = float(np.concatenate([raw[:ends], raw[-ends:]]).mean())
-        lit: Floats = raw[ends:-ends] - floor
+        floor = float(np.concatenate([raw[:edge_tiles], raw[-edge_tiles:]]).mean())
+        lit: Floats = raw[edge_tiles:-edge_tiles] - floor
         return lit
 
     def _run_pass(self, tile: Tile, tiles: int, shots: int) -> Floats:

@@ -175,8 +175,8 @@ def save(recording: Recording, file: str | Path) -> None:
         "events": [_event_to_json(each, arrays) for each in recording.events],
     }
     content = io.BytesIO()
-    named: dict[str, Any] = {f"array{i}": each for i, each in enumerate(arrays)}
-    np.savez_compressed(content, **{HEAD: np.array(json.dumps(head)), **named})
+    named_arrays: dict[str, Any] = {f"array{i}": each for i, each in enumerate(arrays)}
+    np.savez_compressed(content, **{HEAD: np.array(json.dumps(head)), **named_arrays})
     try:
         write_output(file, content.getvalue())
     except OSError as error:

@@ -75,10 +75,10 @@ def note_content(sent: Sent, call: str, args: tuple[Any, ...], kwargs: Mapping[s
         return None
     names = _COMPARED_CALLS[call]
     arguments = {**dict(names), **dict(zip((name for name, _ in names), args, strict=False)), **kwargs}
-    place = (call, *(str(arguments[name]) for name, _ in names if name not in _CONTENT_ARGUMENTS))
+    key = (call, *(str(arguments[name]) for name, _ in names if name not in _CONTENT_ARGUMENTS))
     content = [arguments[name] for name, _ in names if name in _CONTENT_ARGUMENTS]
-    sent[place] = hashlib.sha256(repr([_normalise(each) for each in content]).encode()).hexdigest()
-    return place
+    sent[key] = hashlib.sha256(repr([_normalise(each) for each in content]).encode()).hexdigest()
+    return key
 
 
 def _normalise(value: Any) -> Any:
@@ -214,9 +214,9 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
 
     def _answer(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Store the digest of what this call writes; return its next recorded result, or raise its error."""
-        place = note_content(self._sent, name, args, kwargs)
-        if place is not None:
-            self._new_places.add(place)
+        content_key = note_content(self._sent, name, args, kwargs)
+        if content_key is not None:
+            self._new_places.add(content_key)
         queue = self._answers.get(name)
         if not queue:
             if name in _READ_CALLS:
@@ -261,14 +261,14 @@ def _group_by_program(events: list[Event]) -> list[Acquisition]:
             program = event.args[0] if event.args else event.kwargs["binprog"]
             acquisitions.append(Acquisition(program, dict(sent), set(fresh)))
             continue
-        if (place := note_content(sent, event.call, event.args, event.kwargs)) is not None:
-            fresh.add(place)
+        if (content_key := note_content(sent, event.call, event.args, event.kwargs)) is not None:
+            fresh.add(content_key)
         if not acquisitions:
             continue
-        last = acquisitions[-1]
-        last.events.append(event)
-        if event.call in _START_CALLS and not last.begun:
-            last.sent, last.fresh, last.begun = dict(sent), fresh, True
+        acquisition = acquisitions[-1]
+        acquisition.events.append(event)
+        if event.call in _START_CALLS and not acquisition.begun:
+            acquisition.sent, acquisition.fresh, acquisition.begun = dict(sent), fresh, True
             fresh = set()
     return acquisitions
 
@@ -280,13 +280,13 @@ def _queue_by_call(events: list[Event]) -> dict[str, deque[Event]]:
     return answers
 
 
-def _are_equal(one: Any, other: Any) -> bool:
+def _are_equal(left: Any, right: Any) -> bool:
     """Return whether two programs are equal: lists of words (version 1), or dictionaries of arrays (version 2)."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_are_equal(one[key], other[key]) for key in one)
-    if one is None or other is None:
-        return one is other
-    return np.array_equal(np.asarray(one), np.asarray(other))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_are_equal(left[key], right[key]) for key in left)
+    if left is None or right is None:
+        return left is right
+    return np.array_equal(np.asarray(left), np.asarray(right))
 
 
 def _make_error(kind: str, message: str) -> Exception:

@@ -62,9 +62,9 @@ def _fold(builder: Builder, output: str) -> tuple[list[Node], str]:
 
     Remove unneeded nodes first: folding one of them would change a product that the output depends on.
     """
-    needed = _find_needed(builder.nodes, output)
-    folding = _Folder(builder, Counter(tensor for node in needed for tensor in set(node.inputs)))
-    for node in needed:
+    needed_nodes = _find_needed(builder.nodes, output)
+    folding = _Folder(builder, Counter(tensor for node in needed_nodes for tensor in set(node.inputs)))
+    for node in needed_nodes:
         folding.add(node)
     return folding.nodes, folding.renamed.get(output, output)
 
@@ -83,30 +83,30 @@ class _Folder:
     def add(self, node: Node) -> None:
         current = replace(node, inputs=tuple(self.renamed.get(tensor, tensor) for tensor in node.inputs))
         source = _find_activation(self.builder, current)
-        place = self.places.get(source) if self.readers[source] == 1 else None
-        affine = None if place is None else _find_affine(self.builder, current, self.nodes[place])
-        if place is None or affine is None:
-            self._append(current, place)
+        index = self.places.get(source) if self.readers[source] == 1 else None
+        affine = None if index is None else _find_affine(self.builder, current, self.nodes[index])
+        if index is None or affine is None:
+            self._append(current, index)
             return
-        product = self.nodes[place] = _absorb(self.builder, self.nodes[place], affine)
+        product = self.nodes[index] = _absorb(self.builder, self.nodes[index], affine)
         self.renamed[node.output] = source
         self.readers[source] = self.readers[node.output]
         verb = "merged" if node.operation in {"Add", "Sub"} else "folded"
         self.builder.note(f"{node.operation} {node.name} {verb} into {product.operation} {product.name}")
 
-    def _append(self, node: Node, place: int | None) -> None:
+    def _append(self, node: Node, index: int | None) -> None:
         if node.operation in PHOTONIC:
             self.places[node.output] = len(self.nodes)
-        elif place is not None and self._removes_row(node):
-            self.places[node.output] = place
+        elif index is not None and self._removes_row(node):
+            self.places[node.output] = index
         self.nodes.append(node)
 
     def _removes_row(self, node: Node) -> bool:
         """Return whether `node` reshapes an image of one row to a sequence, as after a one-dimensional convolution."""
         if node.operation != "Reshape":
             return False
-        before, after = (self.builder.shapes[tensor] for tensor in (node.inputs[0], node.output))
-        return len(before) == 3 and before == (after[0], 1, *after[1:])
+        shape_before, shape_after = (self.builder.shapes[tensor] for tensor in (node.inputs[0], node.output))
+        return len(shape_before) == 3 and shape_before == (shape_after[0], 1, *shape_after[1:])
 
 
 def _find_activation(builder: Builder, node: Node) -> str:
@@ -192,9 +192,9 @@ def _replace_normalisations(builder: Builder, nodes: list[Node]) -> list[Node]:
 
 def _find_needed(nodes: list[Node], output: str) -> list[Node]:
     """Return the nodes that the output depends on, in their order."""
-    read, needed = {output}, []
+    read, needed_nodes = {output}, []
     for node in reversed(nodes):
         if node.output in read:
             read |= set(node.inputs)
-            needed.append(node)
-    return needed[::-1]
+            needed_nodes.append(node)
+    return needed_nodes[::-1]

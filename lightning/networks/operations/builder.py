@@ -122,13 +122,13 @@ class Builder:
             for name, shape in self.shapes.items()
             if name in node.inputs
         }
-        after = self.compute_node(node, empty, self.constants)
-        if after.ndim == 0 or after.shape[0] != 0:
+        result = self.compute_node(node, empty, self.constants)
+        if result.ndim == 0 or result.shape[0] != 0:
             raise NetworkError(
                 f"node {node.name} ({node.operation}) loses the batch axis",
                 hint="Keep the batch axis in front",
             )
-        return after.shape[1:]
+        return result.shape[1:]
 
     def reshape(self, tensor: str, shape: Sequence[int], name: str) -> str:
         """Reshape each image of `tensor` and return the result's name, or `tensor` if it already has this shape."""

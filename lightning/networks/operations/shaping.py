@@ -53,8 +53,8 @@ def resolve_image_shape(builder: Builder, call: Call, x: str, target: list[int])
         for axis, size in enumerate(target)
     ][1:]
     if result.count(-1) == 1 and target[0] != -1:
-        known = prod(size for size in result if size != -1)
-        result[result.index(-1)] = total // known if known else 0
+        known_size = prod(size for size in result if size != -1)
+        result[result.index(-1)] = total // known_size if known_size else 0
     if prod(result) != total or min(result, default=1) < 1:
         raise call.make_error(
             f"reshapes {shape} per image to {target}, which mixes images", "Keep images apart"
@@ -121,8 +121,8 @@ def add_split(builder: Builder, call: Call) -> tuple[str, ...]:
     axis = builder.axis(call, call.integer("axis", 0), builder.rank(x))
     length, sizes = builder.shapes[x][axis - 1], builder.find_constant(call, 1)
     if sizes is None:
-        each = -(-length // max(call.integer("num_outputs", call.outputs), 1))
-        sizes = np.minimum(each, length - each * np.arange(call.outputs))
+        part_length = -(-length // max(call.integer("num_outputs", call.outputs), 1))
+        sizes = np.minimum(part_length, length - part_length * np.arange(call.outputs))
     if sizes.sum() != length or len(sizes) != call.outputs:
         raise call.make_error(f"splits {length} into {sizes.tolist()} for {call.outputs} outputs")
     stops = np.cumsum(sizes).tolist()
@@ -159,23 +159,23 @@ def normalise_span(length: int, start: Any, stop: Any, step: Any) -> tuple[int, 
     >>> normalise_span(5, -1, -(2**63), -2)
     (4, None, -2)
     """
-    first, last, move = slice(int(start), int(stop), int(step)).indices(length)
-    return first, None if last < 0 else last, move
+    begin, end, move = slice(int(start), int(stop), int(step)).indices(length)
+    return begin, None if end < 0 else end, move
 
 
 def add_gather(builder: Builder, call: Call) -> str:
     """Add a selection of entries along an axis, by constant indices."""
     if builder.is_constant(call.input_name(0)):
         raise call.make_error("looks up activations in a table", "Pass the vectors instead of their indices")
-    x, places = builder.require_activation(call), builder.require_constant(call, 1)
+    x, indices = builder.require_activation(call), builder.require_constant(call, 1)
     axis = builder.axis(call, call.integer("axis", 0), builder.rank(x))
-    if places.dtype.kind not in "iu":
-        raise call.make_error(f"takes indices of type {places.dtype}")
+    if indices.dtype.kind not in "iu":
+        raise call.make_error(f"takes indices of type {indices.dtype}")
     length = builder.shapes[x][axis - 1]
-    if places.size and not -length <= places.min() <= places.max() < length:
-        raise call.make_error(f"takes indices {places.min()} to {places.max()} of {length}")
-    chosen = builder.constant(places, f"{call.name}.places")
-    return builder.emit("Gather", [x, chosen], call.name, {"axis": axis})
+    if indices.size and not -length <= indices.min() <= indices.max() < length:
+        raise call.make_error(f"takes indices {indices.min()} to {indices.max()} of {length}")
+    index_tensor = builder.constant(indices, f"{call.name}.places")
+    return builder.emit("Gather", [x, index_tensor], call.name, {"axis": axis})
 
 
 def add_pad(builder: Builder, call: Call) -> str:
@@ -186,10 +186,10 @@ def add_pad(builder: Builder, call: Call) -> str:
         raise call.make_error(f"uses the padding mode {mode!r}", "Pad with a constant")
     rank = builder.rank(x)
     amounts = builder.require_constant(call, 1).reshape(2, -1).T
-    places = range(rank) if axes is None else [int(axis) % rank for axis in axes.reshape(-1)]
+    pad_axes = range(rank) if axes is None else [int(axis) % rank for axis in axes.reshape(-1)]
     pads = [(0, 0)] * rank
-    for place, (before, after) in zip(places, amounts, strict=True):
-        pads[place] = (int(before), int(after))
+    for pad_axis, (pad_before, pad_after) in zip(pad_axes, amounts, strict=True):
+        pads[pad_axis] = (int(pad_before), int(pad_after))
     if pads[0] != (0, 0) or min(min(pair) for pair in pads) < 0:
         raise call.make_error(f"pads {pads}", "Pad images, by 0 or more")
     if not any(map(any, pads)):

@@ -97,7 +97,7 @@ def add_pool(builder: Builder, call: Call) -> str:
     move = read_move(call, size, kernel, flat=flat)
     strides, pads, dilations = move
     reach = [dilations[axis % 2] * (kernel[axis % 2] - 1) + 1 for axis in range(4)]
-    if any(pad >= far for pad, far in zip(pads, reach, strict=True)):
+    if any(pad >= span for pad, span in zip(pads, reach, strict=True)):
         raise call.make_error(f"pads {pads} as much as its kernel {kernel}", "Pad less than the kernel")
     more = excess(size, kernel, move) if call.integer("ceil_mode", 0) else (0, 0)
     all_pads = (pads[0], pads[1], pads[2] + more[0], pads[3] + more[1])
@@ -140,8 +140,8 @@ def _find_pads(call: Call, size: Pair, kernel: Pair, strides: Pair, dilations: P
         return compute_same_pads(size, kernel, strides, dilations, upper=way == "SAME_UPPER")
     if way != "NOTSET":
         raise call.make_error(f"has auto_pad = {way!r}")
-    given = call.integers("pads", (0, 0) if flat else (0, 0, 0, 0))
-    return (0, given[0], 0, given[1]) if flat else cast("Pads", given)
+    pads = call.integers("pads", (0, 0) if flat else (0, 0, 0, 0))
+    return (0, pads[0], 0, pads[1]) if flat else cast("Pads", pads)
 
 
 def compute_same_pads(size: Pair, kernel: Pair, strides: Pair, dilations: Pair, *, upper: bool) -> Pads:
@@ -150,13 +150,13 @@ def compute_same_pads(size: Pair, kernel: Pair, strides: Pair, dilations: Pair, 
     >>> compute_same_pads((5, 6), kernel=(3, 3), strides=(1, 2), dilations=(1, 1), upper=True)
     (1, 0, 1, 1)
     """
-    before, after = [], []
+    start_pads, end_pads = [], []
     for length, k, stride, dilation in zip(size, kernel, strides, dilations, strict=True):
         total = max((-(-length // stride) - 1) * stride + (k - 1) * dilation + 1 - length, 0)
         less, more = total // 2, total - total // 2
-        before.append(less if upper else more)
-        after.append(more if upper else less)
-    return (before[0], before[1], after[0], after[1])
+        start_pads.append(less if upper else more)
+        end_pads.append(more if upper else less)
+    return (start_pads[0], start_pads[1], end_pads[0], end_pads[1])
 
 
 def excess(size: Pair, kernel: Pair, move: Move) -> Pair:

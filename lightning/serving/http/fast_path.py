@@ -57,9 +57,9 @@ class KeyCounter:
 
     def take(self, images: int) -> int:
         """Reserve `images` consecutive keys and return the first."""
-        first = self.next
-        self.next = (first + images) % KEY_COUNT
-        return first
+        first_key = self.next
+        self.next = (first_key + images) % KEY_COUNT
+        return first_key
 
 
 def make_task(request: InferRequest, instance: ModelInstance, fresh: KeyCounter, arrived: float) -> Task:
@@ -78,10 +78,10 @@ def make_task(request: InferRequest, instance: ModelInstance, fresh: KeyCounter,
             hint="Send one input with this name; the model's metadata give its shape",
         )
     inputs = to_uint8(request.inputs[0].array) if instance.prefers_bytes else request.inputs[0].array
-    first = _find_first_key(request)
-    if first is None:
-        first = fresh.take(len(inputs))
-    return Task(inputs, make_keys(first, len(inputs)), arrived + read_timeout_s(request.parameters))
+    first_key = _find_first_key(request)
+    if first_key is None:
+        first_key = fresh.take(len(inputs))
+    return Task(inputs, make_keys(first_key, len(inputs)), arrived + read_timeout_s(request.parameters))
 
 
 def make_keys(first: int, images: int) -> Keys:
@@ -218,7 +218,7 @@ class Infer:
 
     async def reply(self, name: str, version: str | None, scope: Scope, receive: Receive) -> Reply:
         """Read a request and return its answer or an error reply. Raise `Disconnected` if the client leaves."""
-        arrived = time.perf_counter()
+        arrival_s = time.perf_counter()
         label = (
             ""  # shared by all unknown names, because a counter for each would let clients fill the memory
         )
@@ -227,23 +227,25 @@ class Infer:
             self._refuse_when_busy()
             with self.repository.acquire(name, version) as instance:
                 label = instance.name
-                return await self._answer(instance, scope, receive, arrived)
+                return await self._answer(instance, scope, receive, arrival_s)
         except LightningError as error:
-            self._count_failure(label, arrived, error.code)
+            self._count_failure(label, arrival_s, error.code)
             return make_refusal(error, scope["headers"])
         except Disconnected:
-            self._count_failure(label, arrived, Disconnected.code)
+            self._count_failure(label, arrival_s, Disconnected.code)
             raise
         except Exception:
             _logger.exception("a request to model %r failed", label)
-            self._count_failure(label, arrived, "internal")
+            self._count_failure(label, arrival_s, "internal")
             return make_error_reply(
                 "internal error of the server; see its log", "internal", 500, scope["headers"]
             )
         finally:
             self.counts.in_flight -= 1
 
-    async def _answer(self, instance: ModelInstance, scope: Scope, receive: Receive, arrived: float) -> Reply:
+    async def _answer(
+        self, instance: ModelInstance, scope: Scope, receive: Receive, arrival_s: float
+    ) -> Reply:
         own_bytes = 0
 
         def take(size: int) -> None:
@@ -256,19 +258,19 @@ class Infer:
         try:
             limit = check_content_length(scope["headers"], self.limits.body_bytes)
             body = await read_body(scope["headers"], receive, limit, take)
-            return await self._answer_body(instance, body, read_header_length(scope["headers"]), arrived)
+            return await self._answer_body(instance, body, read_header_length(scope["headers"]), arrival_s)
         finally:
             self.reserved_bytes -= own_bytes
 
     async def _answer_body(
-        self, instance: ModelInstance, body: bytes, json_bytes: int | None, arrived: float
+        self, instance: ModelInstance, body: bytes, json_bytes: int | None, arrival_s: float
     ) -> Reply:
         request = decode_request(body, json_bytes)
-        task = make_task(request, instance, self.fresh, arrived)
+        task = make_task(request, instance, self.fresh, arrival_s)
         answers = await run(instance, task)
         answer = make_answer(request, instance, task, answers)
         self.counts.count_answer(
-            instance.name, time.perf_counter() - arrived, len(task.keys), answers.counters
+            instance.name, time.perf_counter() - arrival_s, len(task.keys), answers.counters
         )
         return _make_reply(answer)
 
@@ -276,8 +278,8 @@ class Infer:
         if self.counts.in_flight > self.limits.in_flight:
             raise Busy(f"{self.limits.in_flight} requests are already waiting", hint="Send at a lower rate")
 
-    def _count_failure(self, label: str, arrived: float, code: str) -> None:
-        self.counts.count_failure(label, time.perf_counter() - arrived, code)
+    def _count_failure(self, label: str, arrival_s: float, code: str) -> None:
+        self.counts.count_failure(label, time.perf_counter() - arrival_s, code)
 
 
 def _make_reply(answer: Body) -> Reply:

@@ -75,17 +75,17 @@ def _import_orjson() -> ModuleType:
 
 def decode_request(body: bytes, header_length: int | None = None) -> InferRequest:
     """Decode the request in a body. Raise `MalformedRequest` with the invalid part."""
-    text, rest = _split_body(body, header_length)
+    text, binary_data = _split_body(body, header_length)
     document = _check_object(_parse_json(text), "the request")
     parameters = _read_parameters(document, "the request")
     binary = _read_flag(parameters, "binary_data_output")
     inputs, offset = [], 0
     for each in _read_list(document, "inputs", "the request"):
-        tensor, offset = _parse_tensor(_check_object(each, "an input"), rest, offset)
+        tensor, offset = _parse_tensor(_check_object(each, "an input"), binary_data, offset)
         inputs.append(tensor)
-    if offset != len(rest):
+    if offset != len(binary_data):
         raise MalformedRequest(
-            f"{len(rest) - offset} bytes follow the last tensor",
+            f"{len(binary_data) - offset} bytes follow the last tensor",
             hint="Give each binary input its `binary_data_size`",
         )
     outputs = tuple(
@@ -122,8 +122,8 @@ def _parse_json(text: bytes) -> object:
         ) from error
 
 
-def _parse_tensor(document: Document, rest: bytes, offset: int) -> tuple[Tensor, int]:
-    """Return an input tensor, and the offset of the next tensor in the binary data `rest`."""
+def _parse_tensor(document: Document, binary_data: bytes, offset: int) -> tuple[Tensor, int]:
+    """Return an input tensor, and the offset of the next tensor in `binary_data`."""
     name = _read_text(document, "name")
     shape, datatype = parse_shape(document.get("shape")), document.get("datatype")
     parameters = _read_parameters(document, f"input {name!r}")
@@ -132,11 +132,11 @@ def _parse_tensor(document: Document, rest: bytes, offset: int) -> tuple[Tensor,
     size = parameters.get("binary_data_size")
     if size is None:
         return Tensor(name, from_lists(document.get("data"), datatype, shape)), offset
-    if type(size) is not int or not 0 <= size <= len(rest) - offset or "data" in document:
+    if type(size) is not int or not 0 <= size <= len(binary_data) - offset or "data" in document:
         raise MalformedRequest(
             (
                 f"input {name!r} needs {str(size)[:80]} bytes according to `binary_data_size`, but "
-                f"{len(rest) - offset} arrived"
+                f"{len(binary_data) - offset} arrived"
             ),
             hint=(
                 "Send exactly that many bytes after the JSON, in the order of the inputs, and no `data` for "
@@ -144,7 +144,7 @@ def _parse_tensor(document: Document, rest: bytes, offset: int) -> tuple[Tensor,
             ),
         )
     # A slice of bytes is a copy. It is aligned, which compiled code needs.
-    return Tensor(name, from_bytes(rest[offset : offset + size], datatype, shape)), offset + size
+    return Tensor(name, from_bytes(binary_data[offset : offset + size], datatype, shape)), offset + size
 
 
 def _parse_output(value: object, binary: bool) -> RequestedOutput:

@@ -111,8 +111,8 @@ class Deferred:
         packets = split(
             Kind.ANSWER, job.model, job.request, message, time_us=elapsed, datatype=Datatype.FLOAT32
         )
-        sent = [self._send(job, each) for each in packets]
-        return None if all(sent) else Code.FAILED
+        accepted = [self._send(job, each) for each in packets]
+        return None if all(accepted) else Code.FAILED
 
     def _refuse(self, job: Job, code: Code) -> None:
         self._send(

@@ -61,16 +61,16 @@ def answer_round(
         datagram = datagrams[slot]
         if lengths[slot] != HEADER_BYTES + terms or not has_expected_header(datagram, expected):
             continue
-        arrived = arrivals[slot, 0] * 1_000_000_000 + arrivals[slot, 1]
+        arrival_ns = arrivals[slot, 0] * 1_000_000_000 + arrivals[slot, 1]
         deadline = np.int64(read_number(datagram, 12, 4)) * 1000
-        in_time = deadline == 0 or wall_clock(clock) - arrived <= deadline
+        in_time = deadline == 0 or wall_clock(clock) - arrival_ns <= deadline
         if in_time:
             copy(datagram, HEADER_BYTES, raw[0], 0, terms)
             key[0] = read_number(datagram, 16, 8)
             answers(raw, key, *arrays, scores, counters)  # type: ignore[call-arg]
             write_number(answer, HEADER_BYTES, 4, find_class(scores))
             swap(score_bytes, answer, SCORES_OFFSET)
-        elapsed = max(wall_clock(clock) - arrived, 0)
+        elapsed = max(wall_clock(clock) - arrival_ns, 0)
         if not in_time or (deadline > 0 and elapsed > deadline):
             send(refusal, datagram, elapsed, descriptor, senders, slot)
             outcomes[slot] = LATE
@@ -88,40 +88,40 @@ def send(reply: Array, datagram: Array, elapsed: Any, descriptor: Any, senders: 
     write_number(reply, 12, 4, np.uint64(min(elapsed // 1000, 0xFFFFFFFF)))
     copy(datagram, 16, reply, 16, 8)
     to = np.uintp(senders.ctypes.data) + np.uintp(slot * ADDRESS_BYTES)
-    sent = _sendto(descriptor, reply.ctypes.data, len(reply), _DO_NOT_WAIT, to, ADDRESS_BYTES)
-    return bool(sent == len(reply))
+    sent_bytes = _sendto(descriptor, reply.ctypes.data, len(reply), _DO_NOT_WAIT, to, ADDRESS_BYTES)
+    return bool(sent_bytes == len(reply))
 
 
 @compile_kernel()
 def copy(source: Array, start: Any, target: Array, place: Any, length: Any) -> None:
     """Copy bytes. Numba compiles this loop several times faster than a slice."""
-    for each in range(length):
-        target[place + each] = source[start + each]
+    for offset in range(length):
+        target[place + offset] = source[start + offset]
 
 
 @compile_kernel()
 def has_expected_header(datagram: Array, expected: Array) -> bool:
     """Return whether the header is as expected, ignoring deadline and number of the request (bytes 12 to 23)."""
-    same = True
-    for place in range(HEADER_BYTES):
-        same &= 12 <= place < 24 or datagram[place] == expected[place]
-    return same
+    is_same = True
+    for index in range(HEADER_BYTES):
+        is_same &= 12 <= index < 24 or datagram[index] == expected[index]
+    return is_same
 
 
 @compile_kernel()
 def read_number(datagram: Array, start: Any, length: Any) -> Any:
     """Read a big-endian number."""
     number = np.uint64(0)
-    for place in range(start, start + length):
-        number = (number << np.uint64(8)) | np.uint64(datagram[place])
+    for index in range(start, start + length):
+        number = (number << np.uint64(8)) | np.uint64(datagram[index])
     return number
 
 
 @compile_kernel()
 def write_number(datagram: Array, start: Any, length: Any, number: Any) -> None:
     """Write a big-endian number."""
-    for place in range(length):
-        datagram[start + length - 1 - place] = np.uint8((number >> np.uint64(8 * place)) & np.uint64(255))
+    for index in range(length):
+        datagram[start + length - 1 - index] = np.uint8((number >> np.uint64(8 * index)) & np.uint64(255))
 
 
 @compile_kernel()
@@ -139,18 +139,18 @@ def find_class(scores: Array) -> Any:
 @compile_kernel()
 def swap(words: Array, answer: Array, start: Any) -> None:
     """Copy 4-byte words into the answer, from little-endian to big-endian."""
-    for place in range(len(words)):
-        answer[start + place] = words[place ^ 3]
+    for index in range(len(words)):
+        answer[start + index] = words[index ^ 3]
 
 
 @compile_kernel()
 def check_replay(replay_cache: Array, peer: Any, request: Any) -> bool:
     """Return whether a request is in the cache, and store it, like `ReplayCache.check_replay`."""
-    place = (peer * np.uint64(PEER_FACTOR) + request * np.uint64(REQUEST_FACTOR)) >> np.uint64(SHIFT)
-    if replay_cache[place, 0] == peer and replay_cache[place, 1] == request:
+    entry = (peer * np.uint64(PEER_FACTOR) + request * np.uint64(REQUEST_FACTOR)) >> np.uint64(SHIFT)
+    if replay_cache[entry, 0] == peer and replay_cache[entry, 1] == request:
         return True
-    replay_cache[place, 0] = peer
-    replay_cache[place, 1] = request
+    replay_cache[entry, 0] = peer
+    replay_cache[entry, 1] = request
     return False
 
 

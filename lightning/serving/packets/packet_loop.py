@@ -130,7 +130,7 @@ class PacketLoop:
         self._leases.clear()
 
     def _handle_datagram(self, slot: int) -> None:
-        size, arrived = self.inbox.length(slot), self.inbox.arrival(slot)
+        size, arrival_ns = self.inbox.length(slot), self.inbox.arrival(slot)
         if size < HEADER.size:
             self.counts.malformed += 1
             return
@@ -141,21 +141,21 @@ class PacketLoop:
         if flaw or kind != Kind.REQUEST:
             self.counts.malformed += 1
             if magic == MAGIC and kind == Kind.REQUEST:
-                self._refuse(slot, model, request, Code.MALFORMED, arrived)
+                self._refuse(slot, model, request, Code.MALFORMED, arrival_ns)
             return
         numbers = self.inbox.bytes[slot, HEADER.size : size]
         if fragments > 1:
-            complete = self._add_fragment(slot, request, fragment, fragments, numbers, arrived)
+            complete = self._add_fragment(slot, request, fragment, fragments, numbers, arrival_ns)
             if complete is None:
                 return
-            numbers, arrived = np.frombuffer(complete.message, np.uint8), complete.arrival_ns
-        self._handle_request(slot, model, request, numbers, datatype, deadline, arrived)
+            numbers, arrival_ns = np.frombuffer(complete.message, np.uint8), complete.arrival_ns
+        self._handle_request(slot, model, request, numbers, datatype, deadline, arrival_ns)
 
     def _add_fragment(
-        self, slot: int, request: int, fragment: int, fragments: int, numbers: Bytes, arrived: int
+        self, slot: int, request: int, fragment: int, fragments: int, numbers: Bytes, arrival_ns: int
     ) -> CompleteMessage | None:
         key = read_peer(self.inbox.sender(slot)), request
-        result = self.reassembly.add(key, fragment, fragments, numbers.tobytes(), arrived)
+        result = self.reassembly.add(key, fragment, fragments, numbers.tobytes(), arrival_ns)
         if isinstance(result, CompleteMessage):
             self.counts.joined += result.fragments_before_last
             return result
@@ -164,10 +164,17 @@ class PacketLoop:
         return None
 
     def _handle_request(
-        self, slot: int, model: int, request: int, numbers: Bytes, datatype: int, deadline: int, arrived: int
+        self,
+        slot: int,
+        model: int,
+        request: int,
+        numbers: Bytes,
+        datatype: int,
+        deadline: int,
+        arrival_ns: int,
     ) -> None:
-        latest = arrived + deadline * 1000 if deadline else NO_DEADLINE
-        job = Job(self.inbox.sender(slot), model, request, numbers.tobytes(), datatype, arrived, latest)
+        latest = arrival_ns + deadline * 1000 if deadline else NO_DEADLINE
+        job = Job(self.inbox.sender(slot), model, request, numbers.tobytes(), datatype, arrival_ns, latest)
         result = try_work(lambda: self._answer_now(job, slot), model, request)
         if result is False:
             if self.deferred.take(job):
@@ -176,7 +183,7 @@ class PacketLoop:
         code = None if result is True else result
         self._note_request(job, code)
         if code is not None:
-            self._refuse(slot, model, request, code, arrived)
+            self._refuse(slot, model, request, code, arrival_ns)
 
     def _answer_now(self, job: Job, slot: int) -> bool | Code:
         """Answer at once: return True, a refusal code, or False if the model is slow or busy.
@@ -224,27 +231,27 @@ class PacketLoop:
             service.fast_path.answer(self.inbox, 0, self.replay_cache, self._outcomes)
         return service
 
-    def _send_answer(self, service: Service, slot: int, request: int, arrived: int) -> bool:
+    def _send_answer(self, service: Service, slot: int, request: int, arrival_ns: int) -> bool:
         """Send the computed answer and return whether the kernel accepted it."""
-        elapsed = measure_elapsed_us(arrived)
+        elapsed = measure_elapsed_us(arrival_ns)
         length = service.fill_datagram(request, elapsed)
         if service.fits:
             return self._send(slot, service.datagram_address, length)
         model, kind = service.instance.number, Datatype.FLOAT32
         packets = split(Kind.ANSWER, model, request, service.message, time_us=elapsed, datatype=kind)
-        sent = [self.inbox.send(serialise(each), self.inbox.sender(slot)) for each in packets]
-        return all(sent)
+        accepted = [self.inbox.send(serialise(each), self.inbox.sender(slot)) for each in packets]
+        return all(accepted)
 
-    def _refuse(self, slot: int, model: int, request: int, code: Code, arrived: int) -> None:
-        refusal = Packet(Kind.REFUSAL, model, request, time_us=measure_elapsed_us(arrived), code=code)
+    def _refuse(self, slot: int, model: int, request: int, code: Code, arrival_ns: int) -> None:
+        refusal = Packet(Kind.REFUSAL, model, request, time_us=measure_elapsed_us(arrival_ns), code=code)
         self.inbox.send(serialise(refusal), self.inbox.sender(slot))
 
-    def _send(self, slot: int, where: int, length: int) -> bool:
+    def _send(self, slot: int, address: int, length: int) -> bool:
         to = self._senders + slot * ADDRESS_BYTES
-        sent: int = self.inbox.library.sendto(
-            self.inbox.descriptor, where, length, socket.MSG_DONTWAIT, to, ADDRESS_BYTES
+        sent_bytes: int = self.inbox.library.sendto(
+            self.inbox.descriptor, address, length, socket.MSG_DONTWAIT, to, ADDRESS_BYTES
         )
-        return sent == length
+        return sent_bytes == length
 
 
 def read_peer(sender: bytes) -> bytes:

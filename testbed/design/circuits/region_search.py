@@ -58,15 +58,15 @@ def seconds_of(traffic: Floats, circuits: Integers, circuit_rate: float, packet_
     """Return the seconds of the all-to-all; compiled version of `regions.exchange_seconds`."""
     size = len(traffic)
     slowest = 0.0
-    for one in range(size):
-        sent, received = 0.0, 0.0
-        for other in range(size):
-            if circuits[one, other] > 0:
-                slowest = max(slowest, traffic[one, other] / (circuits[one, other] * circuit_rate))
+    for source in range(size):
+        sent_bytes, received_bytes = 0.0, 0.0
+        for target in range(size):
+            if circuits[source, target] > 0:
+                slowest = max(slowest, traffic[source, target] / (circuits[source, target] * circuit_rate))
             else:
-                sent += traffic[one, other]
-                received += traffic[other, one]
-        slowest = max(slowest, max(sent, received) / packet_rate)
+                sent_bytes += traffic[source, target]
+                received_bytes += traffic[target, source]
+        slowest = max(slowest, max(sent_bytes, received_bytes) / packet_rate)
     return slowest
 
 
@@ -81,48 +81,48 @@ def fit_within(
     """
     size = len(traffic)
     circuits_needed = np.zeros((size, size), dtype=np.int64)
-    for one in range(size):
-        for other in range(size):
-            circuits_needed[one, other] = int(
-                np.ceil(max(traffic[one, other], traffic[other, one]) / circuit_bytes - 1e-12)
+    for first_server in range(size):
+        for peer in range(size):
+            circuits_needed[first_server, peer] = int(
+                np.ceil(max(traffic[first_server, peer], traffic[peer, first_server]) / circuit_bytes - 1e-12)
             )
     circuits = np.zeros((size, size), dtype=np.int64)
     free = np.full(size, ports)
     packet_load = np.zeros((2, size))
-    for one in range(size):
-        for other in range(size):
-            packet_load[0, one] += traffic[one, other]
-            packet_load[1, other] += traffic[one, other]
+    for first_server in range(size):
+        for peer in range(size):
+            packet_load[0, first_server] += traffic[first_server, peer]
+            packet_load[1, peer] += traffic[first_server, peer]
     locked_until = np.zeros((size, size), dtype=np.int64)
     moves = np.zeros((2 * size, 2), dtype=np.int64)
     limit = packet_bytes * (1 + 1e-9)
     for step in range(8 * size):
         server, heaviest = -1, limit
         for direction in range(2):
-            for one in range(size):
-                if packet_load[direction, one] > heaviest:
-                    server, heaviest = one, packet_load[direction, one]
+            for first_server in range(size):
+                if packet_load[direction, first_server] > heaviest:
+                    server, heaviest = first_server, packet_load[direction, first_server]
         if server < 0:
             return circuits, True
-        before = _sum_excess(packet_load, limit)
-        chosen, lowest = -1, np.inf
-        for other in range(size):
-            if other == server or circuits[server, other] or locked_until[server, other] > step:
+        excess_before = _sum_excess(packet_load, limit)
+        best_peer, lowest = -1, np.inf
+        for peer in range(size):
+            if peer == server or circuits[server, peer] or locked_until[server, peer] > step:
                 continue
-            if not 0 < circuits_needed[server, other] <= ports:
+            if not 0 < circuits_needed[server, peer] <= ports:
                 continue
-            count = _move(traffic, circuits_needed, circuits, free, packet_load, limit, server, other, moves)
-            change = _sum_excess(packet_load, limit) - before
-            score = change / circuits_needed[server, other] if by_port and change < 0 else change
+            count = _move(traffic, circuits_needed, circuits, free, packet_load, limit, server, peer, moves)
+            change = _sum_excess(packet_load, limit) - excess_before
+            score = change / circuits_needed[server, peer] if by_port and change < 0 else change
             _undo(traffic, circuits_needed, circuits, free, packet_load, moves, count)
             if score < lowest:
-                chosen, lowest = other, score
-        if chosen < 0:
+                best_peer, lowest = peer, score
+        if best_peer < 0:
             return circuits, False
-        count = _move(traffic, circuits_needed, circuits, free, packet_load, limit, server, chosen, moves)
+        count = _move(traffic, circuits_needed, circuits, free, packet_load, limit, server, best_peer, moves)
         for index in range(count):
-            one, other = moves[index, 0], moves[index, 1]
-            locked_until[one, other] = locked_until[other, one] = step + 3 + step % 3
+            first_server, peer = moves[index, 0], moves[index, 1]
+            locked_until[first_server, peer] = locked_until[peer, first_server] = step + 3 + step % 3
     return circuits, False
 
 
@@ -143,18 +143,20 @@ def _toggle(
     circuits: Integers,
     free: Integers,
     packet_load: Floats,
-    one: int,
-    other: int,
+    first_server: int,
+    second_server: int,
 ) -> None:
     """Move a pair from packets to circuits, or back."""
-    sign = -1 if circuits[one, other] else 1
-    circuits[one, other] = circuits[other, one] = circuits_needed[one, other] if sign > 0 else 0
-    free[one] -= sign * circuits_needed[one, other]
-    free[other] -= sign * circuits_needed[one, other]
-    packet_load[0, one] -= sign * traffic[one, other]
-    packet_load[0, other] -= sign * traffic[other, one]
-    packet_load[1, one] -= sign * traffic[other, one]
-    packet_load[1, other] -= sign * traffic[one, other]
+    sign = -1 if circuits[first_server, second_server] else 1
+    circuits[first_server, second_server] = circuits[second_server, first_server] = (
+        circuits_needed[first_server, second_server] if sign > 0 else 0
+    )
+    free[first_server] -= sign * circuits_needed[first_server, second_server]
+    free[second_server] -= sign * circuits_needed[first_server, second_server]
+    packet_load[0, first_server] -= sign * traffic[first_server, second_server]
+    packet_load[0, second_server] -= sign * traffic[second_server, first_server]
+    packet_load[1, first_server] -= sign * traffic[second_server, first_server]
+    packet_load[1, second_server] -= sign * traffic[first_server, second_server]
 
 
 @compile_function
@@ -166,21 +168,21 @@ def _move(
     packet_load: Floats,
     limit: float,
     server: int,
-    other: int,
+    new_peer: int,
     moves: Integers,
 ) -> int:
     """Give a pair its circuits, and remove other circuits until the ports suffice.
 
     Write all pairs that changed to `moves`, and return their number.
     """
-    _toggle(traffic, circuits_needed, circuits, free, packet_load, server, other)
-    moves[0, 0], moves[0, 1] = server, other
+    _toggle(traffic, circuits_needed, circuits, free, packet_load, server, new_peer)
+    moves[0, 0], moves[0, 1] = server, new_peer
     count = 1
-    for end in (server, other):
+    for end in (server, new_peer):
         while free[end] < 0:
             removed, lowest = -1, np.inf
             for peer in range(len(traffic)):
-                if not circuits[end, peer] or peer in (server, other):
+                if not circuits[end, peer] or peer in (server, new_peer):
                     continue
                 added = (
                     max(0.0, min(packet_load[0, end] + traffic[end, peer] - limit, traffic[end, peer]))

@@ -69,14 +69,18 @@ def allocate_greedily(traffic: Floats, ports: int, *, published_divisor: bool = 
     circuits = np.zeros(demand.shape, dtype=np.int64)
     free = np.full(len(demand), ports)
     while remaining.max(initial=0) > 0:
-        one, other = np.unravel_index(int(np.argmax(remaining)), remaining.shape)
-        circuits[one, other] = circuits[other, one] = circuits[one, other] + 1
-        free[[one, other]] -= 1
-        count = circuits[one, other]
-        per_circuit = (
-            remaining[one, other] / (count * 100) if published_divisor else demand[one, other] / (count + 1)
+        first_server, second_server = np.unravel_index(int(np.argmax(remaining)), remaining.shape)
+        circuits[first_server, second_server] = circuits[second_server, first_server] = (
+            circuits[first_server, second_server] + 1
         )
-        remaining[one, other] = remaining[other, one] = per_circuit
+        free[[first_server, second_server]] -= 1
+        count = circuits[first_server, second_server]
+        per_circuit = (
+            remaining[first_server, second_server] / (count * 100)
+            if published_divisor
+            else demand[first_server, second_server] / (count + 1)
+        )
+        remaining[first_server, second_server] = remaining[second_server, first_server] = per_circuit
         full = free == 0
         remaining[full] = 0
         remaining[:, full] = 0
@@ -94,18 +98,22 @@ def find_best_circuits(traffic: Floats, ports: int, rate_bps: float, packet_bps:
 
 def enumerate_allocations(size: int, ports: int) -> Iterator[Integers]:
     """Yield every symmetric matrix of circuits with at most `ports` at each server."""
-    pairs = [(one, other) for one in range(size) for other in range(one + 1, size)]
+    pairs = [
+        (first_server, second_server)
+        for first_server in range(size)
+        for second_server in range(first_server + 1, size)
+    ]
 
     def choose(index: int, circuits: Integers) -> Iterator[Integers]:
         if index == len(pairs):
             yield circuits.copy()
             return
-        one, other = pairs[index]
-        max_circuits = ports - int(max(circuits[one].sum(), circuits[other].sum()))
+        first_server, second_server = pairs[index]
+        max_circuits = ports - int(max(circuits[first_server].sum(), circuits[second_server].sum()))
         for count in range(max_circuits + 1):
-            circuits[one, other] = circuits[other, one] = count
+            circuits[first_server, second_server] = circuits[second_server, first_server] = count
             yield from choose(index + 1, circuits)
-        circuits[one, other] = circuits[other, one] = 0
+        circuits[first_server, second_server] = circuits[second_server, first_server] = 0
 
     yield from choose(0, np.zeros((size, size), dtype=np.int64))
 

@@ -61,11 +61,11 @@ def _solve_multi_shot(demands: Floats, switches: int) -> Integers:
     from scipy.optimize import linear_sum_assignment
 
     sources, targets = linear_sum_assignment(demands, maximize=True)
-    chosen = np.zeros(demands.shape, np.int64)
-    chosen[sources, targets] = demands[sources, targets] > 0
+    assignment = np.zeros(demands.shape, np.int64)
+    assignment[sources, targets] = demands[sources, targets] > 0
     if (demands == demands.T).all():
-        return chosen * (switches - switches // 2) + chosen.T * (switches // 2)
-    return chosen * switches
+        return assignment * (switches - switches // 2) + assignment.T * (switches // 2)
+    return assignment * switches
 
 
 def _solve_single_shot(demands: Floats, switches: int) -> Integers:
@@ -101,11 +101,11 @@ def _serve_most(demands: Floats, switches: int) -> Integers:
     # All bytes together weigh 1/2, so one more pair always outweighs them.
     values = 1 + demands[sources, targets] / (2 * demands.sum())
     if len(sources) <= _MAX_PAIRS_EXACT:
-        chosen = _serve_exactly(sources, targets, values, len(demands), switches, symmetric=symmetric)
+        is_served = _serve_exactly(sources, targets, values, len(demands), switches, symmetric=symmetric)
     else:
-        chosen = _serve_by_size(sources, targets, values, len(demands), switches, symmetric=symmetric)
+        is_served = _serve_by_size(sources, targets, values, len(demands), switches, symmetric=symmetric)
     served = np.zeros(demands.shape, np.int64)
-    served[sources[chosen], targets[chosen]] = 1
+    served[sources[is_served], targets[is_served]] = 1
     return np.maximum(served, served.T) if symmetric else served
 
 
@@ -115,8 +115,11 @@ def _serve_exactly(
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
 
-    def make_incidence(places: Integers) -> Any:
-        return csr_array((np.ones(len(places)), (places, np.arange(len(places)))), shape=(nodes, len(places)))
+    def make_incidence(nodes_of_pairs: Integers) -> Any:
+        return csr_array(
+            (np.ones(len(nodes_of_pairs)), (nodes_of_pairs, np.arange(len(nodes_of_pairs)))),
+            shape=(nodes, len(nodes_of_pairs)),
+        )
 
     incidences = make_incidence(sources), make_incidence(targets)
     limits = [incidences[0] + incidences[1]] if symmetric else list(incidences)
@@ -138,14 +141,14 @@ def _serve_by_size(
     """Return which pairs are served: in descending order of bytes, each pair whose nodes have a free port."""
     room_out = np.full(nodes, switches)
     room_in = room_out if symmetric else room_out.copy()
-    chosen = np.zeros(len(sources), bool)
+    is_served = np.zeros(len(sources), bool)
     for index in np.argsort(-values, kind="stable").tolist():
         source, target = sources[index], targets[index]
         if room_out[source] and room_in[target]:
-            chosen[index] = True
+            is_served[index] = True
             room_out[source] -= 1
             room_in[target] -= 1
-    return chosen
+    return is_served
 
 
 def _fill(demands: Floats, circuits: Integers, switches: int) -> Integers:
@@ -164,9 +167,9 @@ def _fill(demands: Floats, circuits: Integers, switches: int) -> Integers:
         if not (room_out[source] and room_in[target]):
             heappop(heap)
             continue
-        for one, other in ((source, target), (target, source))[: 1 + symmetric]:
-            circuits[one, other] += 1
-            room_out[one] -= 1
-            room_in[other] -= 1
+        for sender, receiver in ((source, target), (target, source))[: 1 + symmetric]:
+            circuits[sender, receiver] += 1
+            room_out[sender] -= 1
+            room_in[receiver] -= 1
         heapreplace(heap, (circuits[source, target] / -amount, amount, source, target))
     return circuits

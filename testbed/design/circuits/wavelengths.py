@@ -80,8 +80,8 @@ class _Programme:
         lengths = np.asarray(self.crosses.sum(axis=0))
         indices, starts = self.serves.indices, self.serves.indptr
         return tuple(
-            tuple(sorted(indices[first:last].tolist(), key=lambda column: (float(lengths[column]), column)))
-            for first, last in pairwise(starts.tolist())
+            tuple(sorted(indices[start:end].tolist(), key=lambda column: (float(lengths[column]), column)))
+            for start, end in pairwise(starts.tolist())
         )
 
     def share_of(self, chosen: Floats) -> float:
@@ -96,8 +96,8 @@ def solve_bound(demands: Floats, waves: int, max_distance: int | None = None) ->
     that is negative, from a node to itself or longer than `max_distance`, and unless `waves` is even and at least 2.
     """
     programme = _make_programme(demands, waves, max_distance)
-    chosen, share = _solve(programme)
-    return Wavelengths(_to_wavelengths(programme, chosen).circuits, share)
+    circuits, share = _solve(programme)
+    return Wavelengths(_to_wavelengths(programme, circuits).circuits, share)
 
 
 def allocate_exactly(
@@ -256,8 +256,8 @@ def _is_circulant(demands: Floats) -> bool:
 def _list_segments(arc: tuple[int, int, int], nodes: int) -> Integers:
     """Return the segments of an arc. Segment i leads from node i to the next node, segment nodes + i back."""
     direction_bit, source, target = arc
-    first, last = (target, source) if direction_bit else (source, target)
-    return direction_bit * nodes + (first + np.arange((last - first) % nodes)) % nodes
+    begin_node, end_node = (target, source) if direction_bit else (source, target)
+    return direction_bit * nodes + (begin_node + np.arange((end_node - begin_node) % nodes)) % nodes
 
 
 def _solve(
@@ -339,11 +339,11 @@ def _round(programme: _Programme) -> Floats:
     low, high = -1, len(levels)
     while high - low > 1:
         middle = (low + high) // 2
-        chosen = search.fit(_count_required(programme, levels[middle]))
-        if chosen is None:
+        circuits = search.fit(_count_required(programme, levels[middle]))
+        if circuits is None:
             high = middle
         else:
-            low, best = middle, chosen
+            low, best = middle, circuits
     return _fill(programme, best)
 
 
@@ -358,22 +358,24 @@ class _Search:
         self._programme = programme
         self._first = np.array([columns[0] for columns in programme.columns], int)
         self._both = np.array([len(columns) > 1 for columns in programme.columns], bool)
-        first = self._first[self._both]
+        first_columns = self._first[self._both]
         self._second = np.array([columns[1] for columns in programme.columns if len(columns) > 1], int)
-        total = bound[first] + bound[self._second]
+        total = bound[first_columns] + bound[self._second]
         # Fraction of each pair's circuits that the bound sends the longer way.
-        self._longer = np.divide(bound[self._second], total, out=np.zeros(len(first)), where=total > 0)
-        self._moves = (programme.crosses[:, self._second] - programme.crosses[:, first]).tocsc()
+        self._longer = np.divide(
+            bound[self._second], total, out=np.zeros(len(first_columns)), where=total > 0
+        )
+        self._moves = (programme.crosses[:, self._second] - programme.crosses[:, first_columns]).tocsc()
         self._by_segment = self._moves.tocsr()
 
     def fit(self, need: Floats) -> Floats | None:
         """Return the circuits of each column, `need` circuits for each pair, or None if the search finds none."""
-        chosen = np.zeros(self._programme.crosses.shape[1])
-        chosen[self._first] = need
-        load = self._programme.crosses @ chosen
+        circuits = np.zeros(self._programme.crosses.shape[1])
+        circuits[self._first] = need
+        load = self._programme.crosses @ circuits
         half = self._programme.half
         if not len(self._second):
-            return chosen if (load <= half).all() else None
+            return circuits if (load <= half).all() else None
         if (load + self._moves.minimum(0) @ need[self._both] > half).any():
             return None
         max_counts = need[self._both]
@@ -395,9 +397,9 @@ class _Search:
             )
             moved = self._repair(load, np.clip(whole_counts, 0, max_counts), max_counts, random)
             if moved is not None:
-                chosen[self._second] = moved
-                chosen[self._first[self._both]] = max_counts - moved
-                return chosen
+                circuits[self._second] = moved
+                circuits[self._first[self._both]] = max_counts - moved
+                return circuits
         return None
 
     def _divide(self, load: Floats, max_counts: Floats) -> Floats | None:
@@ -438,8 +440,8 @@ class _Search:
             worst = int(load.argmax())
             if load[worst] <= half + _TOLERANCE:
                 return moved
-            first, last = self._by_segment.indptr[worst : worst + 2]
-            pairs, signs = self._by_segment.indices[first:last], -np.sign(self._by_segment.data[first:last])
+            start, end = self._by_segment.indptr[worst : worst + 2]
+            pairs, signs = self._by_segment.indices[start:end], -np.sign(self._by_segment.data[start:end])
             possible = np.where(signs > 0, moved[pairs] < max_counts[pairs], moved[pairs] > 0)
             possible &= (signs != 0) & (free_at[pairs] <= step)
             pairs, signs = pairs[possible], signs[possible]
@@ -448,11 +450,11 @@ class _Search:
             if len(pairs) > _MAX_CANDIDATES:
                 sample = random.choice(len(pairs), _MAX_CANDIDATES, replace=False)
                 pairs, signs = pairs[sample], signs[sample]
-            after = load[:, None] + self._moves[:, pairs].toarray() * signs
-            excess = np.square(np.maximum(after - half, 0)).sum(axis=0)
-            near_excess = np.square(np.maximum(after - half + 1, 0)).sum(axis=0)
+            load_after = load[:, None] + self._moves[:, pairs].toarray() * signs
+            excess = np.square(np.maximum(load_after - half, 0)).sum(axis=0)
+            near_excess = np.square(np.maximum(load_after - half + 1, 0)).sum(axis=0)
             best = int((excess + 0.01 * near_excess + 1e-3 * random.random(len(pairs))).argmin())
-            load = after[:, best]
+            load = load_after[:, best]
             moved[pairs[best]] += signs[best]
             # A pair that moved is locked for a few steps, which prevents cycles.
             free_at[pairs[best]] = step + 2 + int(random.integers(0, 5))
@@ -465,12 +467,12 @@ def _make_identity(size: int) -> Any:
     return eye_array(size, format="csr")
 
 
-def _fill(programme: _Programme, chosen: Floats) -> Floats:
-    """Return `chosen` plus one circuit after another for the pair of least share that has an arc with room."""
-    chosen = chosen.copy()
-    room = programme.half - programme.crosses @ chosen
+def _fill(programme: _Programme, circuits: Floats) -> Floats:
+    """Return `circuits` plus one circuit after another for the pair of least share that has an arc with room."""
+    circuits = circuits.copy()
+    room = programme.half - programme.crosses @ circuits
     crosses = programme.crosses
-    pair_circuits = programme.serves @ chosen
+    pair_circuits = programme.serves @ circuits
     lengths = np.asarray(crosses.sum(axis=0))
     heap = [
         (pair_circuits[pair] / demand, lengths[programme.columns[pair][0]], pair)
@@ -481,21 +483,21 @@ def _fill(programme: _Programme, chosen: Floats) -> Floats:
         _, length, pair = heap[0]
         for column in programme.columns[pair]:
             part = slice(crosses.indptr[column], crosses.indptr[column + 1])
-            segments, each = crosses.indices[part], crosses.data[part]
-            if (room[segments] >= each - _TOLERANCE).all():
-                chosen[column] += 1
-                room[segments] -= each
+            segments, segment_loads = crosses.indices[part], crosses.data[part]
+            if (room[segments] >= segment_loads - _TOLERANCE).all():
+                circuits[column] += 1
+                room[segments] -= segment_loads
                 pair_circuits[pair] += 1
                 heapreplace(heap, (pair_circuits[pair] / programme.demands[pair], length, pair))
                 break
         else:
             heappop(heap)
-    return chosen
+    return circuits
 
 
-def _to_wavelengths(programme: _Programme, chosen: Floats) -> Wavelengths:
+def _to_wavelengths(programme: _Programme, column_circuits: Floats) -> Wavelengths:
     circuits = np.zeros((2, programme.nodes, programme.nodes))
-    for count, places in zip(chosen, programme.places, strict=True):
-        for entry in places:
+    for count, entries in zip(column_circuits, programme.places, strict=True):
+        for entry in entries:
             circuits[entry] += count
-    return Wavelengths(circuits, programme.share_of(chosen))
+    return Wavelengths(circuits, programme.share_of(column_circuits))

@@ -40,8 +40,8 @@ def exchange_graph(nodes: int, pairs: Sequence[Pair], size_bytes: int, iteration
     for _ in range(iterations):
         for source, target in pairs:
             share = parts(size_bytes, len(targets[source]))[targets[source].index(target)]
-            after = steps.find_previous_tasks((source, target))
-            steps.add((source, target), steps.job.transfer(source, target, share, after=after))
+            previous_tasks = steps.find_previous_tasks((source, target))
+            steps.add((source, target), steps.job.transfer(source, target, share, after=previous_tasks))
         steps.end_iteration()
     return steps.job.build()
 

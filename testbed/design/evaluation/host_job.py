@@ -57,19 +57,25 @@ class HostJob:
         """Bytes of an iteration on each link of the topology, from the routes and weights of the plan."""
         messages = self.simulated.lowered.messages
         nodes = self.routes.topology.nodes
-        sent = np.zeros((nodes, nodes))
+        pair_bytes = np.zeros((nodes, nodes))
         np.add.at(
-            sent, (messages.source, messages.target), (messages.size_bytes * messages.rounds).astype(float)
+            pair_bytes,
+            (messages.source, messages.target),
+            (messages.size_bytes * messages.rounds).astype(float),
         )
-        return self.routes.link_bytes(sent)
+        return self.routes.link_bytes(pair_bytes)
 
     @property
     def link_messages(self) -> NDArray[np.int64]:
         """Number of messages of an iteration on each link of the topology. Each message follows one set of routes."""
         messages = self.simulated.lowered.messages
         counts = np.zeros(len(self.routes.topology.edges), dtype=np.int64)
-        ends = np.stack([messages.source, messages.target, _find_route_sets(self.simulated)], axis=1)
-        for (source, target, number), count in zip(*np.unique(ends, axis=0, return_counts=True), strict=True):
+        routes_of_messages = np.stack(
+            [messages.source, messages.target, _find_route_sets(self.simulated)], axis=1
+        )
+        for (source, target, number), count in zip(
+            *np.unique(routes_of_messages, axis=0, return_counts=True), strict=True
+        ):
             counts[list(self.routes.path(source, target, number))] += count
         return counts
 
@@ -128,14 +134,14 @@ def scripts(job: HostJob) -> tuple[dict[str, Any], ...]:
     columns = (messages.task, messages.target, message_sets, messages.size_bytes)
     for task, target, route_set, size in zip(*(column.tolist() for column in columns), strict=True):
         parts[task].append([target, route_set, size])
-    before: dict[int, list[int]] = defaultdict(list)
-    for first, then in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
-        before[then].append(first)
+    predecessors: dict[int, list[int]] = defaultdict(list)
+    for earlier, later in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
+        predecessors[later].append(earlier)
     tasks: list[list[dict[str, Any]]] = [[] for _ in range(graph.nodes)]
     used_connections = set()
     for task in range(graph.tasks):
         entry: dict[str, Any] = {"id": task, "computes": bool(graph.kind[task] == Kind.COMPUTE), "receive": 0}
-        entry |= {"seconds": float(graph.time_s[task]), "after": before[task], "send": parts[task]}
+        entry |= {"seconds": float(graph.time_s[task]), "after": predecessors[task], "send": parts[task]}
         tasks[job.hosts[task]].append(entry)
         for target, route_set, _ in parts[task]:
             used_connections.add((job.hosts[task], target, route_set))
@@ -177,8 +183,8 @@ class _HostTasks:
         self._edges: list[tuple[int, int]] = []
         self._end_tasks: dict[tuple[int, int], int] = {}
         self._predecessors: dict[int, list[int]] = defaultdict(list)
-        for first, then in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
-            self._predecessors[then].append(first)
+        for earlier, later in zip(graph.before.tolist(), graph.after.tolist(), strict=True):
+            self._predecessors[later].append(earlier)
         self._hosts_that_know = _find_hosts_that_know(graph, self._predecessors)
 
     def graph(self) -> TaskGraph:
@@ -193,8 +199,11 @@ class _HostTasks:
                     )
                 case Kind.TRANSFER:
                     sender, receiver = int(source_graph.source[task]), int(source_graph.target[task])
-                    size, after = int(source_graph.size_bytes[task]), self._find_prerequisites(task, sender)
-                    transfer = self._add(Kind.TRANSFER, sender, took_s, size, receiver, after=after)
+                    size, prerequisites = (
+                        int(source_graph.size_bytes[task]),
+                        self._find_prerequisites(task, sender),
+                    )
+                    transfer = self._add(Kind.TRANSFER, sender, took_s, size, receiver, after=prerequisites)
                     self._end_tasks[task, sender] = self._end_tasks[task, receiver] = transfer
                 case Kind.ALLREDUCE:
                     self._add_allreduce(task, took_s)
@@ -223,7 +232,7 @@ class _HostTasks:
         """Add the messages of an AllReduce, and on each member a barrier after its last messages."""
         members = self._original.groups[self._original.group[task]]
         ready = {host: self._find_prerequisites(task, host) for host in members}
-        ends: dict[int, list[int]] = {host: list(ready[host]) for host in members}
+        end_tasks: dict[int, list[int]] = {host: list(ready[host]) for host in members}
         for chain in self._allreduce(members, int(self._original.size_bytes[task])):
             last_tasks, before_s = ready, time_s
             for phase in chain:
@@ -240,9 +249,9 @@ class _HostTasks:
                         current[target].append(transfer)
                     last_tasks, before_s = {**last_tasks, **current}, 0.0
             for host in members:
-                ends[host] += last_tasks[host]
+                end_tasks[host] += last_tasks[host]
         for host in members:
-            self._end_tasks[task, host] = self._add(Kind.BARRIER, host, after=sorted(set(ends[host])))
+            self._end_tasks[task, host] = self._add(Kind.BARRIER, host, after=sorted(set(end_tasks[host])))
 
     def _find_prerequisites(self, task: int, host: int) -> list[int]:
         """Return the new tasks that must end before a host begins `task`.
@@ -251,14 +260,14 @@ class _HostTasks:
         Raises `WorkloadError` if the host cannot know when a predecessor has ended; for an AllReduce, if no member can.
         """
         prerequisites = []
-        for first in self._predecessors[task]:
-            if host in self._hosts_that_know[first]:
-                prerequisites.append(self._end_tasks[first, host])
+        for predecessor in self._predecessors[task]:
+            if host in self._hosts_that_know[predecessor]:
+                prerequisites.append(self._end_tasks[predecessor, host])
             elif self._original.kind[task] != Kind.ALLREDUCE or self._hosts_that_know[task].isdisjoint(
-                self._hosts_that_know[first]
+                self._hosts_that_know[predecessor]
             ):
                 raise WorkloadError(
-                    f"task {task} waits on host {host} for task {first}, which ends elsewhere: put a transfer "
+                    f"task {task} waits on host {host} for task {predecessor}, which ends elsewhere: put a transfer "
                     "between them"
                 )
         return prerequisites
@@ -278,17 +287,17 @@ class _HostTasks:
         source = host if kind == Kind.TRANSFER else -1
         self._rows.append((int(kind), device, time_s, size_bytes, source, target))
         self.hosts.append(host)
-        self._edges.extend((first, number) for first in after)
+        self._edges.extend((predecessor, number) for predecessor in after)
         return number
 
 
-def _find_hosts_that_know(graph: TaskGraph, before: Mapping[int, Iterable[int]]) -> list[set[int]]:
+def _find_hosts_that_know(graph: TaskGraph, predecessors: Mapping[int, Iterable[int]]) -> list[set[int]]:
     """Return, for each task, the hosts that know when it has ended.
 
     A host knows the end of a barrier if it knows the ends of all predecessors. Raises `WorkloadError` if no host knows.
     """
     task_hosts: list[set[int]] = [set() for _ in range(graph.tasks)]
-    for task in _sort_topologically(graph.tasks, before):
+    for task in _sort_topologically(graph.tasks, predecessors):
         match graph.kind[task]:
             case Kind.COMPUTE:
                 task_hosts[task] = {int(graph.device[task])}
@@ -297,24 +306,24 @@ def _find_hosts_that_know(graph: TaskGraph, before: Mapping[int, Iterable[int]])
             case Kind.ALLREDUCE:
                 task_hosts[task] = set(graph.groups[graph.group[task]])
             case _:
-                host_sets = [task_hosts[first] for first in before.get(task, ())]
+                host_sets = [task_hosts[predecessor] for predecessor in predecessors.get(task, ())]
                 task_hosts[task] = set.intersection(*host_sets) if host_sets else set(range(graph.nodes))
         if not task_hosts[task] or max(task_hosts[task]) >= graph.nodes:
             raise WorkloadError(f"no host can tell when task {task} may start: put transfers before it")
     return task_hosts
 
 
-def _sort_topologically(tasks: int, before: Mapping[int, Iterable[int]]) -> list[int]:
+def _sort_topologically(tasks: int, predecessors: Mapping[int, Iterable[int]]) -> list[int]:
     """Return the tasks in topological order: each after all tasks that it waits for."""
-    waiting_for = [len(list(before.get(task, ()))) for task in range(tasks)]
+    waiting_for = [len(list(predecessors.get(task, ()))) for task in range(tasks)]
     following: dict[int, list[int]] = defaultdict(list)
     for task in range(tasks):
-        for first in before.get(task, ()):
-            following[first].append(task)
+        for predecessor in predecessors.get(task, ()):
+            following[predecessor].append(task)
     order = [task for task in range(tasks) if not waiting_for[task]]
     for task in order:  # the list grows during the loop
-        for then in following[task]:
-            waiting_for[then] -= 1
-            if not waiting_for[then]:
-                order.append(then)
+        for follower in following[task]:
+            waiting_for[follower] -= 1
+            if not waiting_for[follower]:
+                order.append(follower)
     return order

@@ -108,7 +108,7 @@ class Job:
         equal_cost: bool = False,
     ) -> ChosenFabric:
         """Return a fabric for this job. Raises `TopologyError` for an unknown name or an impossible fabric."""
-        chosen = build_fabric(
+        fabric = build_fabric(
             FabricRequest(
                 name,
                 self.graph.nodes,
@@ -124,8 +124,8 @@ class Job:
         )
         rings, rounding = self.choose_precision(options)
         if rings == "rounds":
-            return chosen
-        return replace(chosen.as_fluid(), rounding=rounding / 2, lag=rounding)
+            return fabric
+        return replace(fabric.as_fluid(), rounding=rounding / 2, lag=rounding)
 
     def choose_precision(self, options: FabricOptions) -> tuple[Literal["rounds", "fluid"], float]:
         """Return how AllReduces on rings are simulated, and the rounding of flows, see `FabricOptions`.
@@ -218,7 +218,7 @@ def _make_workload_job(
     is_large = plan is None and cluster.nodes > MAX_NODES_IN_ROUNDS
     graph = iteration(workload, layout, cluster, whole_exchanges=is_large and not by_pair)
     instances = count_instances(choice.device)
-    about = {
+    description = {
         **{key: value for key, value in choice.as_json().items() if value and key != "name"},
         **({"servers": -(-servers // instances), "mig": instances} if instances > 1 else {}),
         **({"servers": servers} if hb_domain > 1 else {}),
@@ -239,7 +239,7 @@ def _make_workload_job(
         workload.name,
         graph,
         traffic_of(graph),
-        about,
+        description,
         plan,
         cluster.devices_per_server,
         arithmetic_s,
@@ -293,9 +293,9 @@ def _check_planned_strategy(plan: Plan, workload: Workload, nodes: int, source: 
     return plan.strategy
 
 
-def _make_mismatch_error(plan: Plan, source: str, other: str) -> PlanFileError:
+def _make_mismatch_error(plan: Plan, source: str, actual: str) -> PlanFileError:
     planned = f"{plan.workload.name} with {len(plan.operators)} operators on {plan.topology.nodes} servers"
-    return PlanFileError(f"{source}: the plan is for {planned}, not for {other}")
+    return PlanFileError(f"{source}: the plan is for {planned}, not for {actual}")
 
 
 def routes_of(plan: Plan) -> RouteSets | None:

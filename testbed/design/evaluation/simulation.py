@@ -87,8 +87,8 @@ def link_traffic(execution: Execution) -> list[dict[str, Any]]:
     for link in np.flatnonzero(execution.link_bytes).tolist():
         carried_bytes, bits_per_s = int(execution.link_bytes[link]), float(fabric.capacity_bps[link])
         busy = carried_bytes * 8 / bits_per_s / time_s if bits_per_s else None
-        ends = f"{fabric.sources[link]}-{fabric.targets[link]}"
-        rows.append({"link": ends, "bytes": carried_bytes, "busy": busy})
+        end_names = f"{fabric.sources[link]}-{fabric.targets[link]}"
+        rows.append({"link": end_names, "bytes": carried_bytes, "busy": busy})
     return rows
 
 
@@ -115,11 +115,11 @@ def draw_timeline(execution: Execution, path: str | Path, title: str) -> None:
         raise WorkloadError(f"cannot write the time line {path}: {error}") from error
 
 
-def _compute_busiest_link(chosen: ChosenFabric, execution: Execution) -> float | None:
+def _compute_busiest_link(routed: ChosenFabric, execution: Execution) -> float | None:
     """Return the fraction of the iteration in which the fullest link was full; None for moving circuits."""
-    if chosen.circuits is not None:
+    if routed.circuits is not None:
         return None
     bits = execution.link_bytes * 8.0
     if not bits.any():
         return 0.0
-    return float((bits / chosen.fabric.capacity_bps).max()) / execution.iteration_s
+    return float((bits / routed.fabric.capacity_bps).max()) / execution.iteration_s

@@ -76,9 +76,9 @@ def controller_of(request: FabricRequest, default: str = "every") -> Controller:
     unknown controller.
     """
     options, text = request.options, request.options.controller or default
-    when, colon, period = text.partition(":")
+    schedule, colon, period = text.partition(":")
     period_s = max(_SHORTEST_PERIOD_S, 2 * options.reconfiguration_s)
-    match when:
+    match schedule:
         case "every":
             if colon:
                 try:
@@ -89,7 +89,7 @@ def controller_of(request: FabricRequest, default: str = "every") -> Controller:
             pass
         case _:
             raise ValueError(f"--controller {text}: choose once, every:MS, per-iteration or per-layer")
-    return Controller(when, period_s, options.hysteresis, options.look_ahead)
+    return Controller(schedule, period_s, options.hysteresis, options.look_ahead)
 
 
 CIRCUITS = FabricKind(

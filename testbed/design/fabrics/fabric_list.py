@@ -78,8 +78,8 @@ def build_fabric(request: FabricRequest) -> ChosenFabric:
             demand = request.demand and sum_by_hosts(request.demand, domain)
             request = replace(request, nodes=request.nodes // domain, demand=demand)
             return with_shared_hosts(with_routing(kind.build(request), request.options), request.options)
-        chosen = with_routing(kind.build(request), request.options)
-        return chosen if domain == 1 or kind.is_of_gpus else with_domains(chosen, request.options)
+        fabric = with_routing(kind.build(request), request.options)
+        return fabric if domain == 1 or kind.is_of_gpus else with_domains(fabric, request.options)
     except ValueError as error:
         size = f"{request.nodes} nodes, degree {request.degree}"
         raise TopologyError(f"fabric {name!r} of {size} is not possible: {error}") from error

@@ -63,10 +63,10 @@ def match_edges(nodes: int, one: Integers, other: Integers, weight: Floats) -> M
     state = _make_state(nodes, one, other, integer_weight)
     match_all(state)
     mate = np.asarray(state.mate, dtype=np.int64)
-    chosen = mate[one] == other
+    is_matched = mate[one] == other
     bound = _sum_duals(state, nodes) / 2 / scale
     return Matching(
-        mate, float(weight[chosen].sum()), bound, np.asarray(state.dual, dtype=np.float64) / 2 / scale
+        mate, float(weight[is_matched].sum()), bound, np.asarray(state.dual, dtype=np.float64) / 2 / scale
     )
 
 
@@ -84,7 +84,7 @@ def _choose_scale(weight: Floats) -> float:
     return float(2.0 ** np.floor(np.log2(_SCALE / largest)))
 
 
-def _make_state(nodes: int, one: Integers, other: Integers, integer_weight: Integers) -> Any:
+def _make_state(nodes: int, low: Integers, high: Integers, integer_weight: Integers) -> Any:
     """Return the state before the first stage: no node is matched, and each dual is half of the heaviest edge.
 
     Weights and duals are stored doubled.
@@ -92,7 +92,7 @@ def _make_state(nodes: int, one: Integers, other: Integers, integer_weight: Inte
     from lightbed.compiled import AVAILABLE
     from testbed.design.matching.search import State
 
-    tail, head = np.concatenate([one, other]), np.concatenate([other, one])
+    tail, head = np.concatenate([low, high]), np.concatenate([high, low])
     doubled = 2 * np.concatenate([integer_weight, integer_weight])
     order = np.lexsort((head, tail))
     dual = np.zeros(nodes, dtype=np.int64)
@@ -160,8 +160,8 @@ def match_priced(weights: Floats, *, wanted: float = 0.9) -> Matching:
     count = _FIRST_PAIRS_PER_NODE
     candidates = _mark_heaviest(weights, count)
     while True:
-        one, other = np.nonzero(np.triu(candidates, 1))
-        matching = match_edges(nodes, one, other, weights[one, other])
+        low, high = np.nonzero(np.triu(candidates, 1))
+        matching = match_edges(nodes, low, high, weights[low, high])
         excess = weights - matching.dual[:, np.newaxis] - matching.dual[np.newaxis, :]
         excess[candidates] = (
             0.0  # `match_edges` considered these pairs: they exceed their prices because of blossoms
@@ -186,8 +186,8 @@ def _mark_heaviest(weights: Floats, count: int) -> NDArray[np.bool_]:
     ahead = (np.arange(nodes)[:, np.newaxis] + np.arange(1, nodes)) % nodes
     weights_ahead = np.take_along_axis(weights, ahead, axis=1)
     best = np.argsort(-weights_ahead, axis=1, kind="stable")[:, : min(count, nodes - 1)]
-    chosen = np.take_along_axis(ahead, best, axis=1)
+    partners = np.take_along_axis(ahead, best, axis=1)
     marks = np.zeros((nodes, nodes), dtype=bool)
-    np.put_along_axis(marks, chosen, values=True, axis=1)
+    np.put_along_axis(marks, partners, values=True, axis=1)
     marks &= weights > 0
     return marks | marks.T

@@ -183,24 +183,24 @@ def rebase(state: State, blossom: int, node: int) -> None:
     nodes = len(state.mate)
     pending = [(blossom, node)]
     while len(pending) > 0:
-        inside, base = pending.pop()
-        if inside < nodes:
+        current_blossom, base = pending.pop()
+        if current_blossom < nodes:
             continue
-        child = find_child_of(state, inside, base)
+        child = find_child_of(state, current_blossom, base)
         pending.append((child, base))
-        odd = find_ring_position(state, inside, child) % 2 == 1
-        current_child = state.ring_next[child] if odd else state.child[inside]
-        stop = state.ring_next[state.child[inside]] if odd else child
+        odd = find_ring_position(state, current_blossom, child) % 2 == 1
+        current_child = state.ring_next[child] if odd else state.child[current_blossom]
+        stop = state.ring_next[state.child[current_blossom]] if odd else child
         while current_child != stop:
-            here, there = state.ring_here[current_child], state.ring_there[current_child]
+            near_node, far_node = state.ring_here[current_child], state.ring_there[current_child]
             following = state.ring_next[current_child]
-            state.mate[here] = there
-            state.mate[there] = here
-            pending.append((current_child, here))
-            pending.append((following, there))
+            state.mate[near_node] = far_node
+            state.mate[far_node] = near_node
+            pending.append((current_child, near_node))
+            pending.append((following, far_node))
             current_child = state.ring_next[following]
-        state.child[inside] = child
-        state.base[inside] = base
+        state.child[current_blossom] = child
+        state.base[current_blossom] = base
 
 
 @compile_function
@@ -233,11 +233,11 @@ def queue_edges(state: State, top: int, clock: Ints, events: Events) -> None:
             clock[LAST_TIME] = clock[NOW] + state.dual[node]
             clock[LAST_NODE] = node
         for arc in range(state.first[node], state.first[node + 1]):
-            other = state.top[state.head[arc]]
-            if other == top or state.label[other] == ODD:
+            other_top = state.top[state.head[arc]]
+            if other_top == top or state.label[other_top] == ODD:
                 continue
             slack = state.dual[node] + compute_dual(state, state.head[arc], clock[NOW]) - state.weight[arc]
-            time = clock[NOW] + (slack // 2 if state.label[other] == EVEN else slack)
+            time = clock[NOW] + (slack // 2 if state.label[other_top] == EVEN else slack)
             if time < clock[LAST_TIME]:
                 heappush(events, (time, arc))
         if node == state.leaf_tail[top]:
@@ -252,8 +252,8 @@ def queue_edges_back(state: State, top: int, clock: Ints, events: Events) -> Non
     while True:
         for arc in range(state.first[node], state.first[node + 1]):
             if state.label[state.top[state.head[arc]]] == EVEN:
-                other = compute_dual(state, state.head[arc], clock[NOW])
-                time = clock[NOW] + state.dual[node] + other - state.weight[arc]
+                other_dual = compute_dual(state, state.head[arc], clock[NOW])
+                time = clock[NOW] + state.dual[node] + other_dual - state.weight[arc]
                 if time < clock[LAST_TIME]:
                     heappush(events, (time, arc))
         if node == state.leaf_tail[top]:
@@ -266,15 +266,15 @@ def find_common_top(state: State, here: int, there: int) -> int:
     """Return the nearest common even top of the paths from two even tops of the tree to its root."""
     state.stamp[-1] += 1
     mark = state.stamp[-1]
-    one, other = state.top[here], state.top[there]
+    current_top, next_top = state.top[here], state.top[there]
     while True:
-        if one >= 0:
-            if state.stamp[one] == mark:
-                return one
-            state.stamp[one] = mark
-            mate = state.mate[state.base[one]]
-            one = -1 if mate < 0 else state.top[state.tree_from[state.top[mate]]]
-        one, other = (one, other) if other < 0 else (other, one)
+        if current_top >= 0:
+            if state.stamp[current_top] == mark:
+                return current_top
+            state.stamp[current_top] = mark
+            mate = state.mate[state.base[current_top]]
+            current_top = -1 if mate < 0 else state.top[state.tree_from[state.top[mate]]]
+        current_top, next_top = (current_top, next_top) if next_top < 0 else (next_top, current_top)
 
 
 @compile_function
@@ -368,25 +368,28 @@ def run_stage(state: State, root: int) -> None:
 @compile_function
 def take_edge(state: State, arc: int, clock: Ints, tops: Ints, events: Events) -> bool:
     """Use an edge that may be tight now, and return whether it reached a free node, which ends the stage."""
-    here, there = state.tail[arc], state.head[arc]
-    if state.label[state.top[here]] != EVEN:
-        here, there = there, here
-    target = state.top[there]
-    if state.top[here] == target or state.label[target] == ODD:
+    even_node, target_node = state.tail[arc], state.head[arc]
+    if state.label[state.top[even_node]] != EVEN:
+        even_node, target_node = target_node, even_node
+    target = state.top[target_node]
+    if state.top[even_node] == target or state.label[target] == ODD:
         return False
-    if compute_dual(state, here, clock[NOW]) + compute_dual(state, there, clock[NOW]) > state.weight[arc]:
+    if (
+        compute_dual(state, even_node, clock[NOW]) + compute_dual(state, target_node, clock[NOW])
+        > state.weight[arc]
+    ):
         return (
             False  # an outdated event: one end became odd and lost its label since; a later event is queued
         )
     if state.label[target] == EVEN:
-        close_ring(state, here, there, clock, tops, events)
+        close_ring(state, even_node, target_node, clock, tops, events)
         return False
     if state.mate[state.base[target]] < 0:
-        augment_path(state, here, there)
-        rebase(state, target, there)
-        state.mate[there] = here
+        augment_path(state, even_node, target_node)
+        rebase(state, target, target_node)
+        state.mate[target_node] = even_node
         return True
-    make_odd(state, target, here, there, clock, tops, events)
+    make_odd(state, target, even_node, target_node, clock, tops, events)
     make_even(state, state.top[state.mate[state.base[target]]], clock, tops, events)
     return False
 
@@ -414,15 +417,15 @@ def expand_if_empty(state: State, blossom: int, clock: Ints, tops: Ints, events:
     if state.label[blossom] != ODD or state.z[blossom] != 2 * (clock[NOW] - state.since[blossom]):
         return
     store_duals(state, blossom, clock[NOW])
-    here, there = state.tree_from[blossom], state.tree_to[blossom]
-    entry = find_child_of(state, blossom, there)
+    tree_node, ring_node = state.tree_from[blossom], state.tree_to[blossom]
+    entry = find_child_of(state, blossom, ring_node)
     # The path from entry to base must have an even number of edges, which determines the direction on the ring.
     forward = find_ring_position(state, blossom, entry) % 2 == 1
     dissolve(state, blossom)
     evens = [-1]
     child = entry
     while True:
-        make_odd(state, child, here, there, clock, tops, events)
+        make_odd(state, child, tree_node, ring_node, clock, tops, events)
         if child == state.child[blossom]:
             break
         even = state.ring_next[child] if forward else state.ring_previous[child]
@@ -430,8 +433,8 @@ def expand_if_empty(state: State, blossom: int, clock: Ints, tops: Ints, events:
         state.since[even] = clock[NOW]
         evens.append(even)
         child = state.ring_next[even] if forward else state.ring_previous[even]
-        here = state.ring_here[even] if forward else state.ring_there[child]
-        there = state.ring_there[even] if forward else state.ring_here[child]
+        tree_node = state.ring_here[even] if forward else state.ring_there[child]
+        ring_node = state.ring_there[even] if forward else state.ring_here[child]
     for even in evens[1:]:
         make_even(state, even, clock, tops, events)
     child = entry

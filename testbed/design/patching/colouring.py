@@ -58,8 +58,8 @@ class _Search:
         self.colour = [-1] * len(pairs)
         self.free = [(1 << colours) - 1] * nodes
         self.edges_at: list[list[int]] = [[] for _ in range(nodes)]
-        for edge, ends in enumerate(pairs):
-            for end in ends:
+        for edge, end_pair in enumerate(pairs):
+            for end in end_pair:
                 self.edges_at[end].append(edge)
         self.steps = 0
 
@@ -121,8 +121,8 @@ class _Search:
         ]
 
     def _get_other_end(self, edge: int, node: int) -> int:
-        one, other = self.pairs[edge]
-        return other if node == one else one
+        first_node, second_node = self.pairs[edge]
+        return second_node if node == first_node else first_node
 
     def _has_odd_component(self, colour: int) -> bool:
         """Return whether the nodes that lack a colour have a component of odd size, which cannot be paired."""
@@ -176,20 +176,20 @@ class _KempeColouring:
 
     def place(self, edge: int, rng: random.Random) -> list[int]:
         """Paint an uncoloured edge, and return the edges that lost their colour for it."""
-        one, other = self.pairs[edge]
-        free_here, free_there = self._list_free_colours(one), self._list_free_colours(other)
+        first_node, second_node = self.pairs[edge]
+        free_here, free_there = self._list_free_colours(first_node), self._list_free_colours(second_node)
         common = [colour for colour in free_here if colour in free_there]
         if common:
             self._paint(edge, common[0])
             return []
         colour_here, colour_there = rng.choice(free_here), rng.choice(free_there)
-        self._swap_chain(other, colour_here, colour_there)
-        evicted = self.edge_at[other][colour_here]
-        if evicted < 0 and self.edge_at[one][colour_here] < 0:
+        self._swap_chain(second_node, colour_here, colour_there)
+        evicted = self.edge_at[second_node][colour_here]
+        if evicted < 0 and self.edge_at[first_node][colour_here] < 0:
             self._paint(edge, colour_here)
             return []
         # The chain did not free a colour: take a random colour from the edges at both ends that have it.
-        colour = rng.choice(range(len(self.edge_at[one])))
+        colour = rng.choice(range(len(self.edge_at[first_node])))
         displaced = sorted({self.edge_at[end][colour] for end in self.pairs[edge]} - {-1})
         for displaced_edge in displaced:
             self._erase(displaced_edge)
@@ -209,14 +209,14 @@ class _KempeColouring:
             self.edge_at[end][self.colour[edge]] = -1
         self.colour[edge] = -1
 
-    def _swap_chain(self, start: int, first: int, second: int) -> None:
-        """Exchange two colours along the chain that leaves `start` by colour `first`."""
-        chain, node, colour = [], start, first
+    def _swap_chain(self, start: int, first_colour: int, second_colour: int) -> None:
+        """Exchange two colours along the chain that leaves `start` by colour `first_colour`."""
+        chain, node, colour = [], start, first_colour
         while (edge := self.edge_at[node][colour]) >= 0:
             chain.append(edge)
             node = sum(self.pairs[edge]) - node
-            colour = first + second - colour
-        swapped = [first + second - self.colour[edge] for edge in chain]
+            colour = first_colour + second_colour - colour
+        swapped = [first_colour + second_colour - self.colour[edge] for edge in chain]
         for edge in chain:
             self._erase(edge)
         for edge, colour in zip(chain, swapped, strict=True):

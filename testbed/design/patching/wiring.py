@@ -94,9 +94,9 @@ def _take_free_nics(topology: Topology) -> Iterator[Link]:
         elif wired_reverse_edges[source, target]:
             wired_reverse_edges[source, target] -= 1
         else:
-            here, there = Nic(source, transmitters[source]), Nic(target, transmitters[target])
-            yield Link(here, there)
-            yield Link(there, here)
+            source_nic, target_nic = Nic(source, transmitters[source]), Nic(target, transmitters[target])
+            yield Link(source_nic, target_nic)
+            yield Link(target_nic, source_nic)
             transmitters[source] += 1
             transmitters[target] += 1
             wired_reverse_edges[target, source] += 1
@@ -203,8 +203,8 @@ def _colour_remaining(nodes: int, colours: int, pairs: Sequence[Edge]) -> list[l
     return None if _find_odd_component(nodes, pairs) else colour_edges(nodes, colours, pairs)
 
 
-def _check_regular(nodes: int, degree: int, ends: Iterable[int], verb: str) -> None:
-    counts = Counter(ends)
+def _check_regular(nodes: int, degree: int, end_nodes: Iterable[int], verb: str) -> None:
+    counts = Counter(end_nodes)
     for node in range(nodes):
         if counts[node] != degree:
             raise TopologyError(
@@ -216,9 +216,9 @@ def _check_regular(nodes: int, degree: int, ends: Iterable[int], verb: str) -> N
 def _find_odd_component(nodes: int, pairs: Sequence[Edge]) -> set[int]:
     """Return the nodes of a connected component of odd size, or an empty set."""
     neighbours: dict[int, set[int]] = defaultdict(set)
-    for one, other in pairs:
-        neighbours[one].add(other)
-        neighbours[other].add(one)
+    for first_node, second_node in pairs:
+        neighbours[first_node].add(second_node)
+        neighbours[second_node].add(first_node)
     visited: set[int] = set()
     for start in range(nodes):
         if start in visited:
@@ -244,10 +244,10 @@ def _split_even_rings(nodes: int, pairs: Sequence[Edge]) -> tuple[list[list[list
     remaining_edges: list[Edge] = []
     groups: dict[tuple[int, int], list[Edge]] = defaultdict(list)
     copies = Counter[Edge]()
-    for one, other in pairs:
-        stride = (other - one) % nodes
-        groups[min(stride, nodes - stride), copies[one, other]].append((one, other))
-        copies[one, other] += 1
+    for first_node, second_node in pairs:
+        stride = (second_node - first_node) % nodes
+        groups[min(stride, nodes - stride), copies[first_node, second_node]].append((first_node, second_node))
+        copies[first_node, second_node] += 1
     for (stride, _), edges in groups.items():
         planes = _split_stride(nodes, stride, edges)
         if planes:
@@ -267,12 +267,12 @@ def _split_stride(nodes: int, stride: int, edges: Sequence[Edge]) -> list[list[E
     for start in range(math.gcd(nodes, stride)):
         for assign_receiver in range(nodes // math.gcd(nodes, stride)):
             position[(start + assign_receiver * stride) % nodes] = assign_receiver
-    first = [edge for edge in edges if _find_tail_position(edge, nodes, stride, position) % 2 == 0]
-    second = [edge for edge in edges if _find_tail_position(edge, nodes, stride, position) % 2]
-    return [first, second]
+    even_edges = [edge for edge in edges if _find_tail_position(edge, nodes, stride, position) % 2 == 0]
+    odd_edges = [edge for edge in edges if _find_tail_position(edge, nodes, stride, position) % 2]
+    return [even_edges, odd_edges]
 
 
 def _find_tail_position(edge: Edge, nodes: int, stride: int, position: Mapping[int, int]) -> int:
     """Return the ring position of an edge's tail, the end that is one stride before the other."""
-    one, other = edge
-    return position[one if (one + stride) % nodes == other else other]
+    first_node, second_node = edge
+    return position[first_node if (first_node + stride) % nodes == second_node else second_node]

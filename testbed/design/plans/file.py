@@ -233,12 +233,12 @@ def read_strategy(part: PlanReader, nodes: int) -> tuple[tuple[str, ...], Strate
 
 
 def _read_link(part: PlanReader, index: int, link: Any, nodes: int) -> Edge:
-    where = f"links[{index}]"
+    path = f"links[{index}]"
     if not isinstance(link, list) or len(link) != 2:
-        raise part.make_error(where, f"{link!r} is not a pair of nodes")
-    source, target = (part.check_node(end, where, nodes) for end in link)
+        raise part.make_error(path, f"{link!r} is not a pair of nodes")
+    source, target = (part.check_node(end, path, nodes) for end in link)
     if source == target:
-        raise part.make_error(where, f"joins node {source} to itself")
+        raise part.make_error(path, f"joins node {source} to itself")
     return source, target
 
 

@@ -52,14 +52,14 @@ def draw(plot: Plot, path: Path) -> Path:
     return path
 
 
-def _colour(place: int) -> str:
-    return _COLOURS[place % len(_COLOURS)]
+def _colour(index: int) -> str:
+    return _COLOURS[index % len(_COLOURS)]
 
 
 def _draw_lines(axis: Any, panel: Panel) -> None:
-    for place, series in enumerate(panel.series):
-        mark = _MARKS[place % len(_MARKS)]
-        style = {"color": _colour(place), "marker": mark, "markersize": 4, "alpha": 0.85}
+    for index, series in enumerate(panel.series):
+        mark = _MARKS[index % len(_MARKS)]
+        style = {"color": _colour(index), "marker": mark, "markersize": 4, "alpha": 0.85}
         axis.plot(series.x_values, series.y_values, label=series.name, linewidth=1.3, **style)
     ticks = sorted({value for series in panel.series for value in series.x_values})
     if "x" in panel.logarithmic:
@@ -72,16 +72,16 @@ def _draw_lines(axis: Any, panel: Panel) -> None:
 def _draw_bars(axis: Any, panel: Panel) -> None:
     names = list(dict.fromkeys(name for series in panel.series for name in series.x_values))
     width = 0.8 / len(panel.series)
-    for place, series in enumerate(panel.series):
-        shift = (place - (len(panel.series) - 1) / 2) * width
+    for index, series in enumerate(panel.series):
+        shift = (index - (len(panel.series) - 1) / 2) * width
         positions = [names.index(name) + shift for name in series.x_values]
-        axis.bar(positions, series.y_values, width, label=series.name, color=_colour(place))
+        axis.bar(positions, series.y_values, width, label=series.name, color=_colour(index))
     axis.set_xticks(range(len(names)), [name if isinstance(name, str) else f"{name:g}" for name in names])
 
 
 def _draw_steps(axis: Any, panel: Panel) -> None:
-    for place, series in enumerate(panel.series):
-        style = {"color": _colour(place), "linestyle": ("-", "--", ":")[place % 3]}
+    for index, series in enumerate(panel.series):
+        style = {"color": _colour(index), "linestyle": ("-", "--", ":")[index % 3]}
         axis.step(series.x_values, series.y_values, where="post", label=series.name, linewidth=1.4, **style)
     axis.set_xlim(left=0)
 
@@ -97,16 +97,16 @@ def _draw_heat(axis: Any, panel: Panel) -> None:
 
 def _draw_tiles(axis: Any, panel: Panel) -> None:
     """Colour each area of equal numbers and write the number at its centre. Cells of 0 stay white."""
-    places: dict[float, list[tuple[int, int]]] = {}
+    cells_of_number: dict[float, list[tuple[int, int]]] = {}
     for y, series in enumerate(panel.series):
         for x, number in enumerate(series.y_values):
-            places.setdefault(number, []).append((x, y))
+            cells_of_number.setdefault(number, []).append((x, y))
     rows = [
         [(number - 1) % 10 if number else float("nan") for number in series.y_values]
         for series in panel.series
     ]
     axis.imshow(rows, cmap="tab10", vmin=0, vmax=9, alpha=0.7, interpolation="nearest", aspect="auto")
-    for number, cells in places.items():
+    for number, cells in cells_of_number.items():
         if number:
             x, y = (sum(values) / len(cells) for values in zip(*cells, strict=True))
             axis.text(x, y, f"{number:g}", ha="center", va="center", fontsize=8)
@@ -124,8 +124,8 @@ _MAPS = ("heat", "tiles")
 
 def _draw_legend(figure: Any, plot: Plot, rows: int) -> None:
     """Draw one legend below all panels if they show the same series, otherwise one per panel."""
-    named = {tuple(series.name for series in panel.series) for panel in plot.panels}
-    if len(named) == 1:
+    name_sets = {tuple(series.name for series in panel.series) for panel in plot.panels}
+    if len(name_sets) == 1:
         handles, labels = figure.axes[0].get_legend_handles_labels()
         entry_inches = 0.6 + 0.075 * max(
             map(len, labels)

@@ -130,8 +130,10 @@ def route_quickly(topology: Topology, demand: Demand, *, max_paths: int = MAX_SE
 def _make_links(topology: Topology) -> Links:
     table = np.array(topology.edges, dtype=np.int64).reshape(-1, 2)
     tail, head = table[:, 0].copy(), table[:, 1].copy()
-    into = np.argsort(head, kind="stable")
-    return Links(tail, head, np.searchsorted(head[into], np.arange(topology.nodes + 1)), into)
+    order_by_head = np.argsort(head, kind="stable")
+    return Links(
+        tail, head, np.searchsorted(head[order_by_head], np.arange(topology.nodes + 1)), order_by_head
+    )
 
 
 def _make_workspace(nodes: int, links: Links) -> Workspace:
@@ -291,11 +293,11 @@ def _overshoots(
     """Return whether the new path is more expensive than the old one once `moved` bytes have moved to it."""
     add_load(source, target, old, head, load, -moved)
     add_load(source, target, new, head, load, moved)
-    before = _compute_path_price(source, target, old, head, load, top, doublings)
-    after = _compute_path_price(source, target, new, head, load, top, doublings)
+    old_price = _compute_path_price(source, target, old, head, load, top, doublings)
+    new_price = _compute_path_price(source, target, new, head, load, top, doublings)
     add_load(source, target, new, head, load, -moved)
     add_load(source, target, old, head, load, moved)
-    return after > before
+    return new_price > old_price
 
 
 @compile_function
@@ -399,7 +401,7 @@ def _replace_tree(
     doublings: int,
 ) -> None:
     """Replace the tree of a set, move its load and balance all pairs; undo everything if the total cost grows."""
-    before = _compute_total_cost(load, top, doublings)
+    previous_cost = _compute_total_cost(load, top, doublings)
     old_load, old_weight, old_tree = (
         load.copy(),
         weight[:, :, target].copy(),
@@ -412,7 +414,7 @@ def _replace_tree(
             add_load(source, target, tree, head, load, carried_bytes)
     onward[replaced_set, target] = tree
     balance_pairs(target, size, onward, weight, head, load, top, doublings, 3)
-    if _compute_total_cost(load, top, doublings) > before:
+    if _compute_total_cost(load, top, doublings) > previous_cost:
         load[:] = old_load
         weight[:, :, target] = old_weight
         onward[replaced_set, target] = old_tree

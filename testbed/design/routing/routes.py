@@ -80,9 +80,9 @@ def _choose_links(nodes: int, links: Sequence[Link]) -> tuple[list[list[int]], S
     around = (np.arange(nodes) - np.arange(nodes)[:, np.newaxis]) % nodes
     order = np.argsort(hops * nodes + around, axis=1)
     table = np.array(edges, dtype=np.int64).reshape(-1, 2)
-    first = np.searchsorted(table[:, 0], np.arange(nodes + 1))
+    first_links = np.searchsorted(table[:, 0], np.arange(nodes + 1))
     workspace = np.zeros(len(links), dtype=np.int64), np.full(nodes**2, -1, dtype=np.int64)
-    columns = [first, table[:, 1].copy(), order.reshape(-1), hops.reshape(-1), *workspace]
+    columns = [first_links, table[:, 1].copy(), order.reshape(-1), hops.reshape(-1), *workspace]
     if nodes >= _MIN_NODES_TO_COMPILE:
         _compile_trees()(nodes, _ROUNDS, *columns)
         return order.tolist(), columns[-1].tolist()

@@ -155,18 +155,18 @@ class Annealer:
         begin = self.work
         while self.work < begin + budget:
             temperature_s = scale_s * cooling.temperature_at((self.work - begin) / budget)
-            other = self.propose(current.candidate, rng, counts)
-            if other.finding.matching_degree != start.finding.matching_degree:
+            neighbour = self.propose(current.candidate, rng, counts)
+            if neighbour.finding.matching_degree != start.finding.matching_degree:
                 continue
-            other_closed_s = self.estimate_s(other)
+            other_closed_s = self.estimate_s(neighbour)
             closed_limit_s = closed_s - max(temperature_s, scale_s * cooling.closed) * math.log1p(
                 -rng.random()
             )
-            if other == current.candidate or other_closed_s > closed_limit_s:
+            if neighbour == current.candidate or other_closed_s > closed_limit_s:
                 continue
-            other_s = self.seconds(other, current.seconds - temperature_s * math.log1p(-rng.random()))
+            other_s = self.seconds(neighbour, current.seconds - temperature_s * math.log1p(-rng.random()))
             if math.isfinite(other_s):
-                current, closed_s = TimedCandidate(other_s, other), other_closed_s
+                current, closed_s = TimedCandidate(other_s, neighbour), other_closed_s
                 best = min(best, current, key=seconds_of)
         return best
 
@@ -185,17 +185,19 @@ class Annealer:
         begin, unchanged, groups = self.work, 0, groups or self.moves.groups
         while unchanged < len(groups) and self.work < begin + budget:
             for group_index in rng.permutation(len(groups)).tolist():
-                before = best
+                previous_best = best
                 points = self.moves.layouts(best.candidate.point, groups[group_index])
                 others = [best.candidate._replace(point=point) for point in dict.fromkeys(points)]
                 # Most promising first: each improvement lowers the time at which later simulations stop.
-                by_estimate = sorted((self.estimate_s(other), index) for index, other in enumerate(others))
+                by_estimate = sorted(
+                    (self.estimate_s(candidate), index) for index, candidate in enumerate(others)
+                )
                 for closed_s, index in by_estimate:
                     if closed_s < best.seconds * MAX_CLOSED_FORM_RATIO:
                         simulated_s = self.seconds(others[index], best.seconds * (1 - 1e-9))
                         if math.isfinite(simulated_s):
                             best = TimedCandidate(simulated_s, others[index])
-                unchanged = unchanged + 1 if best is before else 0
+                unchanged = unchanged + 1 if best is previous_best else 0
                 if unchanged == len(groups) or self.work >= begin + budget:
                     break
         return best
@@ -207,9 +209,9 @@ class Annealer:
         """
         start, gathered = best.candidate, [best]
         for point in dict.fromkeys(self.moves.gather_chains(start.point)):
-            other = self.relink(start._replace(point=point), start.finding.matching_degree)
-            if point != start.point and self.fits(other):
-                gathered.append(TimedCandidate(self.seconds(other), other))
+            gathered_candidate = self.relink(start._replace(point=point), start.finding.matching_degree)
+            if point != start.point and self.fits(gathered_candidate):
+                gathered.append(TimedCandidate(self.seconds(gathered_candidate), gathered_candidate))
         return min(gathered, key=seconds_of)
 
     def rewire(self, best: TimedCandidate, few: int, rng: np.random.Generator, budget: int) -> TimedCandidate:
@@ -229,23 +231,23 @@ class Annealer:
         while self.work < begin + budget:
             self.closed += 1  # count the draw as work: cached results cost none, so the loop might never end
             others = self._list_neighbours(best.candidate.finding)
-            other = start._replace(finding=others[int(rng.integers(len(others)))])
+            swapped = start._replace(finding=others[int(rng.integers(len(others)))])
             if (
-                self.simulator.fullest_link_s(strategy, other.finding.topology)
+                self.simulator.fullest_link_s(strategy, swapped.finding.topology)
                 > limits_s[0] * MAX_LOAD_GROWTH
             ):
                 continue
-            if math.isinf(self.seconds(other._replace(microbatches=few), limits_s[1] * MAX_TIME_GROWTH)):
+            if math.isinf(self.seconds(swapped._replace(microbatches=few), limits_s[1] * MAX_TIME_GROWTH)):
                 continue
-            simulated_s = self.seconds(other, best.seconds * (1 - 1e-9))
+            simulated_s = self.seconds(swapped, best.seconds * (1 - 1e-9))
             if math.isfinite(simulated_s):
-                best, limits_s = TimedCandidate(simulated_s, other), self._compute_limits(other, few)
+                best, limits_s = TimedCandidate(simulated_s, swapped), self._compute_limits(swapped, few)
         return best
 
-    def _compute_limits(self, current: Candidate, few: int) -> tuple[float, float]:
-        """Return the seconds for which the fullest link is busy, and the seconds of `few` microbatches."""
+    def _compute_limits(self, current: Candidate, microbatches: int) -> tuple[float, float]:
+        """Return the seconds for which the fullest link is busy, and the seconds of an iteration of `microbatches`."""
         full_s = self.simulator.fullest_link_s(self.strategy(current), current.finding.topology)
-        return full_s, self.seconds(current._replace(microbatches=few))
+        return full_s, self.seconds(current._replace(microbatches=microbatches))
 
     def propose(self, current: Candidate, rng: np.random.Generator, counts: Sequence[int] = ()) -> Candidate:
         """Return a random neighbour: another strategy, other links, or another number of microbatches."""
@@ -275,8 +277,8 @@ class Annealer:
 
     def improve_links(self, current: TimedCandidate) -> TimedCandidate:
         """Return the candidate on improved links, as many for pairs as before, or unchanged if they are not faster."""
-        other = self.relink(current.candidate, current.candidate.finding.matching_degree)
-        return min(current, TimedCandidate(self.seconds(other, current.seconds), other), key=seconds_of)
+        relinked = self.relink(current.candidate, current.candidate.finding.matching_degree)
+        return min(current, TimedCandidate(self.seconds(relinked, current.seconds), relinked), key=seconds_of)
 
     def find_nearest_count(self, wanted: int) -> int:
         """Return the number among `counts` that is nearest to `wanted`."""
@@ -296,12 +298,12 @@ class Annealer:
             return self.simulator.fullest_link_s(strategy, finding.topology)
 
         findings = [current.finding, *(start.finding for start in propose_starts(objective, strategy))]
-        ends = [
+        swap_results = [
             swap(start, cost_of(start), cost_of, demand, TrialBudget(_SWAP_TRIES))
             for start in dict.fromkeys(findings)
             if start.matching_degree == degree
         ]
-        return current._replace(finding=min(ends, key=lambda end: end[1])[0])
+        return current._replace(finding=min(swap_results, key=lambda end: end[1])[0])
 
     def _has_pair_bytes(self, current: Candidate) -> bool:
         """Return whether any bytes pass between pairs."""
@@ -317,10 +319,10 @@ class Annealer:
         for nearest_first in (counts[own_index + 1 :], counts[:own_index][::-1]):
             useless = 0
             for count in nearest_first:
-                other = best.candidate._replace(microbatches=count)
-                simulated_s = self.seconds(other, best.seconds) if self.fits(other) else math.inf
+                recounted = best.candidate._replace(microbatches=count)
+                simulated_s = self.seconds(recounted, best.seconds) if self.fits(recounted) else math.inf
                 useless = 0 if simulated_s < best.seconds else useless + 1
-                best = min(best, TimedCandidate(simulated_s, other), key=seconds_of)
+                best = min(best, TimedCandidate(simulated_s, recounted), key=seconds_of)
                 if useless == _MAX_USELESS_COUNTS or self.work >= end:
                     break
         return best
@@ -347,8 +349,8 @@ def polish(
                 break
         # The fastest candidate for each number of links for pairs, the fastest of all first.
         fastest: dict[int, TimedCandidate] = {}
-        for timed in sorted(timed_ends, key=seconds_of):
-            fastest.setdefault(timed.candidate.finding.matching_degree, timed)
+        for timed_end in sorted(timed_ends, key=seconds_of):
+            fastest.setdefault(timed_end.candidate.finding.matching_degree, timed_end)
         for rival in list(fastest.values())[:_MAX_RIVALS]:
             counts = (rival.candidate.microbatches,)
             annealed = annealer.run(rival.candidate, rng, part // 4, Cooling(), counts)
@@ -360,11 +362,13 @@ def polish(
             timed_ends.extend((same_count, annealer.descend(pipelined.candidate, rng, part)))
         timed_ends.append(annealer.recount(min(timed_ends, key=seconds_of), end))
         timed_ends.append(_improve_in_turns(annealer, min(timed_ends, key=seconds_of), rng, part, end))
-        few, remaining_budget = (
+        few_microbatches, remaining_budget = (
             annealer.find_nearest_count(_FEW_MICROBATCHES),
             min(end - annealer.work, int(budget * _LINK_SHARE)),
         )
-        timed_ends.append(annealer.rewire(min(timed_ends, key=seconds_of), few, rng, remaining_budget))
+        timed_ends.append(
+            annealer.rewire(min(timed_ends, key=seconds_of), few_microbatches, rng, remaining_budget)
+        )
         best, remaining_budget = (
             min(timed_ends, key=seconds_of).candidate,
             min(end - annealer.work, int(budget * _LAST_SHARE)),
@@ -377,12 +381,12 @@ def _descend_on_each_degree(
     annealer: Annealer, starts: Sequence[Candidate], rng: np.random.Generator, part: int
 ) -> Iterator[TimedCandidate]:
     """Yield the results of descents from the starts, for every number of links for pairs."""
-    few, coarse = annealer.find_nearest_count(_FEW_MICROBATCHES), list[TimedCandidate]()
-    first, *others = starts
-    rewired = [annealer.relink(first, degree) for degree in annealer.problem.possible_pair_links]
-    for start in dict.fromkeys([first, *rewired, *others]):
+    few_microbatches, coarse = annealer.find_nearest_count(_FEW_MICROBATCHES), list[TimedCandidate]()
+    first_start, *others = starts
+    rewired = [annealer.relink(first_start, degree) for degree in annealer.problem.possible_pair_links]
+    for start in dict.fromkeys([first_start, *rewired, *others]):
         yield TimedCandidate(annealer.seconds(start), start)
-        small_start = start._replace(microbatches=few)
+        small_start = start._replace(microbatches=few_microbatches)
         rough = annealer.descend(small_start, rng, part, annealer.moves.largest)
         coarse.append(_improve_coarsely(annealer, rough, rng, part))
         yield coarse[-1]
@@ -394,11 +398,11 @@ def _descend_on_each_degree(
         own_best = fastest[True].candidate
         others = [annealer.relink(fastest[False].candidate, degree)] if False in fastest else []
         bases = dict.fromkeys([own_best, *others])
-        ends = [annealer.descend(base, rng, part) for base in bases]
-        yield from ends
-        other = annealer.improve_links(min(ends, key=seconds_of))
-        yield other
-        yield annealer.descend(other.candidate, rng, part)
+        descended = [annealer.descend(base, rng, part) for base in bases]
+        yield from descended
+        improved = annealer.improve_links(min(descended, key=seconds_of))
+        yield improved
+        yield annealer.descend(improved.candidate, rng, part)
 
 
 def _improve_coarsely(

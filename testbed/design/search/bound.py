@@ -48,15 +48,15 @@ def bound_iteration(problem: Problem) -> Bound:
     from scipy.sparse import coo_array
 
     # The variables are the fractions of shapes, the fractions of pairs of shapes, and the seconds.
-    first = np.concatenate([[0], np.cumsum([len(shapes) for shapes in costs.shapes])])
-    variable_count = int(first[-1])
+    first_variables = np.concatenate([[0], np.cumsum([len(shapes) for shapes in costs.shapes])])
+    variable_count = int(first_variables[-1])
     computing = [shape.seconds / problem.nodes for shapes in costs.shapes for shape in shapes]
     byte_s = 8e-9 / (problem.nodes * problem.degree * problem.rate_gbps)
     sending = [shape.sum_bytes * byte_s for shapes in costs.shapes for shape in shapes]
     rows: list[tuple[int, int, float]] = [
         (op_index, shape_index, 1.0)
         for op_index in range(len(costs.shapes))
-        for shape_index in range(first[op_index], first[op_index + 1])
+        for shape_index in range(first_variables[op_index], first_variables[op_index + 1])
     ]
     right_side = [1.0] * len(costs.shapes)
     for edge in problem.workload.edges:
@@ -68,7 +68,7 @@ def bound_iteration(problem: Problem) -> Bound:
                     + variable_count
                 )
                 rows += [(len(right_side), int(variable), 1.0) for variable in index]
-                rows.append((len(right_side), int(first[op_index] + shape_index), -1.0))
+                rows.append((len(right_side), int(first_variables[op_index] + shape_index), -1.0))
                 right_side.append(0.0)
         computing += [0.0] * table.size
         sending += table.ravel().tolist()
@@ -133,10 +133,16 @@ class _ShapeCosts:
         return np.array(
             [
                 [
-                    self.pair(one.shardings, other.shardings, size, sliced, self.trainable[edge[0]])
-                    for other in consumers
+                    self.pair(
+                        producer_shape.shardings,
+                        consumer_shape.shardings,
+                        size,
+                        sliced,
+                        self.trainable[edge[0]],
+                    )
+                    for consumer_shape in consumers
                 ]
-                for one in producers
+                for producer_shape in producers
             ]
         )
 
@@ -155,12 +161,14 @@ class _ShapeCosts:
         nodes, batch = self.problem.nodes, self.problem.workload.batch
         fewest_bytes = np.inf
         for consumer in consumers:
-            pairs, both = (
+            pairs, pairs_with_gradients = (
                 edge_pairs(producers[0], consumer, batch, size, nodes, sliced, gradients)
                 for gradients in (False, with_gradients)
             )
             fewest_bytes = min(
-                fewest_bytes, self._sum_bytes_times_links(pairs) + self._sum_bytes_times_links(both - pairs)
+                fewest_bytes,
+                self._sum_bytes_times_links(pairs)
+                + self._sum_bytes_times_links(pairs_with_gradients - pairs),
             )
         return float(fewest_bytes)
 

@@ -128,11 +128,11 @@ class ChainState:
 def begin(objective: Objective, seed: int, number: int) -> ChainState:
     """Return the state before the first step of chain `number`. Raises `SearchError` if its cost is infinite."""
     start = objective.start()
-    at = Visit(objective.cost_s(start, start), start, start)
-    if not math.isfinite(at.cost_s):
+    visit = Visit(objective.cost_s(start, start), start, start)
+    if not math.isfinite(visit.cost_s):
         raise SearchError("the initial strategy does not run: give more servers or memory")
     chance = np.random.default_rng([seed, number])
-    return ChainState(chance.bit_generator.state, 0, at, 0, 0, (at,))
+    return ChainState(chance.bit_generator.state, 0, visit, 0, 0, (visit,))
 
 
 def advance(objective: Objective, rules: Rules, state: ChainState, steps: int) -> ChainState:
@@ -142,23 +142,23 @@ def advance(objective: Objective, rules: Rules, state: ChainState, steps: int) -
     steps = min(steps, rules.steps - state.step)
     unit = unit_s(objective, rules) if steps > 0 else 0.0
     for _ in range(steps):
-        at, best = state.at, state.best
+        current, best = state.at, state.best
         if state.step and state.step % rules.reset_every == 0:
-            at = best[0]
-        point = objective.neighbour(at.point, chance)
-        moved = Visit(objective.cost_s(point, at.origin), point, at.origin)
-        accepted = _accepts(at.cost_s, moved.cost_s, rules.alpha / unit, chance)
+            current = best[0]
+        point = objective.neighbour(current.point, chance)
+        moved = Visit(objective.cost_s(point, current.origin), point, current.origin)
+        accepted = _accepts(current.cost_s, moved.cost_s, rules.alpha / unit, chance)
         unchanged = 0 if accepted else state.unchanged + 1
         if accepted:
-            at = moved
-            best = merge(best, at, rules.keep)
+            current = moved
+            best = merge(best, current, rules.keep)
         if accepted or unchanged == rules.patience:
-            rewired = Visit(objective.cost_s(at.point, at.point), at.point, at.point)
+            rewired = Visit(objective.cost_s(current.point, current.point), current.point, current.point)
             unchanged = 0
-            if _accepts(at.cost_s, rewired.cost_s, rules.topology_alpha / unit, chance):
-                at = rewired
-                best = merge(best, at, rules.keep)
-        state = ChainState(state.chance, state.step + 1, at, unchanged, state.accepted + accepted, best)
+            if _accepts(current.cost_s, rewired.cost_s, rules.topology_alpha / unit, chance):
+                current = rewired
+                best = merge(best, current, rules.keep)
+        state = ChainState(state.chance, state.step + 1, current, unchanged, state.accepted + accepted, best)
     return replace(state, chance=chance.bit_generator.state)
 
 
@@ -171,10 +171,10 @@ def merge(best: tuple[Visit, ...], visit: Visit, keep: int) -> tuple[Visit, ...]
     if len(best) == keep and visit.cost_s >= best[-1].cost_s:
         return best
     cost = _round(visit)
-    for other in best:
-        if _round(other) == cost or (other.point == visit.point and other.cost_s <= visit.cost_s):
+    for earlier in best:
+        if _round(earlier) == cost or (earlier.point == visit.point and earlier.cost_s <= visit.cost_s):
             return best
-    others = [other for other in best if other.point != visit.point]
+    others = [earlier for earlier in best if earlier.point != visit.point]
     return tuple(sorted([*others, visit], key=lambda other_visit: other_visit.cost_s)[:keep])
 
 

@@ -83,17 +83,19 @@ def paths_over(topology: Topology, rate_gbps: float) -> Paths:
         return Paths(1, 1, np.zeros(2, dtype=np.int64), nothing, np.zeros(0), strides)
     steps = direct_strides(nodes, topology.strides, simplex=topology.simplex)
     if topology.edges == circulant_edges(nodes, steps):
-        first, links, byte_s = _route_on_circulant(nodes, steps, rate_gbps)
-        return Paths(nodes, ROUTE_SETS, first, links, byte_s, strides)
+        path_starts, links, byte_s = _route_on_circulant(nodes, steps, rate_gbps)
+        return Paths(nodes, ROUTE_SETS, path_starts, links, byte_s, strides)
     from testbed.design.search.recurrence import list_path_links
 
     nodes, table = topology.nodes, next_hops(topology.nodes, topology.edges)
-    ends = np.arange(nodes)[:, None] * nodes + table.neighbours
-    _, numbers_of_links, copies = np.unique(ends, return_inverse=True, return_counts=True)
-    first = np.concatenate([[0], np.cumsum(table.hops.ravel(), dtype=np.int64)])
-    links = np.zeros(first[-1], dtype=np.int64)
-    list_path_links(table.neighbours, table.choice, numbers_of_links.reshape(ends.shape), first, links)
-    return Paths(nodes, 1, first, links, 8 / (copies * rate_gbps * 1e9), strides)
+    link_ids = np.arange(nodes)[:, None] * nodes + table.neighbours
+    _, numbers_of_links, copies = np.unique(link_ids, return_inverse=True, return_counts=True)
+    path_starts = np.concatenate([[0], np.cumsum(table.hops.ravel(), dtype=np.int64)])
+    links = np.zeros(path_starts[-1], dtype=np.int64)
+    list_path_links(
+        table.neighbours, table.choice, numbers_of_links.reshape(link_ids.shape), path_starts, links
+    )
+    return Paths(nodes, 1, path_starts, links, 8 / (copies * rate_gbps * 1e9), strides)
 
 
 @lru_cache(_CACHED_CIRCULANTS)
@@ -104,8 +106,8 @@ def _route_on_circulant(
     fabric = circulant(nodes, steps, rate_gbps)
     choice, pair = np.divmod(np.arange(ROUTE_SETS * nodes**2), nodes**2)
     source, target = np.divmod(pair, nodes)
-    first, links = fabric.routes(source, target, choice)
-    return first.astype(np.int64), links, 8 / fabric.capacity_bps
+    path_starts, links = fabric.routes(source, target, choice)
+    return path_starts.astype(np.int64), links, 8 / fabric.capacity_bps
 
 
 class _Rows(NamedTuple):
@@ -160,8 +162,8 @@ class Costs:
         if not len(program.items):
             return 0.0
         lengths = np.concatenate([block.lengths for block in blocks])
-        ends = np.cumsum(lengths.ravel()).reshape(lengths.shape)
-        bounds = np.concatenate([(ends[:, -1] - lengths.sum(axis=1))[:, None], ends], axis=1)
+        end_indices = np.cumsum(lengths.ravel()).reshape(lengths.shape)
+        bounds = np.concatenate([(end_indices[:, -1] - lengths.sum(axis=1))[:, None], end_indices], axis=1)
         busy = np.zeros((program.nodes + self._paths.byte_s.size, 4))
         last_end_s = float(
             finish_s(
@@ -229,11 +231,11 @@ class Costs:
         """
         size, strides = len(members), self._paths.strides(members)
         rounds = 2 * (size - 1)
-        sent = -(-size_bytes // (len(strides) * size))
+        message_bytes = -(-size_bytes // (len(strides) * size))
         if size_bytes < self._latency.single_round_bytes * size:
             strides, rounds = (1,), 1
-            sent = -(-2 * (size - 1) * size_bytes // size**2)
-        wire = float(self._latency.wire_bytes(np.array(sent))) * rounds
+            message_bytes = -(-2 * (size - 1) * size_bytes // size**2)
+        wire = float(self._latency.wire_bytes(np.array(message_bytes))) * rounds
         source = np.tile(members, len(strides))
         target = np.concatenate([np.roll(members, -stride) for stride in strides])
         seconds, longest = self._paths.seconds(

@@ -103,11 +103,11 @@ def swap(
     position, failures = 0, 0
     others = list(list_neighbours(finding, demanded_links))
     while failures < len(others) and tries.take():
-        other = others[position % len(others)]
-        other_cost = cost_of(other)
+        candidate = others[position % len(others)]
+        other_cost = cost_of(candidate)
         position, failures = position + 1, failures + 1
         if other_cost < cost * (1 - MIN_IMPROVEMENT):
-            finding, cost, failures = other, other_cost, 0
+            finding, cost, failures = candidate, other_cost, 0
             others = list(list_neighbours(finding, demanded_links))
     return finding, cost
 
@@ -133,11 +133,11 @@ def list_neighbours(finding: Finding, demanded_links: frozenset[Edge]) -> Iterat
         for pair_links, filler_links in zip(finding.matchings, finding.fillers, strict=True)
     )
     for number, links in enumerate(rounds):
-        for other in _swap_ends(links, simplex=simplex):
+        for swapped_links in _swap_ends(links, simplex=simplex):
             yield _replace_links(
                 finding,
                 finding.topology.strides,
-                (*rounds[:number], other, *rounds[number + 1 :]),
+                (*rounds[:number], swapped_links, *rounds[number + 1 :]),
                 demanded_links,
             )
     for strides in _vary_strides(finding.topology):
@@ -146,10 +146,10 @@ def list_neighbours(finding: Finding, demanded_links: frozenset[Edge]) -> Iterat
 
 def _swap_ends(links: Round, *, simplex: bool) -> Iterator[Round]:
     """Yield the links after each swap of the ends of two links: one way to swap if simplex, two if duplex."""
-    for one, other in combinations(range(len(links)), 2):
-        (a, b), (c, d) = links[one], links[other]
+    for first_index, second_index in combinations(range(len(links)), 2):
+        (a, b), (c, d) = links[first_index], links[second_index]
         exchanges = [((a, d), (c, b))] if simplex else [((a, d), (b, c)), ((a, c), (b, d))]
-        remaining = [link for index, link in enumerate(links) if index not in (one, other)]
+        remaining = [link for index, link in enumerate(links) if index not in (first_index, second_index)]
         for pair in exchanges:
             if all(source != target for source, target in pair):
                 yield (*remaining, *(_as_link(link, simplex=simplex) for link in pair))
@@ -160,9 +160,9 @@ def _vary_strides(topology: Topology) -> Iterator[tuple[int, ...]]:
     nodes, strides = topology.nodes, topology.strides
     max_stride = nodes - 1 if topology.simplex else nodes // 2
     for index, stride in enumerate(strides):
-        for other in range(1, max_stride + 1):
-            if other not in strides and gcd(other, nodes) == gcd(stride, nodes):
-                yield tuple(sorted((*strides[:index], other, *strides[index + 1 :])))
+        for replacement in range(1, max_stride + 1):
+            if replacement not in strides and gcd(replacement, nodes) == gcd(stride, nodes):
+                yield tuple(sorted((*strides[:index], replacement, *strides[index + 1 :])))
 
 
 def _replace_links(

@@ -90,13 +90,13 @@ def rank_wirings(objective: StrategyObjective, best: Ranked, stop: Stop | None =
     for finding in dict.fromkeys([*published, *by_finding]):
         if finding in by_finding:
             entry = by_finding[finding]
-            other = fastest.setdefault(finding.matching_degree, entry)
-            if entry.simulated_s < other.simulated_s * (1 - MIN_IMPROVEMENT):
+            previous = fastest.setdefault(finding.matching_degree, entry)
+            if entry.simulated_s < previous.simulated_s * (1 - MIN_IMPROVEMENT):
                 fastest[finding.matching_degree] = entry
     enough_s = min(entry.simulated_s for entry in fastest.values()) * (1 + MIN_IMPROVEMENT)
-    chosen = fastest[min(degree for degree, entry in fastest.items() if entry.simulated_s <= enough_s)]
+    best_choice = fastest[min(degree for degree, entry in fastest.items() if entry.simulated_s <= enough_s)]
     others = sorted(fastest.values(), key=lambda entry: entry.simulated_s)
-    return (chosen, *(entry for entry in others if entry is not chosen))
+    return (best_choice, *(entry for entry in others if entry is not best_choice))
 
 
 def simulate_proposal(problem: Problem, proposal: Proposal, rounded: bool = False) -> Ranked:

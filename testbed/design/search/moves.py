@@ -47,7 +47,9 @@ class Moves:
         self._chains = _find_chains(workload, self.free)
         self.groups = [*self.classes, *self._chains, *single_placements]
         """Operators that a descent lays out together: classes, chains, and single members of classes."""
-        self.largest = [one for one in self.groups if not any(set(one) < set(other) for other in self.groups)]
+        self.largest = [
+            group for group in self.groups if not any(set(group) < set(larger) for larger in self.groups)
+        ]
         """Groups that are not part of another group."""
         self._neighbours: list[list[int]] = [[] for _ in workload.operators]
         """For each operator, its consumers and its producers."""
@@ -97,7 +99,7 @@ class Moves:
 
     def _find_neighbour_layouts(self, point: Point, op_index: int) -> list[int]:
         """Return the indices of an operator's shardings that equal a neighbour's: nothing is then sent between them."""
-        shardings = [self._shardings[other][point[other]] for other in self._neighbours[op_index]]
+        shardings = [self._shardings[neighbour][point[neighbour]] for neighbour in self._neighbours[op_index]]
         options = (self._sharding_index_of[op_index].get(sharding, point[op_index]) for sharding in shardings)
         return [
             sharding_index for sharding_index in dict.fromkeys(options) if sharding_index != point[op_index]
@@ -120,9 +122,13 @@ class Moves:
     def swap(self, point: Point, rng: np.random.Generator) -> Point:
         """Return the point with the shardings of two operators of a class swapped."""
         members = _draw(self._classes, rng)
-        one, other = rng.choice(len(members), 2, replace=False)
+        first_index, second_index = rng.choice(len(members), 2, replace=False)
         return _apply_changes(
-            point, {members[one]: point[members[other]], members[other]: point[members[one]]}
+            point,
+            {
+                members[first_index]: point[members[second_index]],
+                members[second_index]: point[members[first_index]],
+            },
         )
 
     def lay_out_class(self, point: Point, rng: np.random.Generator) -> Point:
@@ -152,9 +158,9 @@ class Moves:
             )
         yield from self._split_group(point, members)
         for choices in self._shapes[members[0]].values():
-            first = self._shardings[members[0]][choices[0]]
+            first_sharding = self._shardings[members[0]][choices[0]]
             if self._find_home(members[0], choices[0]) is None:
-                yield self._lay_out(point, dict.fromkeys(members, first))
+                yield self._lay_out(point, dict.fromkeys(members, first_sharding))
                 continue
             for together in (False, True)[: len(members)]:
                 load = self._sum_output_bytes(point, members)
@@ -170,7 +176,11 @@ class Moves:
 
         Moves of single operators do not lead there from a group that is cut: each move alone is slower.
         """
-        free = [server for server, sent in enumerate(self._sum_output_bytes(point, members)) if not sent]
+        free = [
+            server
+            for server, sent_bytes in enumerate(self._sum_output_bytes(point, members))
+            if not sent_bytes
+        ]
         single_placements = [place_sharding((server,)) for server in free]
         if (
             not 0 < len(free) < len(members)
@@ -196,7 +206,12 @@ class Moves:
         }
         for chain in self._chains:
             members = [op_index for op_index in chain if homes[op_index] is not None]
-            others = {homes[op_index] for other in self._chains if other is not chain for op_index in other}
+            others = {
+                homes[op_index]
+                for other_chain in self._chains
+                if other_chain is not chain
+                for op_index in other_chain
+            }
             for server in sorted({home for home in others if home is not None} if members else ()):
                 yield self._fill_free_servers(
                     self._lay_out(point, dict.fromkeys(members, place_sharding((server,))))
@@ -210,7 +225,11 @@ class Moves:
         for members in self._classes:
             cut = [op_index for op_index in members if self._find_home(op_index, point[op_index]) is None]
             if cut and len(cut) < len(members):
-                free = [server for server, sent in enumerate(self._sum_output_bytes(point, cut)) if not sent]
+                free = [
+                    server
+                    for server, sent_bytes in enumerate(self._sum_output_bytes(point, cut))
+                    if not sent_bytes
+                ]
                 single_placements = (place_sharding((server,)) for server in free)
                 point = self._lay_out(point, dict(zip(cut, single_placements, strict=False)))
         return point
@@ -241,8 +260,8 @@ class Moves:
         used_servers = sorted({home for home in homes.values() if home is not None})
         if not used_servers:
             return self.move_one(point, rng)
-        one, other = _draw(used_servers, rng), int(rng.integers(self._nodes))
-        exchanged = {one: other, other: one}
+        first_server, second_server = _draw(used_servers, rng), int(rng.integers(self._nodes))
+        exchanged = {first_server: second_server, second_server: first_server}
         changes = {}
         for op_index, home in homes.items():
             if home in exchanged:
@@ -283,13 +302,13 @@ def _find_chains(workload: Workload, free: Sequence[int]) -> list[list[int]]:
     consumers_of = Counter(producer for producer, _ in workload.edges)
     chains: list[list[int]] = []
     for op_index in free:
-        joined = [
+        extended_chains = [
             chain
             for chain in chains
             if (chain[-1], op_index) in workload.edges and producers_of[op_index] == 1
         ]
-        if joined and consumers_of[joined[0][-1]] == 1:
-            joined[0].append(op_index)
+        if extended_chains and consumers_of[extended_chains[0][-1]] == 1:
+            extended_chains[0].append(op_index)
         else:
             chains.append([op_index])
     return [chain for chain in chains if len(chain) > 1]

@@ -212,8 +212,10 @@ def _polish_ranking(
         Candidate(objective.point(ranking[0].strategy), problem.microbatches, ranking[0].finding),
     ]
     with _freeze_old_garbage():
-        timed = polish(annealer, starts, np.random.default_rng([seed, _POLISH_SEED]), budget, stop)
-    candidates = list(dict.fromkeys(entry.candidate for entry in timed))[:_MAX_POLISHED]
+        polished_candidates = polish(
+            annealer, starts, np.random.default_rng([seed, _POLISH_SEED]), budget, stop
+        )
+    candidates = list(dict.fromkeys(entry.candidate for entry in polished_candidates))[:_MAX_POLISHED]
     proposals = [
         Proposal(annealer.strategy(entry), entry.finding, annealer.estimate_s(entry)) for entry in candidates
     ]
@@ -247,27 +249,27 @@ def _conclude(
     problem = replace(objective.problem, microbatches=ranking[0].strategy.microbatches)
     if problem != objective.problem:
         objective = StrategyObjective(problem)
-    chosen, *others = rank_wirings(objective, ranking[0], stop)
+    best, *others = rank_wirings(objective, ranking[0], stop)
     if plan_routes:
         with stop:
-            chosen = simulate_on_plan_routes(objective.problem, chosen)
-    wired = chosen, *others
-    ideal_s = _simulate_ideal_switch(problem, chosen, stop)
+            best = simulate_on_plan_routes(objective.problem, best)
+    wired = best, *others
+    ideal_s = _simulate_ideal_switch(problem, best, stop)
     steps, budget = sum(state.step for state in states), rules.steps * len(states)
     return Found(
-        strategy=chosen.strategy,
-        finding=chosen.finding,
+        strategy=best.strategy,
+        finding=best.finding,
         predicted=Predicted(
-            iteration_s=chosen.simulated_s,
-            closed_form_s=chosen.closed_form_s,
-            bandwidth_tax=chosen.bandwidth_tax,
-            mean_hops=mean_hops(chosen.finding.topology),
+            iteration_s=best.simulated_s,
+            closed_form_s=best.closed_form_s,
+            bandwidth_tax=best.bandwidth_tax,
+            mean_hops=mean_hops(best.finding.topology),
             ideal_switch_s=ideal_s,
             bound=bound_iteration(problem),
         ),
         why=(
             *explain_plan(problem, wired, ideal_s),
-            *compare_with_fat_tree(problem, chosen.strategy, chosen.simulated_s),
+            *compare_with_fat_tree(problem, best.strategy, best.simulated_s),
             *_explain_stop(stop, steps, budget),
         ),
         ranking=ranking,
@@ -277,11 +279,11 @@ def _conclude(
     )
 
 
-def _simulate_ideal_switch(problem: Problem, chosen: Ranked, stop: Stop) -> float:
+def _simulate_ideal_switch(problem: Problem, ranked: Ranked, stop: Stop) -> float:
     """Return the time on an ideal switch. The first Ctrl-C restarts the simulation: a plan file needs this time."""
     with stop:
-        return ideal_switch_s(problem, chosen.strategy)
-    return ideal_switch_s(problem, chosen.strategy)
+        return ideal_switch_s(problem, ranked.strategy)
+    return ideal_switch_s(problem, ranked.strategy)
 
 
 def _explain_stop(stop: Stop, steps: int, budget: int) -> Iterator[str]:

@@ -170,7 +170,7 @@ class Programs:
 
     def _make_backward_parts(self, shardings: Sequence[Sharding]) -> Iterator[tuple[int, Part]]:
         """Yield the microbatch and the part of each operator's backward pass and of each sum of gradients."""
-        buckets, last = (
+        buckets, last_microbatch = (
             {bucket.last: bucket for bucket in self._collect_buckets(shardings)},
             len(self._samples) - 1,
         )
@@ -180,13 +180,13 @@ class Programs:
                     continue
                 consumer_shardings = tuple(shardings[consumer] for consumer in self._consumers[op_index])
                 forward_delay = (
-                    0 if consumer_shardings else last - microbatch
+                    0 if consumer_shardings else last_microbatch - microbatch
                 )  # the last operator waits for all forward passes
                 yield (
                     microbatch,
                     self._backward(op_index, shardings[op_index], consumer_shardings, samples, forward_delay),
                 )
-                if op_index in buckets and microbatch == last:
+                if op_index in buckets and microbatch == last_microbatch:
                     groups = zip(buckets[op_index].size_bytes, buckets[op_index].groups, strict=True)
                     sums = [_make_summing((members,), (size,)) for size, members in groups if size]
                     stage = self._number_stage(BACKWARD, 0, op_index)
@@ -243,12 +243,12 @@ class Programs:
     def _make_computing(self, op_index: int, sharding: Sharding, samples: int, direction: int) -> Computing:
         operator, cluster = self._operators[op_index], self._problem.cluster
         rows = row_samples(sharding, samples)
-        counts, where = np.unique(rows, return_inverse=True)
+        counts, count_index = np.unique(rows, return_inverse=True)
         seconds = [
             operator_seconds(operator, count, sharding.shards, cluster)[direction]
             for count in counts.tolist()
         ]
-        return Computing(np.array(sharding.servers), np.array(seconds)[where])
+        return Computing(np.array(sharding.servers), np.array(seconds)[count_index])
 
     def _collect_buckets(self, shardings: Sequence[Sharding]) -> Iterator[_Bucket]:
         """Yield the same buckets as `workloads.sharding.gradient_buckets`. The gradients of operators are cached."""
@@ -266,8 +266,8 @@ class Programs:
                     old_bytes + added_bytes
                     for old_bytes, added_bytes in zip(bucket.size_bytes, sizes, strict=True)
                 )
-            last = min(op_index, bucket.last, key=self._rank.__getitem__) if bucket else op_index
-            open_buckets[groups] = _Bucket(last, sizes, groups)
+            last_operator = min(op_index, bucket.last, key=self._rank.__getitem__) if bucket else op_index
+            open_buckets[groups] = _Bucket(last_operator, sizes, groups)
         yield from open_buckets.values()
 
     def _make_gradients(self, op_index: int, sharding: Sharding) -> tuple[tuple[int, ...], tuple[Group, ...]]:

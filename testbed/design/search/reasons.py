@@ -62,12 +62,12 @@ def _describe_links(problem: Problem, wirings: Sequence[Ranked]) -> Iterator[str
         f"{'makes' if finding.ring_degree == 1 else 'make'} rings of strides {strides}; "
         f"{pairs or 'none'} {'joins' if pairs == 1 else 'join'} the pairs that send most."
     )
-    for other in wirings[1:]:
-        if other.finding.matching_degree != pairs:
-            slower = other.simulated_s / best.simulated_s - 1
+    for wiring in wirings[1:]:
+        if wiring.finding.matching_degree != pairs:
+            slower = wiring.simulated_s / best.simulated_s - 1
             yield (
-                f"With {_count(other.finding.matching_degree, 'link')} for pairs the simulated iteration takes "
-                f"{format_time(other.simulated_s)}, {_format_difference(slower)}."
+                f"With {_count(wiring.finding.matching_degree, 'link')} for pairs the simulated iteration takes "
+                f"{format_time(wiring.simulated_s)}, {_format_difference(slower)}."
             )
 
 

@@ -78,10 +78,10 @@ class Simulator:
 
         The fastest come first.
         """
-        timed = sorted(
+        sorted_runs = sorted(
             ((seconds, *key) for key, seconds in self._simulated_s.items()), key=lambda entry: entry[0]
         )
-        return [entry for entry in timed if entry[0] <= timed[0][0] * (1 + within)]
+        return [entry for entry in sorted_runs if entry[0] <= sorted_runs[0][0] * (1 + within)]
 
     def lower_bound_s(self, strategy: Strategy, topology: Topology) -> float:
         """Return a lower bound, in seconds, on the iteration with any routes on the topology.
@@ -123,9 +123,9 @@ class Simulator:
         )
 
     def _simulate_until(self, strategy: Strategy, topology: Topology, limit_s: float) -> float:
-        graph, chosen = self.graph(strategy), self.fabric(_use_one_microbatch(strategy), topology)
-        fabric = chosen.fabric
-        lowered = lower(graph, fabric, self.problem.latency, chosen.allreduce)
+        graph, routed_fabric = self.graph(strategy), self.fabric(_use_one_microbatch(strategy), topology)
+        fabric = routed_fabric.fabric
+        lowered = lower(graph, fabric, self.problem.latency, routed_fabric.allreduce)
         self.work += graph.tasks
         byte_s, program, routes = 8 / fabric.capacity_bps, lowered.program, lowered.routes
         hops = np.diff(routes.first)
@@ -173,10 +173,10 @@ def simulate_on_quick_routes(
 ) -> RoutedExecution:
     """Return the iteration on `find_quick_routes`. `rounded` lets flows end late by up to 1 % of their duration."""
     routes = find_quick_routes(problem, strategy, topology)
-    chosen = fabric_on(problem, topology, routes)
-    chosen = chosen.as_ranked() if rounded else chosen.as_fluid()
+    routed_fabric = fabric_on(problem, topology, routes)
+    routed_fabric = routed_fabric.as_ranked() if rounded else routed_fabric.as_fluid()
     graph = iteration(problem.workload, strategy, problem.cluster)
-    return RoutedExecution(routes, chosen.run(graph, latency=problem.latency))
+    return RoutedExecution(routes, routed_fabric.run(graph, latency=problem.latency))
 
 
 def install(problem: Problem, strategy: Strategy, topology: Topology) -> RoutedExecution:
@@ -190,8 +190,8 @@ def install(problem: Problem, strategy: Strategy, topology: Topology) -> RoutedE
     numbers = range(MAX_SETS, 0, -1) if problem.nodes <= _MAX_NODES_FOR_ALL_SETS else (MAX_SETS, 1)
     for sets in numbers if problem.nodes > 1 else ():
         routes = route_job(topology, graph, max_paths=sets, latency=problem.latency)
-        chosen = fabric_on(problem, topology, routes).as_fluid()
-        installed.append(RoutedExecution(routes, chosen.run(graph, latency=problem.latency)))
+        routed_fabric = fabric_on(problem, topology, routes).as_fluid()
+        installed.append(RoutedExecution(routes, routed_fabric.run(graph, latency=problem.latency)))
     return min(installed, key=lambda entry: entry.execution.iteration_s)
 
 

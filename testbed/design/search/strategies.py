@@ -58,13 +58,13 @@ class StrategyObjective:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         workload, nodes = problem.workload, problem.nodes
-        first = fitting_strategy(workload, problem.cluster).shardings
+        fitting = fitting_strategy(workload, problem.cluster).shardings
         self.shardings = tuple(
             tuple(dict.fromkeys([*legal_shardings(operator, nodes), sharding]))
-            for operator, sharding in zip(workload.operators, first, strict=True)
+            for operator, sharding in zip(workload.operators, fitting, strict=True)
         )
         self._start = tuple(
-            legal.index(sharding) for legal, sharding in zip(self.shardings, first, strict=True)
+            legal.index(sharding) for legal, sharding in zip(self.shardings, fitting, strict=True)
         )
         self._moves = Moves(workload, self.shardings, nodes)
         check_memory(workload, self.strategy(self._start), problem.cluster)

@@ -96,9 +96,9 @@ def run_chains(
     return tuple(current_states)
 
 
-def _make_lost_workers_error(why: str) -> SearchError:
+def _make_lost_workers_error(reason: str) -> SearchError:
     return SearchError(
-        f"workers of the search were lost: {why}; use fewer workers if memory ran out, and resume if "
+        f"workers of the search were lost: {reason}; use fewer workers if memory ran out, and resume if "
         "there is a checkpoint; a program that starts workers must do so below `if __name__ == "
         "'__main__'`"
     )

@@ -45,14 +45,14 @@ def chain_iterations(nodes: int, jobs: Sequence[PlacedJob], iterations: int) -> 
     Raises `ValueError` as `TaskGraph` does.
     """
     builder = _GraphBuilder(nodes)
-    starts, ends = [], []
+    starts, iteration_ends = [], []
     for job in jobs:
         previous_end = builder.add_wait(job.start_s)
         starts.append(previous_end)
-        ends.append(
+        iteration_ends.append(
             [previous_end := builder.add_iteration(job, after=previous_end) for _ in range(iterations)]
         )
-    return Shared(builder.graph(), np.array(starts), np.array(ends))
+    return Shared(builder.graph(), np.array(starts), np.array(iteration_ends))
 
 
 @dataclass(slots=True)
@@ -74,9 +74,9 @@ class _GraphBuilder:
 
     def add_iteration(self, job: PlacedJob, after: int) -> int:
         """Add all tasks of a job after task `after`, then a barrier; return the number of the barrier."""
-        graph, first = job.graph, self.tasks
-        roots = np.setdiff1d(np.arange(graph.tasks), graph.after) + first
-        leaves = np.setdiff1d(np.arange(graph.tasks), graph.before) + first
+        graph, first_task = job.graph, self.tasks
+        roots = np.setdiff1d(np.arange(graph.tasks), graph.after) + first_task
+        leaves = np.setdiff1d(np.arange(graph.tasks), graph.before) + first_task
         self._append(
             kind=graph.kind,
             device=_map_to_servers(job.servers, graph.device),
@@ -96,7 +96,7 @@ class _GraphBuilder:
             for source, target, size_bytes in graph.exchanges
         ]
         self._append(kind=Kind.BARRIER)
-        self._add_edges(graph.before + first, graph.after + first)
+        self._add_edges(graph.before + first_task, graph.after + first_task)
         self._add_edges(np.full(roots.size, after), roots)
         self._add_edges(leaves, np.full(leaves.size, self.tasks - 1))
         return self.tasks - 1
@@ -115,9 +115,9 @@ class _GraphBuilder:
             self.columns.setdefault(name, []).append(np.broadcast_to(value, (size,)))
         self.tasks += size
 
-    def _add_edges(self, before: Integers, after: Integers) -> None:
-        self.columns.setdefault("before", []).append(before.astype(np.int64))
-        self.columns.setdefault("after", []).append(after.astype(np.int64))
+    def _add_edges(self, earlier_tasks: Integers, later_tasks: Integers) -> None:
+        self.columns.setdefault("before", []).append(earlier_tasks.astype(np.int64))
+        self.columns.setdefault("after", []).append(later_tasks.astype(np.int64))
 
 
 _DEFAULTS = {"kind": 0, "device": -1, "time_s": 0.0, "size_bytes": 0, "source": -1, "target": -1, "group": -1}

@@ -67,11 +67,11 @@ def look_ahead(planes: TwoPlanes, upcoming: Wiring, nodes: Collection[int] | Non
     """
     own_nodes = set(range(planes.nodes) if nodes is None else nodes)
     nics = frozenset(Nic(node, index) for node in own_nodes for index in range(planes.degree))
-    outside = [nic for link in upcoming.links for nic in link if nic not in nics]
+    foreign = [nic for link in upcoming.links for nic in link if nic not in nics]
     unknown = sorted(own_nodes - set(range(planes.nodes)))
-    if outside:
+    if foreign:
         raise TopologyError(
-            f"the wiring uses NIC {outside[0].index} of node {outside[0].node}, which is not a NIC of the job's nodes: "
+            f"the wiring uses NIC {foreign[0].index} of node {foreign[0].node}, which is not a NIC of the job's nodes: "
             "give all nodes of the job"
         )
     if unknown:

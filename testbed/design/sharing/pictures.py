@@ -41,9 +41,9 @@ def draw_circles(shown: DrawnLink, perimeter_ms: float, path: Path) -> Path:
     """
     figure = _make_figure(9.2, 5.4)
     figure.get_layout_engine().set(rect=(0, 0, 1, 0.93))  # the layout ignores titles of polar axes
-    before = [0.0] * len(shown.jobs)
+    zero_starts = [0.0] * len(shown.jobs)
     titles = ("all start at once", "shifted as scheduled")
-    for column, (title, starts) in enumerate(zip(titles, (before, shown.starts_ms), strict=True), 1):
+    for column, (title, starts) in enumerate(zip(titles, (zero_starts, shown.starts_ms), strict=True), 1):
         axis = figure.add_subplot(1, 2, column, projection="polar")
         for number, (job, start) in enumerate(zip(shown.jobs, starts, strict=True)):
             inner, height = 1.0 + number, 0.86
@@ -131,11 +131,11 @@ def draw_schedule(scheduler: Scheduler, schedule: Schedule, folder: Path, ending
     shown = DrawnLink(busiest.link, scheduler.links.rate_gbps, jobs, starts)
     quantum = scheduler.rounding.quantum_ms
     perimeter_ms = float(np.lcm.reduce([scheduler.rounding.period(job) for job in jobs])) * quantum
-    before, after = _simulate_before_and_after(scheduler, schedule, busiest)
+    fair, scheduled = _simulate_before_and_after(scheduler, schedule, busiest)
     length_ms = max(starts) + SHOWN_PERIODS * max(job.period_ms for job in jobs)
     return [
         draw_circles(shown, perimeter_ms, folder / f"circles.{ending}"),
-        draw_time_line(shown, before, after, length_ms, folder / f"timeline.{ending}"),
+        draw_time_line(shown, fair, scheduled, length_ms, folder / f"timeline.{ending}"),
     ]
 
 
@@ -162,10 +162,10 @@ def _simulate_before_and_after(
         stretch,
         TRACE_ROWS,
     )
-    before = run_policy(group, capacities, setting=Setting(trace_rows=TRACE_ROWS), iterations=_ITERATIONS)
-    after = run_policy(group, capacities, setting=setting, iterations=_ITERATIONS)
+    fair = run_policy(group, capacities, setting=Setting(trace_rows=TRACE_ROWS), iterations=_ITERATIONS)
+    scheduled = run_policy(group, capacities, setting=setting, iterations=_ITERATIONS)
     job_indices = [next(n for n, job in enumerate(group) if job.name == name) for name in link.jobs]
-    return (_select_jobs(before, job_indices), _select_jobs(after, job_indices))
+    return (_select_jobs(fair, job_indices), _select_jobs(scheduled, job_indices))
 
 
 def _select_jobs(contention: Contention, job_indices: list[int]) -> Contention:

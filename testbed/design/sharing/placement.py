@@ -124,11 +124,11 @@ Cost = Callable[[Sequence[float]], tuple[float, float]]
 
 def _place_greedily(request: PlacementRequest, cost: Cost) -> list[Placement]:
     """Return placements that place one job after the other at the least cost, each starting from another host."""
-    placements = (_place_all(request, cost, first) for first in range(len(request.links.hosts)))
+    placements = (_place_all(request, cost, first_host) for first_host in range(len(request.links.hosts)))
     return [placement for placement in placements if placement]
 
 
-def _place_all(request: PlacementRequest, cost: Cost, first: int) -> Placement | None:
+def _place_all(request: PlacementRequest, cost: Cost, first_host: int) -> Placement | None:
     jobs = {job.name: job for job in request.jobs}
     placement = {job.name: job.hosts for job in request.jobs if job.hosts}
     unplaced_jobs = sorted(
@@ -138,7 +138,7 @@ def _place_all(request: PlacementRequest, cost: Cost, first: int) -> Placement |
         hosts = request.links.hosts
         load = {host: sum(host in used for used in placement.values()) for host in hosts}
         rows = (
-            tuple(hosts[(first + begin + step) % len(hosts)] for step in range(job.workers))
+            tuple(hosts[(first_host + begin + step) % len(hosts)] for step in range(job.workers))
             for begin in range(len(hosts))
         )
         windows = [

@@ -132,7 +132,7 @@ class Rectangle:
     def tensor_groups(self, cluster: RailCluster) -> tuple[tuple[int, ...], ...]:
         """Return the groups of tensor parallelism: neighbours within a domain."""
         gpus, width = self.find_gpus(cluster), self.job.tensor
-        return tuple(gpus[first : first + width] for first in range(0, len(gpus), width))
+        return tuple(gpus[start : start + width] for start in range(0, len(gpus), width))
 
     def data_groups(self, cluster: RailCluster) -> tuple[tuple[int, ...], ...]:
         """Return the groups that sum gradients: GPUs with the same part of the model. A serving job has none."""
@@ -264,7 +264,7 @@ class _Search:
     def _find_spots(self, index: int) -> list[tuple[Rectangle, int]]:
         """Return the possible rectangles of a job, each with a bit mask of its GPUs."""
         job, cluster = self._jobs[index], self._cluster
-        others = [other.shapes(cluster) for number, other in enumerate(self._jobs) if number != index]
+        others = [other_job.shapes(cluster) for number, other_job in enumerate(self._jobs) if number != index]
         sums = (
             _list_sums([{shape[axis] for shape in shapes} for shapes in others], limit)
             for axis, limit in enumerate((cluster.domains, cluster.rails))
@@ -275,19 +275,22 @@ class _Search:
             row = (1 << rails) - 1
             block = sum(row << (cluster.rails * domain) for domain in range(domains))
             spots += [
-                (Rectangle(job, at, rail, domains, rails), block << (at * cluster.rails + rail))
-                for at in first_domains
+                (
+                    Rectangle(job, first_domain, rail, domains, rails),
+                    block << (first_domain * cluster.rails + rail),
+                )
+                for first_domain in first_domains
                 for rail in first_rails
-                if at + domains <= cluster.domains and rail + rails <= cluster.rails
+                if first_domain + domains <= cluster.domains and rail + rails <= cluster.rails
             ]
         return spots
 
     def _search_places(
-        self, index: int, occupied: int, used: int, chosen: tuple[Rectangle, ...], last: int
+        self, index: int, occupied: int, used: int, placed: tuple[Rectangle, ...], earlier: int
     ) -> None:
-        """Try all rectangles of the jobs from `index` on. `last` is the spot of the previous job, or -1 for none."""
+        """Try all rectangles of the jobs from `index` on. `earlier` is the spot of the previous job, or -1 for none."""
         if used > self._best_gpus:
-            self._best, self._best_gpus = chosen, used
+            self._best, self._best_gpus = placed, used
         max_gpus = min(used + self._remaining_gpus[index], self._cluster.gpus)
         if index == len(self._jobs) or max_gpus <= self._best_gpus:
             return
@@ -295,7 +298,7 @@ class _Search:
         # Equal jobs are interchangeable: each takes a later spot than the previous one, and none if that has none.
         is_repeated = index > 0 and _make_job_key(self._jobs[index - 1]) == _make_job_key(job)
         spots = self._spots[index]
-        begin = 0 if not is_repeated else last + 1 if last >= 0 else len(spots)
+        begin = 0 if not is_repeated else earlier + 1 if earlier >= 0 else len(spots)
         for number in range(begin, len(spots)):
             rectangle, bits = spots[number]
             self.steps += 1
@@ -303,8 +306,8 @@ class _Search:
                 return
             if occupied & bits:
                 continue
-            self._search_places(index + 1, occupied | bits, used + job.gpus, (*chosen, rectangle), number)
-        self._search_places(index + 1, occupied, used, chosen, -1)
+            self._search_places(index + 1, occupied | bits, used + job.gpus, (*placed, rectangle), number)
+        self._search_places(index + 1, occupied, used, placed, -1)
 
 
 def _make_job_key(job: RailJob) -> tuple[int, int, Shape, bool]:

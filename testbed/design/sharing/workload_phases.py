@@ -62,19 +62,19 @@ def bursts_of(spans: Spans, period_s: float, rate_gbps: float) -> tuple[Burst, .
     >>> bursts_of([(0.0, 0.1, 1e9), (0.1, 0.2, 5e8), (0.5, 0.6, 1e9)], 1.0, 10.0)
     (Burst(start_ms=0.0, length_ms=200.0, gbps=7.5), Burst(start_ms=500.0, length_ms=100.0, gbps=10.0))
     """
-    joined = list(spans)
-    while len(joined) > 1:
-        gaps = [after[0] - before[1] for before, after in pairwise(joined)]
+    merged_spans = list(spans)
+    while len(merged_spans) > 1:
+        gaps = [following[0] - previous[1] for previous, following in pairwise(merged_spans)]
         narrowest = min(range(len(gaps)), key=gaps.__getitem__)
-        if gaps[narrowest] > MAX_JOINED_GAP * period_s and len(joined) <= MAX_BURSTS:
+        if gaps[narrowest] > MAX_JOINED_GAP * period_s and len(merged_spans) <= MAX_BURSTS:
             break
-        (begin_s, _, bits), (_, end_s, more_bits) = joined[narrowest : narrowest + 2]
-        joined[narrowest : narrowest + 2] = [(begin_s, end_s, bits + more_bits)]
+        (begin_s, _, bits), (_, end_s, more_bits) = merged_spans[narrowest : narrowest + 2]
+        merged_spans[narrowest : narrowest + 2] = [(begin_s, end_s, bits + more_bits)]
     return tuple(
         Burst(
             round(begin_s * 1e3, 6),
             round((end_s - begin_s) * 1e3, 6),
             min(bits / (end_s - begin_s) / 1e9, rate_gbps),
         )
-        for begin_s, end_s, bits in joined
+        for begin_s, end_s, bits in merged_spans
     )

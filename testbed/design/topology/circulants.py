@@ -106,7 +106,7 @@ def with_shortcuts(topology: Topology) -> Topology:
     links = shortcuts(nodes, rings, range(nodes))
     if mean_distance(nodes, rings, links) >= MAX_SHORTCUT_RATIO * mean_distance(nodes, topology.edges, ()):
         return topology
-    edges = tuple(sorted((*rings, *links, *((other, one) for one, other in links))))
+    edges = tuple(sorted((*rings, *links, *((target, source) for source, target in links))))
     return Topology(nodes, topology.degree, simplex=False, strides=strides, edges=edges)
 
 
@@ -182,8 +182,10 @@ def _choose_strides(search: _Search, weights: Mapping[int, float]) -> tuple[int,
     room = {group: len(pool) for group, pool in pools.items()}
     shares = share_rings(rings, nodes, weights, room, search.shares)
     for group, share in shares.items():
-        chosen = search.select(share, pools[group], strides)
-        strides += [copy for stride in chosen for copy in _list_ring_strides(nodes, stride, simplex=simplex)]
+        group_strides = search.select(share, pools[group], strides)
+        strides += [
+            copy for stride in group_strides for copy in _list_ring_strides(nodes, stride, simplex=simplex)
+        ]
     strides += _fill_strides(search, rings - sum(shares.values()), strides)
     nics = len(direct_strides(nodes, strides, simplex=simplex))
     return tuple(sorted([*strides, *_yield_parallel_strides(search, search.degree - nics)]))
@@ -250,8 +252,8 @@ def shortcuts(nodes: int, edges: Sequence[Edge], unmatched: Sequence[int]) -> tu
     """
     rng, matchings = np.random.default_rng(nodes), []
     for _ in range(max(2, min(200, 4_000_000 // nodes**2))):
-        ends = rng.permutation(np.asarray(unmatched, dtype=np.int64)).reshape(2, -1)
-        links = tuple(sorted((int(min(pair)), int(max(pair))) for pair in ends.T))
+        node_pairs = rng.permutation(np.asarray(unmatched, dtype=np.int64)).reshape(2, -1)
+        links = tuple(sorted((int(min(pair)), int(max(pair))) for pair in node_pairs.T))
         matchings.append((mean_distance(nodes, edges, links), links))
     return min(matchings)[1]
 
@@ -261,7 +263,7 @@ def mean_distance(nodes: int, edges: Sequence[Edge], links: Sequence[Edge]) -> f
 
     If there are many nodes, it counts from a sample, see `hops_from_sources`.
     """
-    both_directions = [*edges, *links, *((other, one) for one, other in links)]
+    both_directions = [*edges, *links, *((target, source) for source, target in links)]
     _, hops = hops_from_sources(nodes, both_directions)
     return float(hops.mean(dtype=np.float64))
 

@@ -126,15 +126,15 @@ def demand_of_arrays(
         raise DemandError(f"{len(froms)} sources, {len(tos)} targets, {len(sizes)} sizes: give equally many")
     wrong = np.flatnonzero(~np.isfinite(sizes) | (sizes < 0))
     if len(wrong):
-        at = wrong[0]
+        index = wrong[0]
         raise DemandError(
-            f"demand from node {froms[at]} to node {tos[at]} is {sizes[at]} bytes: give a number of 0 or more"
+            f"demand from node {froms[index]} to node {tos[index]} is {sizes[index]} bytes: give a number of 0 or more"
         )
-    outside = np.flatnonzero((np.minimum(froms, tos) < 0) | (np.maximum(froms, tos) >= nodes))
-    if len(outside):
-        at = outside[0]
+    out_of_range = np.flatnonzero((np.minimum(froms, tos) < 0) | (np.maximum(froms, tos) >= nodes))
+    if len(out_of_range):
+        index = out_of_range[0]
         raise DemandError(
-            f"demand from node {froms[at]} to node {tos[at]}: there are nodes 0 to {nodes - 1} only"
+            f"demand from node {froms[index]} to node {tos[index]}: there are nodes 0 to {nodes - 1} only"
         )
     groups = tuple(demand for demand in allreduce if demand.group != 1)
     for demand in groups:

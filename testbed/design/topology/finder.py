@@ -168,7 +168,7 @@ def _fill_matching(nodes: int, bought: Pairs, dark: list[int], *, simplex: bool)
     unmatched = [node for node in range(nodes) if node not in linked]
     if len(unmatched) % 2:  # a node that already waits must not be left out twice
         unmatched.append(
-            unmatched.pop(next((at for at, node in enumerate(unmatched) if node not in dark), 0))
+            unmatched.pop(next((index for index, node in enumerate(unmatched) if node not in dark), 0))
         )
     half = len(unmatched) // 2
     filler_links = list(zip(unmatched[:half], unmatched[half : 2 * half], strict=True))

@@ -30,10 +30,10 @@ def target_table(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int64]:
     [[1, 2], [0, -1], [-1, -1]]
     """
     table = np.asarray(sorted(edges), dtype=np.int64).reshape(-1, 2)
-    first = np.searchsorted(table[:, 0], np.arange(nodes + 1))
-    slots = np.full((nodes, max(int(np.diff(first).max(initial=0)), 1)), -1, dtype=np.int64)
-    slots[table[:, 0], np.arange(len(table)) - first[table[:, 0]]] = table[:, 1]
-    return slots
+    first_links = np.searchsorted(table[:, 0], np.arange(nodes + 1))
+    targets = np.full((nodes, max(int(np.diff(first_links).max(initial=0)), 1)), -1, dtype=np.int64)
+    targets[table[:, 0], np.arange(len(table)) - first_links[table[:, 0]]] = table[:, 1]
+    return targets
 
 
 def hop_table(nodes: int, edges: Sequence[Edge]) -> NDArray[np.int16]:
@@ -82,16 +82,16 @@ def hops_from(sources: NDArray[np.int64], nodes: int, edges: Sequence[Edge]) -> 
     bits = np.left_shift(np.uint64(1), np.arange(len(sources), dtype=np.uint64))
     hops = np.full((len(sources), nodes), -1, dtype=np.int32)
     # Bit masks per node: the sources that have reached it, and the sources that reach it with the next hop.
-    arrived, arriving = np.zeros((2, nodes), dtype=np.uint64)
+    arrived_sources, arriving = np.zeros((2, nodes), dtype=np.uint64)
     frontier, new, count = sources, bits, 0
     while len(frontier):
-        arrived[frontier] |= new
+        arrived_sources[frontier] |= new
         row, column = np.nonzero(new & bits[:, np.newaxis])
         hops[row, frontier[column]] = count
         targets = onward[frontier]
         np.bitwise_or.at(arriving, targets[targets >= 0], np.repeat(new, (targets >= 0).sum(axis=1)))
         frontier = np.unique(targets[targets >= 0])
-        new = arriving[frontier] & ~arrived[frontier]
+        new = arriving[frontier] & ~arrived_sources[frontier]
         arriving[frontier] = 0
         frontier, new, count = frontier[new != 0], new[new != 0], count + 1
     return hops

@@ -190,7 +190,7 @@ def _select_exhaustive(
             f"{sets} sets of strides ({count} of {len(candidates)}, {nodes} nodes) are too many for an exhaustive "
             f"search (limit {EXHAUSTIVE_LIMIT}): use method 'geometric' or a smaller degree"
         )
-    choices = (fixed + rest for rest in combinations(free, count - len(fixed)))
+    choices = (fixed + free_choice for free_choice in combinations(free, count - len(fixed)))
     return min(
         choices,
         key=lambda choice: (

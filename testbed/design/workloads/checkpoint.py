@@ -89,15 +89,15 @@ def add_checkpoint(graph: TaskGraph, shares: tuple[int, ...], storage: Storage, 
         raise WorkloadError("the job has nothing to save: it does not train; give --checkpoint-bytes")
     leaves = np.setdiff1d(np.arange(graph.tasks), graph.before)
     barriers = int(mode == "blocking" and leaves.size > 0)
-    barrier, first = graph.tasks, graph.tasks + barriers
+    barrier, first_write = graph.tasks, graph.tasks + barriers
     source, target, size_bytes = np.array(messages, dtype=np.int64).T
     kind = np.array([Kind.BARRIER] * barriers + [Kind.TRANSFER] * len(messages), dtype=np.int64)
     unset = np.full(kind.size, -1, dtype=np.int64)
-    writes = first + np.arange(len(messages))
-    before, after = [graph.before], [graph.after]
+    writes = first_write + np.arange(len(messages))
+    earlier_tasks, later_tasks = [graph.before], [graph.after]
     if barriers:
-        before += [leaves, np.full(writes.size, barrier)]
-        after += [np.full(leaves.size, barrier), writes]
+        earlier_tasks += [leaves, np.full(writes.size, barrier)]
+        later_tasks += [np.full(leaves.size, barrier), writes]
 
     def extend_column(values: NDArray[np.int64], barrier_value: int) -> NDArray[np.int64]:
         return np.concatenate([np.full(barriers, barrier_value, dtype=np.int64), values])
@@ -111,6 +111,6 @@ def add_checkpoint(graph: TaskGraph, shares: tuple[int, ...], storage: Storage, 
         source=np.concatenate([graph.source, extend_column(source, -1)]),
         target=np.concatenate([graph.target, extend_column(target, -1)]),
         group=np.concatenate([graph.group, unset]),
-        before=np.concatenate(before),
-        after=np.concatenate(after),
+        before=np.concatenate(earlier_tasks),
+        after=np.concatenate(later_tasks),
     )

@@ -80,11 +80,11 @@ class WorkloadChoice:
     def workload(self, nodes: int) -> Workload:
         """Return the workload on `nodes` servers. Raises `WorkloadError` and `OSError`."""
         if self.is_file:
-            chosen = self._import_file(nodes)
+            base = self._import_file(nodes)
         else:
             settings = settings_of(self.name, self.settings)
-            chosen = workload(self.name, nodes, preset=self.preset or None, **settings)
-        return with_skew(with_savings(chosen, zero=self.zero, recompute=self.recompute), self.skew)
+            base = workload(self.name, nodes, preset=self.preset or None, **settings)
+        return with_skew(with_savings(base, zero=self.zero, recompute=self.recompute), self.skew)
 
     def cluster(self, nodes: int) -> Cluster:
         """Return the servers with the chosen device. Raises `WorkloadError` for an unknown device, and `OSError`."""
@@ -191,8 +191,8 @@ def _divide_over_replicas(operator: Operator, zero: int) -> Operator:
         return operator
     gradient = min(operator.gradient_bytes, operator.state_bytes)
     parts = (operator.state_bytes - gradient, gradient, operator.parameter_bytes)
-    sent = operator.gradient_bytes * 3 // 2 if zero == 3 else operator.gradient_bytes
-    return replace(operator, divided_bytes=sum(parts[:zero]), gradient_bytes=sent)
+    sent_bytes = operator.gradient_bytes * 3 // 2 if zero == 3 else operator.gradient_bytes
+    return replace(operator, divided_bytes=sum(parts[:zero]), gradient_bytes=sent_bytes)
 
 
 def _assign_segments(operators: list[Operator]) -> list[Operator]:

@@ -90,18 +90,18 @@ def check_profile(workload: Workload, profile: Profile | None) -> None:
     """Raise `WorkloadError` if a profile names unknown operators, or lacks a backward pass that training needs."""
     if profile is None:
         return
-    has_backward, places = trainable(workload), workload.index_of_operator
+    has_backward, op_indices = trainable(workload), workload.index_of_operator
     source = f"profile of {profile.device or 'times'}"
     for name, measured in profile.operators.items():
-        if name not in places:
-            close_matches = get_close_matches(name, places, 1)
+        if name not in op_indices:
+            close_matches = get_close_matches(name, op_indices, 1)
             hint = (
                 f"did you mean {close_matches[0]!r}?"
                 if close_matches
-                else f"it has {', '.join(list(places)[:6])} ..."
+                else f"it has {', '.join(list(op_indices)[:6])} ..."
             )
             raise WorkloadError(f"{source}: {workload.name} has no operator {name!r}; {hint}")
-        if measured.backward_s is None and has_backward[places[name]]:
+        if measured.backward_s is None and has_backward[op_indices[name]]:
             raise WorkloadError(
                 f"{source}: {name} has no backward pass, which training needs: measure backward_s, too"
             )

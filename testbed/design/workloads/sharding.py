@@ -152,9 +152,11 @@ def forward_resharding(
 
     With `sliced`, shards on both sides work only on their slices, as for a cache of keys and values.
     """
-    available = _list_byte_bounds(producer, output_bytes, sliced=sliced or producer.way == "place")
-    needed = _list_byte_bounds(consumer, output_bytes, sliced=sliced)
-    return _match_sides(_Side(producer, *available), _Side(consumer, *needed), batch, copies=not sliced)
+    available_bytes = _list_byte_bounds(producer, output_bytes, sliced=sliced or producer.way == "place")
+    needed_bytes = _list_byte_bounds(consumer, output_bytes, sliced=sliced)
+    return _match_sides(
+        _Side(producer, *available_bytes), _Side(consumer, *needed_bytes), batch, copies=not sliced
+    )
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
@@ -162,9 +164,11 @@ def backward_resharding(
     producer: Sharding, consumer: Sharding, batch: int, output_bytes: int, sliced: bool = False
 ) -> Resharding:
     """Return the messages of the gradients of an operator's outputs, from the consumer to the producer."""
-    available = _list_byte_bounds(consumer, output_bytes, sliced=sliced)
-    needed = _list_byte_bounds(producer, output_bytes, sliced=sliced or producer.way == "place")
-    return _match_sides(_Side(consumer, *available), _Side(producer, *needed), batch, copies=not sliced)
+    available_bytes = _list_byte_bounds(consumer, output_bytes, sliced=sliced)
+    needed_bytes = _list_byte_bounds(producer, output_bytes, sliced=sliced or producer.way == "place")
+    return _match_sides(
+        _Side(consumer, *available_bytes), _Side(producer, *needed_bytes), batch, copies=not sliced
+    )
 
 
 @lru_cache(maxsize=_CACHE_SIZE)
@@ -176,19 +180,19 @@ def dispatch_resharding(
     Shards get equal parts, or with `popularity` the parts of `shard_shares`. `sample_bytes` counts a sample once per
     expert. Results return along the reversed rows.
     """
-    first, last = _list_sample_bounds(sharding, batch)
+    first_samples, end_samples = _list_sample_bounds(sharding, batch)
     grid = np.array(sharding.grid)
     k = sharding.shards
-    totals = (last - first) * sample_bytes
+    totals = (end_samples - first_samples) * sample_bytes
     if popularity:
         borders = np.concatenate([[0.0], np.cumsum(shard_shares(popularity, k))])
         borders[-1] = 1.0
-        ends = np.floor(borders * totals[:, None]).astype(np.int64)
+        borders_bytes = np.floor(borders * totals[:, None]).astype(np.int64)
     else:
-        ends = np.arange(k + 1) * totals[:, None] // k
+        borders_bytes = np.arange(k + 1) * totals[:, None] // k
     source = np.repeat(grid.ravel(), k)
     target = np.repeat(grid, k, axis=0).ravel()
-    return Resharding(source, target, np.diff(ends, axis=1).ravel())
+    return Resharding(source, target, np.diff(borders_bytes, axis=1).ravel())
 
 
 def shard_shares(popularity: tuple[float, ...], shards: int) -> NDArray[np.float64]:
@@ -227,9 +231,9 @@ class _Side(NamedTuple):
 
 def _list_byte_bounds(sharding: Sharding, output_bytes: int, *, sliced: bool) -> tuple[Integers, Integers]:
     """Return, for each server, its first byte of a sample's output, and the end of its range."""
-    ends = cut(output_bytes, sharding.shards) if sliced else np.array([0, output_bytes])
-    repeats = sharding.replicas * sharding.shards // (ends.size - 1)
-    return np.tile(ends[:-1], repeats), np.tile(ends[1:], repeats)
+    cuts = cut(output_bytes, sharding.shards) if sliced else np.array([0, output_bytes])
+    repeats = sharding.replicas * sharding.shards // (cuts.size - 1)
+    return np.tile(cuts[:-1], repeats), np.tile(cuts[1:], repeats)
 
 
 def _match_sides(sender: _Side, receiver: _Side, batch: int, *, copies: bool) -> Resharding:
@@ -263,8 +267,8 @@ def _choose_copies(sender: Sharding, receiver: Sharding) -> NDArray[np.bool_]:
     grid, targets = np.array(sender.grid), np.array(receiver.servers)
     holds_copy = grid[:, :, None] == targets
     in_turn = np.arange(targets.size) % sender.shards
-    chosen = np.where(holds_copy.any(axis=1), holds_copy.argmax(axis=1), in_turn)
-    copies: NDArray[np.bool_] = np.arange(sender.shards)[None, :, None] == chosen[:, None, :]
+    copy_index = np.where(holds_copy.any(axis=1), holds_copy.argmax(axis=1), in_turn)
+    copies: NDArray[np.bool_] = np.arange(sender.shards)[None, :, None] == copy_index[:, None, :]
     return copies.reshape(-1, targets.size)
 
 
@@ -275,10 +279,12 @@ def microbatch_samples(batch: int, microbatches: int) -> list[int]:
 
 def trainable(workload: Workload) -> tuple[bool, ...]:
     """Return, for each operator, whether it has a backward pass: if it, or an operator before it, has parameters."""
-    needed = [max(operator.parameter_bytes, operator.gradient_bytes) > 0 for operator in workload.operators]
+    needs_gradients = [
+        max(operator.parameter_bytes, operator.gradient_bytes) > 0 for operator in workload.operators
+    ]
     for producer, consumer in sorted(workload.edges, key=lambda edge: edge[1]):
-        needed[consumer] |= needed[producer]
-    return tuple(has_gradients and workload.training for has_gradients in needed)
+        needs_gradients[consumer] |= needs_gradients[producer]
+    return tuple(has_gradients and workload.training for has_gradients in needs_gradients)
 
 
 def replica_groups(sharding: Sharding) -> Grid:
@@ -351,18 +357,24 @@ def fuse_steps(
     producers = [producer for producer, _ in workload.edges]
     consumers = [consumer for _, consumer in workload.edges]
 
-    def can_fuse(first: int) -> bool:
-        second = first + 1
-        sharding = strategy.shardings[first]
+    def can_fuse(first_step: int) -> bool:
+        second_step = first_step + 1
+        sharding = strategy.shardings[first_step]
         is_only_edge = (
-            (first, second) in edges and producers.count(first) == 1 and consumers.count(second) == 1
+            (first_step, second_step) in edges
+            and producers.count(first_step) == 1
+            and consumers.count(second_step) == 1
         )
-        shared_buckets = {bucket_of[op_index] for op_index in (first, second) if op_index in bucket_of}
+        shared_buckets = {
+            bucket_of[op_index] for op_index in (first_step, second_step) if op_index in bucket_of
+        }
         return (
             is_only_edge
-            and sharding == strategy.shardings[second]
+            and sharding == strategy.shardings[second_step]
             and sharding.way in ("data", "tensor")
-            and not _has_sum_between(workload.operators[first], workload.operators[second], sharding)
+            and not _has_sum_between(
+                workload.operators[first_step], workload.operators[second_step], sharding
+            )
             and len(shared_buckets) <= 1
         )
 
@@ -380,6 +392,6 @@ def single_steps(workload: Workload) -> tuple[tuple[int, ...], ...]:
     return tuple((op_index,) for op_index in range(len(workload.operators)))
 
 
-def _has_sum_between(first: Operator, second: Operator, sharding: Sharding) -> bool:
+def _has_sum_between(producer: Operator, consumer: Operator, sharding: Sharding) -> bool:
     """Return whether the shards sum activations between two operators, in either pass."""
-    return sharding.shards > 1 and bool(first.forward_reduce_bytes or second.backward_reduce_bytes)
+    return sharding.shards > 1 and bool(producer.forward_reduce_bytes or consumer.backward_reduce_bytes)

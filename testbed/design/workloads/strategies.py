@@ -178,9 +178,11 @@ def _make_default_sharding(operator: Operator, nodes: int, emptiest: int) -> Sha
     return space_sharding(way, nodes, _find_max_shards(operator, nodes))
 
 
-def _find_max_shards(operator: Operator, wanted: int) -> int:
-    """Return the largest divisor of `wanted` that the operator allows as number of shards."""
-    return max(size for size in range(1, wanted + 1) if wanted % size == 0 and size <= operator.shard_limit)
+def _find_max_shards(operator: Operator, max_shards: int) -> int:
+    """Return the largest divisor of `max_shards` that the operator allows as number of shards."""
+    return max(
+        size for size in range(1, max_shards + 1) if max_shards % size == 0 and size <= operator.shard_limit
+    )
 
 
 @lru_cache(maxsize=1024)
@@ -266,11 +268,11 @@ def pipeline_parallel(workload: Workload, nodes: int, stages: int, microbatches:
             "divide the servers, and each needs an operator"
         )
     work = [operator.forward_flops + operator.backward_flops for operator in workload.operators]
-    ends = _find_even_cuts(work, stages)
+    borders = _find_even_cuts(work, stages)
     shardings = [
         data_sharding(range(stage, nodes, stages))
         for stage in range(stages)
-        for _ in range(ends[stage], ends[stage + 1])
+        for _ in range(borders[stage], borders[stage + 1])
     ]
     return Strategy(tuple(shardings), microbatches)
 
@@ -291,16 +293,16 @@ def hybrid_parallel(workload: Workload, nodes: int, shards: int, stages: int, mi
             "groups and stages must divide the nodes, and each stage needs an operator"
         )
     work = [operator.forward_flops + operator.backward_flops for operator in workload.operators]
-    ends, stage_nodes = _find_even_cuts(work, stages), nodes // stages
+    borders, stage_nodes = _find_even_cuts(work, stages), nodes // stages
     shardings = []
     for stage in range(stages):
         load = np.zeros(stage_nodes)
-        for operator in workload.operators[ends[stage] : ends[stage + 1]]:
+        for operator in workload.operators[borders[stage] : borders[stage + 1]]:
             sharding = _make_stage_sharding(operator, stage_nodes, shards, int(load.argmin()))
             if sharding.way == "place":
                 load[list(sharding.servers)] += operator.parameter_bytes + operator.state_bytes
-            first = stage * stage_nodes
-            grid = tuple(tuple(first + server for server in row) for row in sharding.grid)
+            first_node = stage * stage_nodes
+            grid = tuple(tuple(first_node + server for server in row) for row in sharding.grid)
             shardings.append(Sharding(sharding.way, grid))
     return Strategy(tuple(shardings), microbatches)
 
@@ -329,10 +331,10 @@ def _find_even_cuts(weights: Sequence[float], pieces: int) -> list[int]:
         max_weights = np.maximum(heaviest[:, None], piece_weights)
         choices.append(max_weights.argmin(axis=0))
         heaviest = max_weights.min(axis=0)
-    ends = [len(weights)]
+    borders = [len(weights)]
     for choice in reversed(choices):
-        ends.append(int(choice[ends[-1]]))
-    return [0, *reversed(ends)]
+        borders.append(int(choice[borders[-1]]))
+    return [0, *reversed(borders)]
 
 
 def is_named(text: str) -> bool:

@@ -56,5 +56,5 @@ def test_loads_of_next_hops_count_every_hop():
     assert loads.sum() == table.hops.sum()
     counted = Counter(hop for s in range(24) for t in range(24) for hop in pairwise(table.path(s, t)))
     for (source, target), times in counted.items():
-        links = table.slots[source] == target
+        links = table.neighbours[source] == target
         assert loads[source][links].sum() == times

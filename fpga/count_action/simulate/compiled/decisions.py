@@ -64,8 +64,8 @@ class Decisions:
         """Yield the statements, in order."""
         datapath = self.names.datapath
         for module in datapath.modules:
-            for place in range(len(module.values)):
-                yield from formula_lines(self.names, Ref(f"{VALUE}{place}", module.name))
+            for index in range(len(module.values)):
+                yield from formula_lines(self.names, Ref(f"{VALUE}{index}", module.name))
         for module, count in datapath.counts():
             if count.gate:
                 conditions = [self._write_condition(each.ref, negated=each.negated) for each in count.gate]
@@ -75,14 +75,14 @@ class Decisions:
             yield from self._assign_stall(module)
             for count in module.counts:
                 if count.kind is CountKind.LEVEL:
-                    place, target = self._place_and_target(module, count)
-                    yield f"x{place} = {self._write_increment(count)}"
-                    reached, on = self._write_reached(module, count), self.names.on(module, count)
+                    index, target = self._place_and_target(module, count)
+                    yield f"x{index} = {self._write_increment(count)}"
+                    reached, enabled = self._write_reached(module, count), self.names.on(module, count)
                     rivals = self.names.graph.rivals(module, count)
                     free = all_of(
-                        [on, *(f"({self.names.fire(module.name, each.name)} ^ 1)" for each in rivals)]
+                        [enabled, *(f"({self.names.fire(module.name, each.name)} ^ 1)" for each in rivals)]
                     )
-                    yield f"f{place} = {reached} & ({target} != 0) & {free}"
+                    yield f"f{index} = {reached} & ({target} != 0) & {free}"
         for signal in datapath.inputs:
             if signal.kind is SignalKind.STREAM:
                 yield from self._assign_input_stream(signal)
@@ -100,10 +100,10 @@ class Decisions:
         """Yield the statements for the ready bits of a module's streams, and for its stall."""
         waiting = []
         for action in module.streams():
-            place = self.names.outputs[module.name, action.output]
-            yield f"y{place} = {self._write_ready(module.name, action.output)}"
-            yield f"g{place} = v{place} & y{place}"
-            waiting.append(f"v{place} & (y{place} ^ 1)")
+            index = self.names.outputs[module.name, action.output]
+            yield f"y{index} = {self._write_ready(module.name, action.output)}"
+            yield f"g{index} = v{index} & y{index}"
+            waiting.append(f"v{index} & (y{index} ^ 1)")
         if waiting:
             yield f"{self.names.not_stalled(module)} = ({any_of(waiting)}) ^ 1"
 
@@ -136,47 +136,49 @@ class Decisions:
 
     # ------------------------------------------------------------------------ counts (R1 to R4, R10)
     def _accumulate(self, module: Module, count: Count) -> Lines:
-        place, target = self._place_and_target(module, count)
-        on, increment = self.names.on(module, count), self._write_increment(count)
-        yield f"p{place} = {increment}" if on == "1" else f"p{place} = ({increment}) & {negative(on)}"
-        yield f"x{place} = c{place} + p{place}"
+        index, target = self._place_and_target(module, count)
+        enabled, increment = self.names.on(module, count), self._write_increment(count)
+        yield (
+            f"p{index} = {increment}" if enabled == "1" else f"p{index} = ({increment}) & {negative(enabled)}"
+        )
+        yield f"x{index} = c{index} + p{index}"
         reach, largest = module.target(count.target), (1 << count.width) - 1
         if count.goes_down:
             yield from self._accumulate_bounded(module, count)
             return
         if not reach.at_least:
-            yield f"f{place} = (x{place} == {target}) & (p{place} != 0)"
-            yield f"b{place} = (x{place} > {target}) & ({target} != 0) & (p{place} != 0)"
+            yield f"f{index} = (x{index} == {target}) & (p{index} != 0)"
+            yield f"b{index} = (x{index} > {target}) & ({target} != 0) & (p{index} != 0)"
         else:
-            yield f"f{place} = {self._write_reached(module, count)} & ({target} != 0) & (p{place} != 0)"
-            yield f"b{place} = 0"
+            yield f"f{index} = {self._write_reached(module, count)} & ({target} != 0) & (p{index} != 0)"
+            yield f"b{index} = 0"
         if reach.carry:
-            yield f"x{place} = x{place} - ({target} & -f{place})"
-            yield f"s{place} = (x{place} > {largest}) & 1"
+            yield f"x{index} = x{index} - ({target} & -f{index})"
+            yield f"s{index} = (x{index} > {largest}) & 1"
         else:
-            yield f"s{place} = (x{place} > {largest}) & (f{place} ^ 1)"
+            yield f"s{index} = (x{index} > {largest}) & (f{index} ^ 1)"
 
     def _accumulate_bounded(self, module: Module, count: Count) -> Lines:
         """Yield the statements for a count between bounds (R17); `x` becomes the new value of the count."""
-        place, target = self._place_and_target(module, count)
+        index, target = self._place_and_target(module, count)
         reach, largest = module.target(count.target), (1 << count.width) - 1
-        changes, limit = f"(p{place} != 0)", f"l{place}"
+        changes, limit = f"(p{index} != 0)", f"l{index}"
         yield f"{limit} = {largest}"
         if count.bound is not None:
             bound = self.names.value(count.bound)
             yield when(f"{limit} > {bound}", [f"{limit} = {bound}"])
-        yield f"f{place} = {self._write_reached(module, count)} & ({target} != 0) & {changes}"
-        yield f"b{place} = (x{place} > {target}) & ({target} != 0) & {changes} & (f{place} ^ 1)"
-        yield f"x{place} = x{place} - ({f'{target} & ' if reach.carry else f'x{place} & '}-(f{place} & 1))"
-        yield f"s{place} = ((x{place} > {limit}) | (0 > x{place})) & {changes}"
-        yield when(f"(x{place} > {limit}) & {changes}", [f"x{place} = {limit}"])
-        yield when(f"0 > x{place}", [f"x{place} = 0"])
+        yield f"f{index} = {self._write_reached(module, count)} & ({target} != 0) & {changes}"
+        yield f"b{index} = (x{index} > {target}) & ({target} != 0) & {changes} & (f{index} ^ 1)"
+        yield f"x{index} = x{index} - ({f'{target} & ' if reach.carry else f'x{index} & '}-(f{index} & 1))"
+        yield f"s{index} = ((x{index} > {limit}) | (0 > x{index})) & {changes}"
+        yield when(f"(x{index} > {limit}) & {changes}", [f"x{index} = {limit}"])
+        yield when(f"0 > x{index}", [f"x{index} = 0"])
 
     def _write_reached(self, module: Module, count: Count) -> str:
-        place, target = self._place_and_target(module, count)
+        index, target = self._place_and_target(module, count)
         if module.target(count.target).at_least:
-            return f"(({target} > x{place}) ^ 1)"
-        return f"(x{place} == {target})"
+            return f"(({target} > x{index}) ^ 1)"
+        return f"(x{index} == {target})"
 
     def _place_and_target(self, module: Module, count: Count) -> tuple[int, str]:
         aimed = self.names.value(count.aim) if count.aim else ""
@@ -217,13 +219,13 @@ class Decisions:
 
     # --------------------------------------------------------------------------------------- outputs
     def _assign_outputs(self) -> Lines:
-        for key, place in self.names.outputs.items():
+        for key, index in self.names.outputs.items():
             name = f"{key[0]}_{key[1]}"
             if self.names.driver(key).kind.drives is SignalKind.STREAM:
-                yield from self._assign_port(f"{name}_valid_o", [f"v{place}"])
+                yield from self._assign_port(f"{name}_valid_o", [f"v{index}"])
                 yield from self._assign_port(f"{name}_data_o", self.names.beat(key))
             else:
-                yield from self._assign_port(f"{name}_o", [f"r{place}"])
+                yield from self._assign_port(f"{name}_o", [f"r{index}"])
         counts = list(self.names.datapath.counts())
         fires = [whole(self.names.fire(module.name, count.name), 1) for module, count in counts]
         yield from self._assign_port("fire_o", pack(fires))
@@ -267,13 +269,13 @@ class _Writer:
         if isinstance(operand, Ref):
             signed = self.names.graph.source(operand).signed
             return self._store(number(self.names.now(operand), signed=signed))
-        first = operand.operands[0]
-        if isinstance(first, Ref) and operand.operator == "valid":
-            return self._store(mask_field(self.names.valid(first)))
-        if isinstance(first, Ref) and operand.operator == "count":
-            return self._store(self.names.base(first.module or "", first.name))
-        if isinstance(first, Ref) and operand.operator == "target":
-            return self._store(self.names.target(first.module or "", first.name))
+        first_operand = operand.operands[0]
+        if isinstance(first_operand, Ref) and operand.operator == "valid":
+            return self._store(mask_field(self.names.valid(first_operand)))
+        if isinstance(first_operand, Ref) and operand.operator == "count":
+            return self._store(self.names.base(first_operand.module or "", first_operand.name))
+        if isinstance(first_operand, Ref) and operand.operator == "target":
+            return self._store(self.names.target(first_operand.module or "", first_operand.name))
         operator = operand.operator
         if operator in {"<<", ">>", "slice"}:
             value, *places = operand.operands
@@ -281,7 +283,7 @@ class _Writer:
         parts = [self.operand(each) for each in operand.operands]
         if operator == "concat":
             widths = [width_of_slice(each) for each in operand.operands]
-            shifts = [sum(widths[place + 1 :]) for place in range(len(widths))]
+            shifts = [sum(widths[index + 1 :]) for index in range(len(widths))]
             return self._store(
                 " | ".join(f"{part} << {shift}" for part, shift in zip(parts, shifts, strict=True))
             )
@@ -297,8 +299,8 @@ class _Writer:
             return result
         if operator == "table":
             result = self._store("0")
-            for place, part in enumerate(parts[1:]):
-                self.lines.append(when(f"{parts[0]} == {place}", [f"{result} = {part}"]))
+            for index, part in enumerate(parts[1:]):
+                self.lines.append(when(f"{parts[0]} == {index}", [f"{result} = {part}"]))
             return result
         if operator in {"and", "or"}:
             bits = [f"({part} != 0)" for part in parts]
@@ -312,11 +314,11 @@ class _Writer:
         return name
 
 
-def _select_bits(operator: str, value: str, first: int, lowest: int = 0) -> str:
-    """Return the expression of a shift, or of a slice from bit `first` down to bit `lowest`."""
+def _select_bits(operator: str, value: str, highest: int, lowest: int = 0) -> str:
+    """Return the expression of a shift, or of a slice from bit `highest` down to bit `lowest`."""
     if operator == "slice":
-        return f"{value} >> {lowest} & {literal((1 << first - lowest + 1) - 1)}"
-    return f"{value} {operator} {first}"
+        return f"{value} >> {lowest} & {literal((1 << highest - lowest + 1) - 1)}"
+    return f"{value} {operator} {highest}"
 
 
 _OPERATOR_FORMATS = {

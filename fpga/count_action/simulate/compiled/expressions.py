@@ -60,15 +60,17 @@ def mask_field(field: Field) -> str:
     if field.whole:
         return field.words[0]
     word, shift = divmod(field.low, WORD_BITS)
-    first = field.words[word]
+    first_word = field.words[word]
     if field.width == WORD_BITS and not shift:
-        return first
+        return first_word
     mask = literal((1 << field.width) - 1)
     if shift + field.width <= WORD_BITS:
-        return f"({first} >> {shift} & {mask})" if shift else f"({first} & {mask})"
-    over = WORD_BITS - shift
-    joined = f"{first} >> {shift} & {literal((1 << over) - 1)} | {field.words[word + 1]} << {over}"
-    return f"(({joined}) & {mask})" if field.width < WORD_BITS else f"({joined})"
+        return f"({first_word} >> {shift} & {mask})" if shift else f"({first_word} & {mask})"
+    low_bits = WORD_BITS - shift
+    two_words = (
+        f"{first_word} >> {shift} & {literal((1 << low_bits) - 1)} | {field.words[word + 1]} << {low_bits}"
+    )
+    return f"(({two_words}) & {mask})" if field.width < WORD_BITS else f"({two_words})"
 
 
 def number(field: Field, *, signed: bool) -> str:
@@ -124,9 +126,14 @@ def merge(fields: Iterable[Field]) -> list[Field]:
     """Return the fields; consecutive fields that are neighbours in the same words are joined."""
     runs: list[Field] = []
     for field in fields:
-        last = runs[-1] if runs else None
-        if last and last.words == field.words and last.low + last.width == field.low and not field.whole:
-            runs[-1] = Field(last.words, last.low, last.width + field.width)
+        previous = runs[-1] if runs else None
+        if (
+            previous
+            and previous.words == field.words
+            and previous.low + previous.width == field.low
+            and not field.whole
+        ):
+            runs[-1] = Field(previous.words, previous.low, previous.width + field.width)
         else:
             runs.append(field)
     return runs
@@ -141,7 +148,7 @@ def ones(word: str, mask: int) -> str:
     """Return the expression for the number of ones among the masked bits of a word."""
     if mask.bit_count() > _SINGLE_BITS:
         return f"ones({word} & {literal(mask)})"
-    return " + ".join(mask_field(Field((word,), place, 1)) for place in range(WORD_BITS) if mask >> place & 1)
+    return " + ".join(mask_field(Field((word,), bit, 1)) for bit in range(WORD_BITS) if mask >> bit & 1)
 
 
 def spread(bits: Iterable[str]) -> str:
@@ -151,8 +158,8 @@ def spread(bits: Iterable[str]) -> str:
     '-f0 & 3 | 4'
     """
     masks: dict[str, int] = {}
-    for place, bit in enumerate(bits):
-        masks[bit] = masks.get(bit, 0) | 1 << place
+    for index, bit in enumerate(bits):
+        masks[bit] = masks.get(bit, 0) | 1 << index
     return any_of(
         literal(mask) if bit == "1" else f"{negative(bit)} & {literal(mask)}" for bit, mask in masks.items()
     )

@@ -43,11 +43,11 @@ class Names:
         self.datapath = datapath
         self.graph = Graph(datapath)
         self.ports = ports_of(datapath)
-        self._modules = {module.name: place for place, module in enumerate(datapath.modules)}
-        self._counts = {(m.name, count.name): place for place, (m, count) in enumerate(datapath.counts())}
-        self._targets = {(m.name, target.name): place for place, (m, target) in enumerate(datapath.targets())}
+        self._modules = {module.name: index for index, module in enumerate(datapath.modules)}
+        self._counts = {(m.name, count.name): index for index, (m, count) in enumerate(datapath.counts())}
+        self._targets = {(m.name, target.name): index for index, (m, target) in enumerate(datapath.targets())}
         self.consumed = datapath.consumed
-        self.outputs = {key: place for place, key in enumerate(self.graph.drivers)}
+        self.outputs = {key: index for index, key in enumerate(self.graph.drivers)}
         """Position of each output."""
 
     def driver(self, key: PartOfModule) -> Action:
@@ -105,8 +105,8 @@ class Names:
         """Return the bits that a sample, flag, number or formula had before the registers were updated."""
         if (ref.module, ref.name) not in self.stored:
             return self.field(ref)
-        place = sample_slice(self.graph, ref)
-        return whole(f"r{self.outputs[place.register]}_before", place.width)
+        bits = sample_slice(self.graph, ref)
+        return whole(f"r{self.outputs[bits.register]}_before", bits.width)
 
     def now(self, ref: Ref) -> Field:
         """Return the current bits of a sample, flag or number; use this only before any register is updated."""
@@ -117,20 +117,20 @@ class Names:
         return f"w{self._modules[ref.module or '']}_{ref.name.removeprefix(VALUE)}"
 
     def _find_signal_field(self, ref: Ref, suffix: str) -> Field:
-        place = sample_slice(self.graph, ref)
-        if place.port:
-            return Field(self.words(self.ports.input(place.port)), place.low, place.width)
+        bits = sample_slice(self.graph, ref)
+        if bits.port:
+            return Field(self.words(self.ports.input(bits.port)), bits.low, bits.width)
         if self.graph.is_stream(ref):
-            words = tuple(f"{word}{suffix}" for word in self.beat(place.register))
-            return Field(words, place.low, place.width)
-        return whole(f"r{self.outputs[place.register]}", place.width)
+            words = tuple(f"{word}{suffix}" for word in self.beat(bits.register))
+            return Field(words, bits.low, bits.width)
+        return whole(f"r{self.outputs[bits.register]}", bits.width)
 
     def valid(self, ref: Ref) -> Field:
         """Return the valid bit of a stream."""
-        place = valid_slice(ref)
-        if place.port:
-            return Field(self.words(self.ports.input(place.port)), place.low, 1)
-        return whole(f"v{self.outputs[place.register]}", 1)
+        bit = valid_slice(ref)
+        if bit.port:
+            return Field(self.words(self.ports.input(bit.port)), bit.low, 1)
+        return whole(f"v{self.outputs[bit.register]}", 1)
 
     def moves(self, ref: Ref) -> Field:
         """Return the bit that is 1 if a beat of a stream moves."""
@@ -185,8 +185,8 @@ class Names:
 
     def memory(self, module: Module, action: Action) -> list[str]:
         """Return the registers of an action besides its output."""
-        place = self.outputs[module.name, action.output]
-        return [f"{letter}{place}" for letter in KINDS[action.kind].register_suffixes(module, action)]
+        index = self.outputs[module.name, action.output]
+        return [f"{letter}{index}" for letter in KINDS[action.kind].register_suffixes(module, action)]
 
     @cached_property
     def sampled(self) -> frozenset[PartOfModule]:
@@ -204,14 +204,14 @@ class Names:
     def registers(self) -> dict[str, int]:
         """Return the value of every register after reset (R12)."""
         registers: dict[str, int] = {}
-        for (_, count), place in zip(self.datapath.counts(), self._counts.values(), strict=True):
+        for (_, count), index in zip(self.datapath.counts(), self._counts.values(), strict=True):
             if count.kind is CountKind.ACCUMULATE:
-                registers[f"c{place}"] = 0
+                registers[f"c{index}"] = 0
         registers |= {
             self.target(module.name, target.name): target.reset for module, target in self.datapath.targets()
         }
-        for key, place in self.outputs.items():
-            registers |= dict.fromkeys(self._list_output_registers(key, place), 0)
+        for key, index in self.outputs.items():
+            registers |= dict.fromkeys(self._list_output_registers(key, index), 0)
         registers |= dict.fromkeys(self.buffer_registers(), 0)
         for word in range(self.ports.output("overshoot_o").words):
             registers |= {f"over{word}": 0, f"full{word}": 0}
@@ -225,11 +225,11 @@ class Names:
         }
         return {name: number for name, number in words.items() if number}
 
-    def _list_output_registers(self, key: PartOfModule, place: int) -> Iterator[str]:
+    def _list_output_registers(self, key: PartOfModule, index: int) -> Iterator[str]:
         module, action = self.graph.drivers[key][0]
         if action.kind.drives is SignalKind.STREAM:
-            yield f"v{place}"
+            yield f"v{index}"
             yield from self.beat(key)
         else:
-            yield f"r{place}"
+            yield f"r{index}"
         yield from self.memory(module, action)

@@ -134,18 +134,18 @@ class _Loop:
     def emit(self, state: Any, rows: Any, out: Any, cycles: Any) -> None:
         """Emit the loading of the registers, the loop, and the storing of the registers."""
         builder = self._builder
-        place = len(self._program.registers)
+        index = len(self._program.registers)
         for name, words in self._program.arrays.items():
-            self._arrays[name] = self._find_element(state, place)
-            place += words
-        for place, name in enumerate(self._program.registers):
-            self._copy(self._find_element(state, place), self._slots[name])
-        before = builder.block
+            self._arrays[name] = self._find_element(state, index)
+            index += words
+        for index, name in enumerate(self._program.registers):
+            self._copy(self._find_element(state, index), self._slots[name])
+        entry_block = builder.block
         head, body, end = (builder.append_basic_block(name) for name in ("head", "body", "end"))
         builder.branch(head)
         builder.position_at_end(head)
         cycle = builder.phi(_WORD)
-        cycle.add_incoming(_WORD(0), before)
+        cycle.add_incoming(_WORD(0), entry_block)
         builder.cbranch(builder.icmp_signed("<", cycle, cycles), body, end)
         builder.position_at_end(body)
         row_in = self._find_row(rows, cycle, self._program.inputs)
@@ -158,16 +158,16 @@ class _Loop:
         cycle.add_incoming(builder.add(cycle, _WORD(1)), builder.block)
         builder.branch(head)
         builder.position_at_end(end)
-        for place, name in enumerate(self._program.registers):
-            self._copy(self._slots[name], self._find_element(state, place))
+        for index, name in enumerate(self._program.registers):
+            self._copy(self._slots[name], self._find_element(state, index))
         builder.ret_void()
 
     def _find_columns(self, pattern: re.Pattern[str]) -> list[tuple[str, int]]:
         matches = ((name, pattern.fullmatch(name)) for name in self._slots)
         return [(name, int(match[1])) for name, match in matches if match]
 
-    def _find_element(self, base: Any, place: int) -> Any:
-        return self._builder.gep(base, [_WORD(place)])
+    def _find_element(self, base: Any, index: int) -> Any:
+        return self._builder.gep(base, [_WORD(index)])
 
     def _find_row(self, base: Any, index: Any, columns: int) -> Any:
         return self._builder.gep(base, [self._builder.mul(index, _WORD(columns))])

@@ -31,13 +31,13 @@ class Simulator:
             raise ImportError(f"the fast simulator needs numba: {install_extra('fpga')}") from error
         self._run = compile_program(program)
         self._reset = np.array(list(program.registers.values()), np.int64)
-        self._outputs = {key: place for place, key in enumerate(Graph(datapath).drivers)}
-        self._register_places = {name: place for place, name in enumerate(program.registers)}
-        self._arrays, place = {}, len(self._reset)
+        self._outputs = {key: position for position, key in enumerate(Graph(datapath).drivers)}
+        self._register_places = {name: position for position, name in enumerate(program.registers)}
+        self._arrays, position = {}, len(self._reset)
         for name, number in program.arrays.items():
-            self._arrays[name] = place
-            place += number
-        words = np.zeros(place - len(self._reset), np.int64)
+            self._arrays[name] = position
+            position += number
+        words = np.zeros(position - len(self._reset), np.int64)
         self._state = np.concatenate([self._reset, words])
 
     def run(self, rows: Rows, out: Rows | None = None) -> Rows:
@@ -73,8 +73,8 @@ class Simulator:
         """
         self._state[: len(self._reset)] = self._reset
         if shadow is not None:
-            for place, value in enumerate(targets_of(self.datapath, shadow).values()):
-                self._state[self._register_places[f"t{place}"]] = value
+            for index, value in enumerate(targets_of(self.datapath, shadow).values()):
+                self._state[self._register_places[f"t{index}"]] = value
 
 
 def compile_datapath(datapath: Datapath) -> Simulator:

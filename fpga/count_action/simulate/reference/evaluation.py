@@ -98,9 +98,9 @@ class Evaluation:
 
     # Signals and streams (R7)
 
-    def _read_bits(self, place: BitSlice) -> int:
-        word = self._buffered_inputs.get(place.port, 0) if place.port else self.state.outputs[place.register]
-        return word >> place.low & (1 << place.width) - 1
+    def _read_bits(self, bits: BitSlice) -> int:
+        word = self._buffered_inputs.get(bits.port, 0) if bits.port else self.state.outputs[bits.register]
+        return word >> bits.low & (1 << bits.width) - 1
 
     def _is_valid(self, ref: Ref) -> bool:
         if ref.module is not None:
@@ -153,10 +153,10 @@ class Evaluation:
         if reach.at_least:
             fires = increment != 0 and 0 < target <= value
         accumulates = count.kind is CountKind.ACCUMULATE
-        rest = value
+        remainder = value
         if fires:
-            rest = value - target if reach.carry else 0
-        limited = min(max(rest, 0), self._limit(count)) if increment else base
+            remainder = value - target if reach.carry else 0
+        limited = min(max(remainder, 0), self._limit(count)) if increment else base
         return CountCycle(
             module=module.name,
             count=count.name,
@@ -169,7 +169,7 @@ class Evaluation:
             fires=fires,
             rest=limited,
             overshoots=accumulates and not fires and increment != 0 and target != 0 and value > target,
-            saturates=accumulates and increment != 0 and limited != rest,
+            saturates=accumulates and increment != 0 and limited != remainder,
         )
 
     def _limit(self, count: Count) -> int:
@@ -208,12 +208,12 @@ class Evaluation:
             return operand
         if isinstance(operand, Ref):
             return self.sample(operand)
-        first = operand.operands[0]
-        if isinstance(first, Ref) and operand.operator == "valid":
-            return int(self._is_valid(first))
-        if isinstance(first, Ref) and operand.operator in STORED:
+        first_operand = operand.operands[0]
+        if isinstance(first_operand, Ref) and operand.operator == "valid":
+            return int(self._is_valid(first_operand))
+        if isinstance(first_operand, Ref) and operand.operator in STORED:
             registers = self.state.counts if operand.operator == "count" else self.state.targets
-            return registers[first.module or "", first.name]
+            return registers[first_operand.module or "", first_operand.name]
         values = [self._evaluate(each) for each in operand.operands]
         if operand.operator == "concat":
             return concatenate(list(zip(values, map(width_of_slice, operand.operands), strict=True)))
@@ -265,8 +265,8 @@ class Evaluation:
         """Return the value of a sample, a flag, a number or a formula in this cycle."""
         if is_value(ref):
             return self._evaluate(self.wiring.graph.formula(ref))
-        place = self.wiring.slice_of(ref)
-        return number_of(self._read_bits(place), place.width, signed=place.signed)
+        bits = self.wiring.slice_of(ref)
+        return number_of(self._read_bits(bits), bits.width, signed=bits.signed)
 
 
 def pack(fields: Iterable[tuple[int, int]]) -> int:

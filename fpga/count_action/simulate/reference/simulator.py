@@ -40,8 +40,8 @@ class Reference:
 
         With `shadow`, commit these targets, as hardware does in reset.
         """
-        before = self.state
-        self.state = reset_state(self.datapath, before)
+        previous_state = self.state
+        self.state = reset_state(self.datapath, previous_state)
         if shadow is not None:
             self.state = replace(self.state, targets=targets_of(self.datapath, shadow))
 
@@ -96,10 +96,10 @@ class ClockEdge:
 
     def state(self) -> State:
         """Return the registers after the edge."""
-        now, before = self._now, self._now.state
-        keep_status = not now.inputs.get("clear_status_i", 0)
-        datapath = now.wiring.datapath
-        outputs, memories = dict(before.outputs), dict(before.memories)
+        cycle, previous = self._now, self._now.state
+        keep_status = not cycle.inputs.get("clear_status_i", 0)
+        datapath = cycle.wiring.datapath
+        outputs, memories = dict(previous.outputs), dict(previous.memories)
         for module in datapath.modules:
             for action in module.actions:
                 key = (module.name, action.output)
@@ -113,18 +113,18 @@ class ClockEdge:
                 for module, count in datapath.counts()
             },
             overshoot={
-                key: count.overshoots or (before.overshoot[key] and keep_status)
-                for key, count in now.counts.items()
+                key: count.overshoots or (previous.overshoot[key] and keep_status)
+                for key, count in cycle.counts.items()
             },
             saturated={
-                key: count.saturates or (before.saturated[key] and keep_status)
-                for key, count in now.counts.items()
+                key: count.saturates or (previous.saturated[key] and keep_status)
+                for key, count in cycle.counts.items()
             },
             targets=self._next_targets(),
-            valid={beat: self._sends(beat) or now.is_backpressured(beat) for beat in before.valid},
+            valid={beat: self._sends(beat) or cycle.is_backpressured(beat) for beat in previous.valid},
             outputs=outputs,
             memories=memories,
-            buffers=next_buffers(datapath, before.buffers, now.inputs, now.moves),
+            buffers=next_buffers(datapath, previous.buffers, cycle.inputs, cycle.moves),
         )
 
     def _next_count(self, module: Module, count: Count) -> int:
@@ -158,8 +158,8 @@ class ClockEdge:
 
     def adds(self, module: Module, count: str) -> bool:
         """Return whether a count is enabled and its module is not stalled."""
-        now = self._now.counts[module.name, count]
-        return now.enabled and not now.stalled
+        count_cycle = self._now.counts[module.name, count]
+        return count_cycle.enabled and not count_cycle.stalled
 
     def moves(self, ref: Ref) -> bool:
         """Return whether the beats that hold a sample move (R7)."""

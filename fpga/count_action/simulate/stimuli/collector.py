@@ -88,15 +88,15 @@ class Collector:
         """Return the wire of a name, or None after recording an error if the name is unknown."""
         expected = name.startswith(EXPECT)
         plain = name.removeprefix(EXPECT).strip()
-        known = self._outputs if expected else self._inputs
-        if plain in known:
-            return known[plain], expected
-        other = self._inputs if expected else self._outputs
-        what = "output" if expected else "input"
-        hint = did_you_mean(plain, (each for each in known if not each.endswith(("_i", "_o"))))
-        if plain in other and not expected:
+        wires = self._outputs if expected else self._inputs
+        if plain in wires:
+            return wires[plain], expected
+        other_wires = self._inputs if expected else self._outputs
+        direction = "output" if expected else "input"
+        hint = did_you_mean(plain, (each for each in wires if not each.endswith(("_i", "_o"))))
+        if plain in other_wires and not expected:
             hint = f"It is an output: write {quote(EXPECT + plain)} to expect a value."
-        self.note(line, column, f"there is no {what} {quote(plain)}", hint)
+        self.note(line, column, f"there is no {direction} {quote(plain)}", hint)
         return None
 
     def check_overlaps(
@@ -110,8 +110,8 @@ class Collector:
                 continue  # two expectations of one output are both checked
             port, mask = target[0].port.name, target[0].mask
             if masks.get(port, 0) & mask:
-                other = next(label for label, bits in labels[port] if bits & mask)
-                message = f"{quote(other)} and {quote(name)} set the same bits of {quote(port)}"
+                earlier_name = next(label for label, bits in labels[port] if bits & mask)
+                message = f"{quote(earlier_name)} and {quote(name)} set the same bits of {quote(port)}"
                 self.note(line, column, message, "Keep one of them.")
             labels.setdefault(port, []).append((name, mask))
             masks[port] = masks.get(port, 0) | mask

@@ -73,36 +73,36 @@ def _read_csv(collector: Collector, path: Path, cycles: int | None) -> None:
         ) from None
     if not lines:
         raise collector.error(1, 1, "is empty", "Write an example with --init.")
-    (first, header), *rest = lines
-    columns = _read_header(collector, first, header)
+    (header_line, header), *data_lines = lines
+    columns = _read_header(collector, header_line, header)
     collector.raise_errors()
-    for number, (line, cells) in enumerate(rest[:cycles]):
+    for number, (line, cells) in enumerate(data_lines[:cycles]):
         if len(cells) > len(header):
             collector.note(
                 line, len(header) + 1, f"{len(cells)} cells under {len(header)} names", "Remove some."
             )
             continue
         # Every line is one cycle. Numbers with gaps, or that do not start at 0, would describe another run.
-        for place, (name, label) in enumerate(zip(header, cells, strict=False)):
+        for column_index, (name, label) in enumerate(zip(header, cells, strict=False)):
             if name.strip().lower() == CYCLE and label.strip() not in {"", str(number)}:
                 message = (
                     f"{quote(label.strip())} under {quote(name.strip())}, but this line is cycle {number}"
                 )
                 hint = "Write a line for every cycle, numbered from 0, or leave the column out."
-                raise collector.error(line, place + 1, message, hint)
+                raise collector.error(line, column_index + 1, message, hint)
         collector.cycle(_read_cells(collector, columns, line, cells), line)
 
 
 def _read_header(collector: Collector, line: int, names: list[str]) -> list[NamedWire]:
     columns: list[NamedWire] = []
     earlier: set[str] = set()
-    for place, name in enumerate(each.strip() for each in names):
+    for column_index, name in enumerate(each.strip() for each in names):
         is_duplicate = name in earlier
         if is_duplicate:
-            collector.note(line, place + 1, f"column {quote(name)} appears twice", "Remove one.")
+            collector.note(line, column_index + 1, f"column {quote(name)} appears twice", "Remove one.")
         earlier.add(name)
         ignored = is_duplicate or name.lower() in {CYCLE, "#", ""}
-        columns.append(None if ignored else collector.wire(name, line, place + 1))
+        columns.append(None if ignored else collector.wire(name, line, column_index + 1))
     collector.check_overlaps(zip(names, columns, strict=True), line, count(1))
     return columns
 
@@ -110,16 +110,16 @@ def _read_header(collector: Collector, line: int, names: list[str]) -> list[Name
 def _read_cells(
     collector: Collector, columns: list[NamedWire], line: int, cells: list[str]
 ) -> Iterator[tuple[Wire, bool, int, int]]:
-    for place, (column, cell) in enumerate(zip(columns, cells, strict=False)):
+    for column_index, (column, cell) in enumerate(zip(columns, cells, strict=False)):
         if column is None or not cell.strip():
             continue
         try:
             value = int(cell.strip(), 0)
         except ValueError:
             hint = "Write an integer (12, 0x1f, 0b101), or leave the cell empty."
-            collector.note(line, place + 1, f"{quote(cell.strip())} is not a number", hint)
+            collector.note(line, column_index + 1, f"{quote(cell.strip())} is not a number", hint)
             continue
-        yield (*column, value, place + 1)
+        yield (*column, value, column_index + 1)
 
 
 # -------------------------------------------------------------------------------------------------- NPZ
@@ -169,8 +169,8 @@ def _read_python(collector: Collector, path: Path, cycles: int | None) -> None:
     except CountActionError:
         raise
     except SyntaxError as error:
-        place = (error.lineno or 1, error.offset or 1)
-        raise collector.error(*place, f"is not valid Python: {error.msg}", "Fix it.") from None
+        column_index = (error.lineno or 1, error.offset or 1)
+        raise collector.error(*column_index, f"is not valid Python: {error.msg}", "Fix it.") from None
     except (
         Exception,
         SystemExit,
@@ -239,10 +239,10 @@ def _shorten(name: str) -> str:
 def _make_example_row(wires: list[Wire], cycle: int) -> list[int]:
     """Return a row of example inputs: every other element pauses now and then, and so does ready."""
     row = []
-    for place, wire in enumerate(wires):
+    for column_index, wire in enumerate(wires):
         is_paused = wire.low % 2 and cycle % 8 == 0
         if "_data_i" in wire.name:
-            row.append((10 * cycle + place) % (1 << wire.width - 1) if wire.width > 1 else cycle & 1)
+            row.append((10 * cycle + column_index) % (1 << wire.width - 1) if wire.width > 1 else cycle & 1)
         elif wire.name.endswith("_ready_i"):
             row.append(int(cycle % 6 != 5))
         else:

@@ -46,12 +46,14 @@ def choose_traces(datapath: Datapath, inputs: Rows, outputs: Rows) -> list[Trace
     """Return the active wires, inputs first, then modules; at most the 32 most active."""
     wires = [(wire, inputs, _INPUT) for wire in input_wires(datapath)]
     wires += [(wire, outputs, _choose_colour(wire)) for wire in output_wires(datapath)]
-    activities = [(place, _measure_activity(wire, rows)) for place, (wire, rows, _) in enumerate(wires)]
+    activities = [(index, _measure_activity(wire, rows)) for index, (wire, rows, _) in enumerate(wires)]
     ranked = sorted(activities, key=lambda each: (-_rank(wires[each[0]][0]) if each[1] else 0, -each[1]))
-    places = sorted(place for place, changes in ranked[:MAX_WIRES] if changes) or [
-        place for place, _ in ranked[:4]
+    shown_indices = sorted(index for index, changes in ranked[:MAX_WIRES] if changes) or [
+        index for index, _ in ranked[:4]
     ]
-    return [(wire, wire.series(rows), colour) for wire, rows, colour in (wires[place] for place in places)]
+    return [
+        (wire, wire.series(rows), colour) for wire, rows, colour in (wires[index] for index in shown_indices)
+    ]
 
 
 def _measure_activity(wire: Wire, rows: Rows) -> float:
@@ -104,19 +106,19 @@ def _draw_bus(axes: Any, base: float, values: list[int], colour: str) -> None:
         begin = end
 
 
-def _draw_lozenge(axes: Any, base: float, ends: tuple[int, int], colour: str) -> None:
-    begin, end = ends
+def _draw_lozenge(axes: Any, base: float, span: tuple[int, int], colour: str) -> None:
+    begin, end = span
     slope, middle, top = 0.12, base + _TRACE_HEIGHT / 2, base + _TRACE_HEIGHT
-    across = [begin, begin + slope, end - slope, end, end - slope, begin + slope]
-    up = [middle, top, top, middle, base, base]
-    axes.fill(across, up, facecolor=colour + "22", edgecolor=colour, linewidth=1)
+    x_values = [begin, begin + slope, end - slope, end, end - slope, begin + slope]
+    y_values = [middle, top, top, middle, base, base]
+    axes.fill(x_values, y_values, facecolor=colour + "22", edgecolor=colour, linewidth=1)
 
 
 def _draw_axes(axes: Any, datapath: Datapath, traces: list[Trace], first: int, cycles: int) -> None:
     """Add the names of wires, the numbers of cycles, and a shaded band for each fire."""
     for row, (wire, values, _) in enumerate(traces):
         if wire.name.startswith("fire_o"):
-            for cycle in (place for place, value in enumerate(values) if value):
+            for cycle in (index for index, value in enumerate(values) if value):
                 axes.axvspan(cycle, cycle + 1, color=_FIRE, alpha=0.05, linewidth=0)
         axes.axhline(-row - 0.19, color="#e8e8e8", linewidth=0.6, zorder=0)
     axes.set_yticks(

@@ -21,7 +21,7 @@ def vcd_text(datapath: Datapath, inputs: Rows, outputs: Rows) -> str:
     """Return the text of a VCD file: a scope for every module, with the clock and external inputs in the top scope."""
     wires = [(wire, inputs) for wire in input_wires(datapath)]
     wires += [(wire, outputs) for wire in output_wires(datapath)]
-    codes = [_code(place + 1) for place in range(len(wires))]
+    codes = [_code(index + 1) for index in range(len(wires))]
     header = _write_header(datapath, [wire for wire, _ in wires], codes)
     changes: dict[int, list[str]] = {}
     for cycle in range(len(inputs)):
@@ -66,7 +66,7 @@ def _format_range(wire: Wire) -> str:
     return f" [{wire.width - 1}:0]" if wire.width > 1 else ""
 
 
-def _code(place: int) -> str:
+def _code(index: int) -> str:
     """Return the identifier of the wire at a position, as short as possible.
 
     >>> _code(0), _code(94)
@@ -74,9 +74,9 @@ def _code(place: int) -> str:
     """
     base, code = _LAST_CODE - _FIRST_CODE + 1, ""
     while True:
-        place, digit = divmod(place, base)
+        index, digit = divmod(index, base)
         code += chr(_FIRST_CODE + digit)
-        if not place:
+        if not index:
             return code
 
 

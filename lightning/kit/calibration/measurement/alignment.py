@@ -214,15 +214,15 @@ def find_null(rows: Rows, supply: Supply, index: int, *, shots: int = 4) -> Bias
     and raise `ValueError` if there is no fringe, or no null that the supply can reach.
     """
     output = index + 1
-    before = supply.voltage_v(output)
-    low = min(max(0.0, before - SPAN_V / 2), max(0.0, supply.limit_v - SPAN_V))
+    start_v = supply.voltage_v(output)
+    low = min(max(0.0, start_v - SPAN_V / 2), max(0.0, supply.limit_v - SPAN_V))
     volts = np.linspace(low, min(supply.limit_v, low + SPAN_V), POINTS)
     try:
         levels = _sweep_bias(rows, supply, index, volts, shots)
-        curve = fit(volts - before, levels[:, int(np.argmax(np.ptp(levels, axis=0)))])
-        point = _make_bias_point(curve, before, supply.limit_v)
+        curve = fit(volts - start_v, levels[:, int(np.argmax(np.ptp(levels, axis=0)))])
+        point = _make_bias_point(curve, start_v, supply.limit_v)
     except ValueError:
-        supply.set_voltage_v(output, before)
+        supply.set_voltage_v(output, start_v)
         raise
     supply.set_voltage_v(output, point.null_v)
     return point
@@ -240,8 +240,8 @@ def _sweep_bias(rows: Rows, supply: Supply, index: int, volts: Floats, shots: in
     return levels
 
 
-def _make_bias_point(curve: Fringe, before: float, limit: float) -> BiasPoint:
-    """Return the bias point of a fringe in volts relative to `before`.
+def _make_bias_point(curve: Fringe, start_v: float, limit: float) -> BiasPoint:
+    """Return the bias point of a fringe in volts relative to `start_v`.
 
     Raise `ValueError` if the sweep shows no fringe, or no null lies between 0 V and `limit`.
     """
@@ -251,13 +251,13 @@ def _make_bias_point(curve: Fringe, before: float, limit: float) -> BiasPoint:
             f"the light does not follow the bias (its swing is only {visibility:.1f} times the residuals)"
         )
     period = 2 * curve.half_wave
-    nulls = [before + curve.null + n * period for n in (-1, 0, 1)]
+    nulls = [start_v + curve.null + n * period for n in (-1, 0, 1)]
     reachable = [null for null in nulls if 0.0 <= null <= limit]
     if not reachable:
         raise ValueError(f"there is no null between 0 V and {limit:.1f} V")
-    null = min(reachable, key=lambda candidate: abs(candidate - before))
+    null = min(reachable, key=lambda candidate: abs(candidate - start_v))
     half = curve.half_wave
-    return BiasPoint(null, null + half / 2, null + half, half, before, visibility)
+    return BiasPoint(null, null + half / 2, null + half, half, start_v, visibility)
 
 
 def find_arrival(
@@ -283,8 +283,8 @@ def find_arrival(
         pulse = ((channels[index], channels[PARTNER[index]]), words, (offset, length))
         program = _load_program_class()(soc, {"reps": 1, "rounds": ROUNDS}, pulse, readout)
         # Mean counts of all rounds: first I, then Q.
-        received = np.asarray(program.acquire_decimated(soc, progress=False)[0], dtype=float)
-        trace: Floats = received.reshape(2, -1)[0]
+        samples = np.asarray(program.acquire_decimated(soc, progress=False)[0], dtype=float)
+        trace: Floats = samples.reshape(2, -1)[0]
         arrival = locate(trace)
         if arrival.quality > best.quality:
             start = _round_time(soc, readout, offset + MARGIN_TICKS) - _round_time(soc, readout, START_TICKS)
@@ -328,19 +328,21 @@ def _load_program_class() -> Any:
             for channel in self.played:
                 self.declare_gen(ch=channel, nqz=1)
             self.declare_readout(ch=self.readout, length=self.length, freq=0)
-            first, partner = self.played
-            samples = envelope(self.soccfg, self.readout, first)
+            played_channel, partner = self.played
+            samples = envelope(self.soccfg, self.readout, played_channel)
             open_ticks = generator_ticks(self.soccfg, self.readout, partner, pattern().size + 2 * START_TICKS)
             play = {"freq": 0, "phase": 0}
-            self.add_envelope(ch=first, name="pattern", idata=samples, qdata=np.zeros_like(samples))
-            self.set_pulse_registers(ch=first, style="arb", waveform="pattern", gain=self.words[0], **play)
+            self.add_envelope(ch=played_channel, name="pattern", idata=samples, qdata=np.zeros_like(samples))
+            self.set_pulse_registers(
+                ch=played_channel, style="arb", waveform="pattern", gain=self.words[0], **play
+            )
             self.set_pulse_registers(ch=partner, style="const", length=open_ticks, gain=self.words[1], **play)
             self.synci(200)
 
         def body(self) -> None:
-            first, partner = self.played
+            played_channel, partner = self.played
             self.pulse(ch=partner, t=0)
-            self.pulse(ch=first, t=processor_ticks(self.soccfg, self.readout, START_TICKS))
+            self.pulse(ch=played_channel, t=processor_ticks(self.soccfg, self.readout, START_TICKS))
             offset = processor_ticks(self.soccfg, self.readout, self.offset + MARGIN_TICKS)
             self.trigger(adcs=[self.readout], adc_trig_offset=offset, t=0)
             self.wait_all()

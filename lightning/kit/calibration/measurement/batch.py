@@ -72,9 +72,9 @@ class Window:
         >>> Window.for_arrival((146.0, 146.2, 140.0, 146.1)).delays
         (0, 0, 6, 0)
         """
-        last = max(arrival)
-        one, two, three, four = (round(last - ticks) for ticks in arrival)
-        return cls(length, math.ceil(last) + SETTLE_TICKS, SETTLE_TICKS, (one, two, three, four))
+        latest = max(arrival)
+        one, two, three, four = (round(latest - ticks) for ticks in arrival)
+        return cls(length, math.ceil(latest) + SETTLE_TICKS, SETTLE_TICKS, (one, two, three, four))
 
     @property
     def pulse(self) -> int:
@@ -141,8 +141,8 @@ class Reader:
             table = np.clip(table[:, None, :] + DITHER[:, None], -32768, 32767).reshape(-1, 4)
             count = shots // DITHER.size
         parts = [
-            self._run(table[first : first + self.capacity], count)
-            for first in range(0, len(table), self.capacity)
+            self._run(table[start : start + self.capacity], count)
+            for start in range(0, len(table), self.capacity)
         ]
         singles = np.concatenate([part.singles for part in parts]).reshape(rows, shots)
         idle = float(np.mean([part.idle for part in parts]))
@@ -153,7 +153,7 @@ class Reader:
         idle = np.zeros((IDLE_ROWS, 4), dtype=np.int32)
         table = np.concatenate([idle, rows, idle])
         per_pass = max(1, (int(self.soc["readouts"][self.readout]["avg_maxlen"]) - 1) // len(table))
-        passes = [min(per_pass, shots - first) for first in range(0, shots, per_pass)]
+        passes = [min(per_pass, shots - start) for start in range(0, shots, per_pass)]
         raw = np.concatenate([self._run_pass(table, count) for count in passes], axis=1)
         floor = float(np.concatenate([raw[:IDLE_ROWS], raw[-IDLE_ROWS:]]).mean())
         singles = raw[IDLE_ROWS:-IDLE_ROWS] - floor

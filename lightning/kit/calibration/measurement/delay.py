@@ -59,21 +59,21 @@ def locate(received: npt.ArrayLike) -> Arrival:
     Raise `ValueError` unless the trace is at least two samples longer than the pattern.
     """
     trace = np.asarray(received, dtype=float)
-    sent = pattern().astype(float)
-    if trace.size < sent.size + 2:
-        raise ValueError(f"a trace of {trace.size} samples cannot hold the pattern of {sent.size}")
-    centred, shape = trace - trace.mean(), sent - sent.mean()
+    sent_pattern = pattern().astype(float)
+    if trace.size < sent_pattern.size + 2:
+        raise ValueError(f"a trace of {trace.size} samples cannot hold the pattern of {sent_pattern.size}")
+    centred, shape = trace - trace.mean(), sent_pattern - sent_pattern.mean()
     scores = np.correlate(centred, shape, mode="valid")
-    whole = int(np.argmax(np.abs(scores)))
+    sample = int(np.argmax(np.abs(scores)))
     spectrum = np.fft.rfft(centred, _pad_length(trace.size))
 
     def mismatch(ticks: float) -> float:
-        return -abs(float(_shift_trace(spectrum, ticks, sent.size) @ shape))
+        return -abs(float(_shift_trace(spectrum, ticks, sent_pattern.size) @ shape))
 
-    ticks = _find_minimum(mismatch, whole - 1.0, whole + 1.0)
-    aligned = _shift_trace(spectrum, ticks, sent.size)
+    ticks = _find_minimum(mismatch, sample - 1.0, sample + 1.0)
+    aligned = _shift_trace(spectrum, ticks, sent_pattern.size)
     product = float((aligned - aligned.mean()) @ shape)
-    spread = float(aligned.std()) * sent.size * float(sent.std())
+    spread = float(aligned.std()) * sent_pattern.size * float(sent_pattern.std())
     return Arrival(ticks, product / float(shape @ shape), abs(product) / spread if spread > 0 else 0.0)
 
 
@@ -84,8 +84,8 @@ def _pad_length(size: int) -> int:
 
 def _shift_trace(spectrum: npt.NDArray[np.complex128], ticks: float, count: int) -> Floats:
     """Return `count` samples of the trace from `ticks` on, interpolated through its spectrum."""
-    turns = np.exp(2j * np.pi * np.fft.rfftfreq(2 * (spectrum.size - 1)) * ticks)
-    return np.fft.irfft(spectrum * turns)[:count]
+    phase_factors = np.exp(2j * np.pi * np.fft.rfftfreq(2 * (spectrum.size - 1)) * ticks)
+    return np.fft.irfft(spectrum * phase_factors)[:count]
 
 
 def _find_minimum(cost: Callable[[float], float], low: float, high: float) -> float:

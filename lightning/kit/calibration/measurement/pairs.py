@@ -93,9 +93,9 @@ def train(
     """
     alone = measure(rows, coded, _draw_single_rows(rng), shots=shots)
     strength = float(alone.levels.max())
-    first = fit_decoder(alone.levels, alone.operands, shared=strength, full_scale=full_scale)
+    first_decoder = fit_decoder(alone.levels, alone.operands, shared=strength, full_scale=full_scale)
     sums = measure(rows, coded, rng.integers(1, LEVELS, (TRAINING_PAIRS, 4)), shots=shots)
-    shared = _fit_shared(first, coded, sums)
+    shared = _fit_shared(first_decoder, coded, sums)
     decoder = fit_decoder(alone.levels, alone.operands, shared=shared, full_scale=full_scale)
     return decoder, alone
 
@@ -137,10 +137,10 @@ def _find_lit_pairs(table: Table) -> npt.NDArray[np.bool_]:
 
 def _choose(coded: Encoders, table: Table, lit: npt.NDArray[np.bool_], attribute: str) -> Floats:
     """Return the words or operands, (n, 4). Rows with both pairs lit use the shared encoders."""
-    both = lit.all(axis=1)
+    is_both_lit = lit.all(axis=1)
     columns = [
         np.where(
-            both,
+            is_both_lit,
             getattr(coded.shared[i], attribute)[table[:, i]],
             getattr(coded.full[i], attribute)[table[:, i]],
         )

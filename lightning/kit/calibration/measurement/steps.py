@@ -69,12 +69,12 @@ def measure_saturation(bench: Bench) -> Outcome:
     nulls = [word(sweep.curve.null) for _, sweep in sorted(bench.sweeps.items())]
     rows = np.array([[*peaks[:2], *nulls[2:]], [*nulls[:2], *peaks[2:]], peaks, nulls])
     readings = bench.reader().read(rows, shots=4 * bench.shots)
-    one, other, both, none = (float(level) for level in readings.levels)
+    first_pair, second_pair, both_pairs, no_pair = (float(level) for level in readings.levels)
     bench.idle = readings.idle
-    missing = 1 - (both - none) / (one + other - 2 * none)
+    missing = 1 - (both_pairs - no_pair) / (first_pair + second_pair - 2 * no_pair)
     if missing > MAX_SUM_LOSS:
-        bench.full_scale = min(bench.full_scale, both + readings.idle)
-    fullest = (max(one, other) + readings.idle) / bench.full_scale
+        bench.full_scale = min(bench.full_scale, both_pairs + readings.idle)
+    fullest = (max(first_pair, second_pair) + readings.idle) / bench.full_scale
     return judge(
         "saturation",
         fullest <= BRIGHTNESS_RANGE[1],

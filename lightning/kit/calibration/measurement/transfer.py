@@ -60,21 +60,21 @@ class Sweep:
 
     def polynomial_residual(self, degree: int = 2) -> float:
         """Return the residual of a polynomial of this degree through the points between null and peak."""
-        inside, share = self._select_rising()
-        fitted = np.polynomial.Polynomial.fit(inside, share, degree)
-        return _compute_rms(fitted(inside) - share)
+        rising_words, share = self._select_rising()
+        fitted = np.polynomial.Polynomial.fit(rising_words, share, degree)
+        return _compute_rms(fitted(rising_words) - share)
 
     def chebyshev_residual(self, degree: int = 3) -> float:
         """Return the residual of a Chebyshev series of this degree through the points between null and peak."""
-        inside, share = self._select_rising()
-        fitted = np.polynomial.Chebyshev.fit(inside, share, degree)
-        return _compute_rms(fitted(inside) - share)
+        rising_words, share = self._select_rising()
+        fitted = np.polynomial.Chebyshev.fit(rising_words, share, degree)
+        return _compute_rms(fitted(rising_words) - share)
 
     def _select_rising(self) -> tuple[Floats, Floats]:
         """Return the words and measured shares from null to peak: the part that encodes values."""
-        inside = (self.words >= self.curve.null) & (self.words <= self.curve.peak)
-        share = (self.levels[inside] - self.curve.baseline) / self.curve.amplitude
-        return self.words[inside].astype(float), share
+        is_rising = (self.words >= self.curve.null) & (self.words <= self.curve.peak)
+        share = (self.levels[is_rising] - self.curve.baseline) / self.curve.amplitude
+        return self.words[is_rising].astype(float), share
 
 
 def coarse_peaks(rows: Rows, *, shots: int = 2) -> tuple[Fringe, Fringe, Fringe, Fringe]:
@@ -118,7 +118,7 @@ def _sweep_rows(
     index: int, sweep_words: npt.NDArray[np.int64], partner_word: int, nulls: dict[int, int]
 ) -> npt.NDArray[np.int64]:
     """Return the words of a sweep, (points, 4), with the partner at `partner_word` and the other pair at nulls or 0."""
-    row = np.array([nulls.get(other, 0) for other in range(4)])
+    row = np.array([nulls.get(modulator, 0) for modulator in range(4)])
     row[PARTNER[index]] = partner_word
     table = np.tile(row, (sweep_words.size, 1))
     table[:, index] = sweep_words

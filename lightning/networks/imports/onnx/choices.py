@@ -72,10 +72,10 @@ def advise_shape(entry: Any, default_length: int = 0) -> str:
 def default_shape(entry: Any, default_length: int = 0) -> tuple[int, ...]:
     """Return the shape with open lengths filled: 1 for the batch, 3 for image channels, else `default_length`."""
     dims = [int(dim.dim_value) for dim in entry.type.tensor_type.shape.dim]
-    chosen = default_length or (224 if len(dims) == 4 else 64)
+    fill_length = default_length or (224 if len(dims) == 4 else 64)
     return tuple(
-        length or (1 if place == 0 else 3 if place == 1 and len(dims) == 4 else chosen)
-        for place, length in enumerate(dims)
+        length or (1 if axis == 0 else 3 if axis == 1 and len(dims) == 4 else fill_length)
+        for axis, length in enumerate(dims)
     )
 
 
@@ -120,10 +120,10 @@ def parse_choices(
 
 
 def _split_choice(text: str) -> tuple[str, str]:
-    name, sign, rest = text.rpartition("=")
+    name, sign, value = text.rpartition("=")
     if not sign or not name:
         raise OutOfRange(f"{text!r} names no input", hint="Write NAME=1x3x224x224, or NAME=VALUE")
-    return name, rest
+    return name, value
 
 
 def _parse_shape(name: str, text: str) -> tuple[int, ...]:
@@ -201,10 +201,10 @@ def _make_constant(graph: Any, entry: Any, value: Array) -> None:
 
 def _set_outputs(graph: Any, name: str, outputs: tuple[str, ...]) -> None:
     produced = {output for node in graph.node for output in node.output if output}
-    known = ", ".join(output.name for output in graph.output)
+    output_names = ", ".join(output.name for output in graph.output)
     for output in outputs:
         if output not in produced:
-            raise NetworkError(f"{name}.onnx has no tensor {output!r}", hint=f"Choose one of: {known}")
+            raise NetworkError(f"{name}.onnx has no tensor {output!r}", hint=f"Choose one of: {output_names}")
     known_infos = {each.name: each for each in (*graph.value_info, *graph.output)}
     helper = require("onnx.helper", "to read ONNX files")
     infos = [known_infos.get(output) or helper.make_empty_tensor_value_info(output) for output in outputs]

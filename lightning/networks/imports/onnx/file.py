@@ -92,12 +92,12 @@ def _import(model: Any, name: str, folder: Path, preprocessing: Preprocessing) -
     try:
         return versions.add_note(_build_network(versions.newest, name, folder, preprocessing))
     except CONTRADICTIONS as error:
-        first: NetworkError = NetworkError(
+        first_error: NetworkError = NetworkError(
             f"{name}.onnx is inconsistent: {error}", hint="Export the network again"
         )
     except NetworkError as error:
-        first = error
-    return versions.add_note(import_fixed_or_advise(versions, name, folder, preprocessing, first))
+        first_error = error
+    return versions.add_note(import_fixed_or_advise(versions, name, folder, preprocessing, first_error))
 
 
 def _read_metadata(model: Any, name: str) -> Preprocessing:
@@ -135,7 +135,7 @@ def _add_node(
     if node.op_type == "Constant" and not domain:
         return (builder.constant(_read_constant(node, folder), node.output[0]),)
     inputs = tuple(tensors[tensor] for tensor in node.input)
-    used = max((place for place, tensor in enumerate(node.output, 1) if tensor), default=1)
+    used = max((number for number, tensor in enumerate(node.output, 1) if tensor), default=1)
     call = Call(node.name, node.op_type, inputs, read_attributes(node), used, domain, opsets.get(domain, 0))
     return fold(builder, call, node) if is_foldable(builder, call) else translate(builder, call)
 
@@ -182,8 +182,8 @@ def is_foldable(builder: Builder, call: Call) -> bool:
     if call.operation == "Shape" and not call.domain:
         return True
     tensors = [tensor for tensor in call.inputs if tensor]
-    known = bool(tensors) and all(builder.is_constant(tensor) for tensor in tensors)
-    return known and not call.domain and call.operation in FOLDED
+    is_constant = bool(tensors) and all(builder.is_constant(tensor) for tensor in tensors)
+    return is_constant and not call.domain and call.operation in FOLDED
 
 
 def fold(builder: Builder, call: Call, node: Any) -> tuple[str, ...]:

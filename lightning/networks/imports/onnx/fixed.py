@@ -134,8 +134,8 @@ def _declare_inputs(scope: Scope, graph: Any, name: str) -> tuple[str, tuple[Por
 
 def _make_step(node: Any) -> Any:
     """Return a node for `sort_topologically`. Its inputs include the outer tensors that its subgraphs read."""
-    inside = sorted(_find_outer_reads(node))
-    return SimpleNamespace(name=node.name, input=[*node.input, *inside], output=node.output, node=node)
+    outer_reads = sorted(_find_outer_reads(node))
+    return SimpleNamespace(name=node.name, input=[*node.input, *outer_reads], output=node.output, node=node)
 
 
 def _find_outer_reads(node: Any) -> set[str]:
@@ -159,8 +159,8 @@ def _add_node(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
         _translate(scope, node, refusals)
     except UnsupportedNode as error:
         advice = error.hint or _advise_cut(scope, node)
-        why = error.what.removeprefix(f"node {node.name} ({node.op_type}) ")
-        refusals.append(Refusal(node.name, node.op_type, why, advice))
+        reason = error.what.removeprefix(f"node {node.name} ({node.op_type}) ")
+        refusals.append(Refusal(node.name, node.op_type, reason, advice))
 
 
 def _translate(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
@@ -171,8 +171,8 @@ def _translate(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
         _add_branch(scope, node, refusals)
         return
     _check_supported(scope, node)
-    known = all(scope.is_known(name) for name in node.input) and len(node.input) > 0
-    rewrite = None if known or node.domain not in {"", "ai.onnx"} else REWRITERS.get(node.op_type)
+    is_constant = all(scope.is_known(name) for name in node.input) and len(node.input) > 0
+    rewrite = None if is_constant or node.domain not in {"", "ai.onnx"} else REWRITERS.get(node.op_type)
     nodes = rewrite(scope, node) if rewrite else None
     for each in nodes or [node]:
         add_node(scope, each)
@@ -190,17 +190,17 @@ def _add_branch(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
     for number, inner in enumerate(graph.node):
         inner.name = f"{node.name}/{inner.name or f'{inner.op_type}_{number}'}"
         _add_node(scope, inner, refusals)
-    for outer, inside in zip(node.output, graph.output, strict=True):
-        scope.alias(outer, inside.name)
+    for node_output, branch_output in zip(node.output, graph.output, strict=True):
+        scope.alias(node_output, branch_output.name)
 
 
 def _check_supported(scope: Scope, node: Any) -> None:
-    known = all(scope.is_known(name) for name in node.input)
+    is_constant = all(scope.is_known(name) for name in node.input)
     if node.op_type in _LOOPS:
         raise make_error(
             node, "repeats a number of times that depends on its values", _advise_cut(scope, node)
         )
-    if node.op_type in _DATA_DEPENDENT and not known:
+    if node.op_type in _DATA_DEPENDENT and not is_constant:
         raise make_error(
             node, "produces a number of values that depends on its inputs", _advise_cut(scope, node)
         )
@@ -289,11 +289,11 @@ def open_entries(model: Any) -> list[Any]:
 
 
 def _import_either_version(
-    versions: Versions, name: str, folder: Path, preprocessing: Preprocessing, first: NetworkError
+    versions: Versions, name: str, folder: Path, preprocessing: Preprocessing, first_error: NetworkError
 ) -> Network:
-    """Return the network of the converted model, or else of the original. Raise the first refusal, or `first`."""
+    """Return the network of the converted model, or else of the original. Raise the first refusal, or `first_error`."""
     models = [versions.newest] if versions.converted_to is None else [versions.newest, versions.original]
-    errors = [first]
+    errors = [first_error]
     for model in models:
         try:
             return import_fixed(model, name, folder, preprocessing, opsets_for_tracing(model, name))
@@ -301,4 +301,4 @@ def _import_either_version(
             errors.append(refusal)
         except (NetworkError, *CONTRADICTIONS):
             continue
-    raise errors[1] if len(errors) > 1 else first
+    raise errors[1] if len(errors) > 1 else first_error

@@ -72,8 +72,8 @@ def _describe_port(entry: Any) -> dict[str, Any]:
 def _parse_refusal(error: NetworkError) -> Refusal:
     match = _NODE_MESSAGE.match(error.what)
     if match:
-        why = error.what[match.start(3) :].removeprefix(f"opset {match.group(2)}")
-        return Refusal(match.group(1), match.group(2), re.sub(r"^opset \S+\) ", "", why), error.hint or "")
+        reason = error.what[match.start(3) :].removeprefix(f"opset {match.group(2)}")
+        return Refusal(match.group(1), match.group(2), re.sub(r"^opset \S+\) ", "", reason), error.hint or "")
     return Refusal("", "", error.what, error.hint or "")
 
 
@@ -99,6 +99,8 @@ def _build_partial(traced: TracedGraph, name: str) -> Network | None:
     builder = traced.scope.builder
     if not builder.nodes:
         return None
-    last = builder.nodes[-1].output
-    network = Network(name, tuple(builder.nodes), builder.constants, traced.entry, last, builder.shapes)
+    last_tensor = builder.nodes[-1].output
+    network = Network(
+        name, tuple(builder.nodes), builder.constants, traced.entry, last_tensor, builder.shapes
+    )
     return replace(network, notes=tuple(builder.notes), inputs=traced.inputs)

@@ -127,12 +127,12 @@ def read_input_shape(entry: Any) -> list[int]:
             f"input {entry.name!r} does not take floats", hint="Export a network that takes floats"
         )
     # Only the batch axis may be symbolic: photonic products need vectors of known length.
-    for place, dim in enumerate(kind.shape.dim[1:], 1):
+    for axis, dim in enumerate(kind.shape.dim[1:], 1):
         if dim.dim_value < 1:
             length = repr(dim.dim_param) if dim.dim_param else f"{dim.dim_value or 'unknown'}"
             raise NetworkError(
                 (
-                    f"axis {place} of input {entry.name!r} has the length {length}; only the batch axis may be "
+                    f"axis {axis} of input {entry.name!r} has the length {length}; only the batch axis may be "
                     "open"
                 ),
                 hint="Give it a length: onnx.tools.update_model_dims, or export without dynamic_axes for it",
@@ -188,8 +188,8 @@ def _map_producers(steps: Sequence[Any]) -> Mapping[str, int]:
     for number, step in enumerate(steps):
         for output in step.output:
             if output and output in producers:
-                both = f"{steps[producers[output]].name} and {step.name}"
-                raise NetworkError(f"nodes {both} both produce {output!r}", hint=EXPORT_HINT)
+                names = f"{steps[producers[output]].name} and {step.name}"
+                raise NetworkError(f"nodes {names} both produce {output!r}", hint=EXPORT_HINT)
             producers[output] = number
     return producers
 

@@ -115,11 +115,11 @@ def rewrite_conv_transpose(scope: Scope, node: Any) -> list[Any] | None:
     tensor, shape = node.input[0], list(x.shape)
     for axis in range(sides):
         tensor = _insert_zeros(replacement, tensor, axis + 2, shape, strides)
-    ends = []
+    paddings = []
     for axis in range(sides):
         overlap = dilations[axis] * (weights.shape[axis + 2] - 1)
-        ends.append((overlap - pads[axis], overlap - pads[axis + sides] + extra_ends[axis]))
-    tensor = _pad_or_crop(replacement, tensor, ends)
+        paddings.append((overlap - pads[axis], overlap - pads[axis + sides] + extra_ends[axis]))
+    tensor = _pad_or_crop(replacement, tensor, paddings)
     flipped_kernels = np.flip(weights, axis=tuple(range(2, 2 + sides)))
     by_group = flipped_kernels.reshape(group, weights.shape[0] // group, *weights.shape[1:]).swapaxes(1, 2)
     kernels = by_group.reshape(group * weights.shape[1], weights.shape[0] // group, *weights.shape[2:])
@@ -147,15 +147,20 @@ def _insert_zeros(
     return replacement.add("Slice", [tensor, *bounds])
 
 
-def _pad_or_crop(replacement: NodeReplacement, tensor: str, ends: Sequence[tuple[int, int]]) -> str:
+def _pad_or_crop(replacement: NodeReplacement, tensor: str, paddings: Sequence[tuple[int, int]]) -> str:
     """Pad both ends of the last axes with zeros, or crop them for negative counts."""
-    before, after = ([max(end[k], 0) for end in ends] for k in (0, 1))
-    if any(before) or any(after):
-        tensor = replacement.add("Pad", [tensor, replacement.integer_constant([0, 0, *before, 0, 0, *after])])
-    for axis, (first, last) in enumerate(ends):
-        if first < 0 or last < 0:
-            far = np.iinfo(np.int64).max if last >= 0 else last
-            span = replacement.integer_constant([max(-first, 0)]), replacement.integer_constant([far])
+    pads_before, pads_after = ([max(end[k], 0) for end in paddings] for k in (0, 1))
+    if any(pads_before) or any(pads_after):
+        tensor = replacement.add(
+            "Pad", [tensor, replacement.integer_constant([0, 0, *pads_before, 0, 0, *pads_after])]
+        )
+    for axis, (start_padding, end_padding) in enumerate(paddings):
+        if start_padding < 0 or end_padding < 0:
+            stop = np.iinfo(np.int64).max if end_padding >= 0 else end_padding
+            span = (
+                replacement.integer_constant([max(-start_padding, 0)]),
+                replacement.integer_constant([stop]),
+            )
             tensor = replacement.add("Slice", [tensor, *span, replacement.integer_constant([axis + 2])])
     return tensor
 
@@ -166,7 +171,7 @@ def rewrite_recurrent(scope: Scope, node: Any) -> list[Any] | None:
     if not _is_supported(scope, node, replacement):
         return None
     steps, directions = replacement.length(node.input[0]), len(scope.known[node.input[1]])
-    outputs = [_add_direction(replacement, place, steps) for place in range(directions)]
+    outputs = [_add_direction(replacement, direction, steps) for direction in range(directions)]
     names = [*node.output, "", "", ""]
     if names[0]:
         by_step = [
@@ -182,8 +187,8 @@ def rewrite_recurrent(scope: Scope, node: Any) -> list[Any] | None:
             names[1],
             [
                 # The reverse direction ends at the first step.
-                hidden[-1 if place == 0 else 0]
-                for place, (hidden, _) in enumerate(_order_directions(node, outputs))
+                hidden[-1 if direction == 0 else 0]
+                for direction, (hidden, _) in enumerate(_order_directions(node, outputs))
             ],
         ),
         (names[2], [cell for _, cell in outputs]),
@@ -210,7 +215,7 @@ def _is_supported(scope: Scope, node: Any, replacement: NodeReplacement) -> bool
     """Return whether a node has the usual form of exporters, constant weights and full-length sequences."""
     # The inputs are X, W, R, B, sequence_lens, initial_h, initial_c and, of an LSTM, the peepholes P.
     names = [*node.input, *[""] * 8]
-    if not all(names[place] in scope.known for place in (1, 2)) or not scope.is_known(names[3]):
+    if not all(names[index] in scope.known for index in (1, 2)) or not scope.is_known(names[3]):
         return False
     x = scope.array(names[0])
     if x is None or x.ndim != 3 or len(x) > MAX_STEPS or replacement.number("layout", 0) or names[7]:
@@ -218,24 +223,27 @@ def _is_supported(scope: Scope, node: Any, replacement: NodeReplacement) -> bool
     lengths = scope.known.get(names[4])
     if names[4] and (lengths is None or np.any(lengths != len(x))):
         return False
-    given = {a.name: a for a in node.attribute}
+    attributes = {a.name: a for a in node.attribute}
     directions = len(scope.known[names[1]])
-    usual = [each.lower() for each in _DEFAULTS[node.op_type] * directions]
-    if "activations" in given and [each.decode().lower() for each in given["activations"].strings] != usual:
+    default_activations = [each.lower() for each in _DEFAULTS[node.op_type] * directions]
+    if (
+        "activations" in attributes
+        and [each.decode().lower() for each in attributes["activations"].strings] != default_activations
+    ):
         return False
-    return not ({"clip", "activation_alpha", "activation_beta"} & given.keys()) and not replacement.number(
-        "input_forget", 0
-    )
+    return not (
+        {"clip", "activation_alpha", "activation_beta"} & attributes.keys()
+    ) and not replacement.number("input_forget", 0)
 
 
-def _add_direction(replacement: NodeReplacement, place: int, steps: int) -> tuple[list[str], str]:
+def _add_direction(replacement: NodeReplacement, direction: int, steps: int) -> tuple[list[str], str]:
     """Add one direction; return its hidden states (1, batch, size) in time order, and the last cell state."""
     node, scope = replacement.node, replacement.scope
     names = [*node.input, *[""] * 8]
     gates = _GATES[node.op_type]
-    weights, recurrence = (np.asarray(scope.known[names[k]][place], np.float32) for k in (1, 2))
+    weights, recurrence = (np.asarray(scope.known[names[k]][direction], np.float32) for k in (1, 2))
     size = recurrence.shape[1]
-    bias = scope.known[names[3]][place] if names[3] else np.zeros(2 * gates * size, np.float32)
+    bias = scope.known[names[3]][direction] if names[3] else np.zeros(2 * gates * size, np.float32)
     reset = replacement.number("linear_before_reset", 0)
     input_bias, recurrent_bias = np.split(np.asarray(bias, np.float32), 2)
     if node.op_type != "GRU":
@@ -243,10 +251,10 @@ def _add_direction(replacement: NodeReplacement, place: int, steps: int) -> tupl
     product = replacement.add("MatMul", [names[0], replacement.constant(weights.T)])
     product = replacement.add("Add", [product, replacement.constant(input_bias)])
     state = [
-        _add_initial_state(replacement, names[5 + k], place, size)
+        _add_initial_state(replacement, names[5 + k], direction, size)
         for k in range(2 if node.op_type == "LSTM" else 1)
     ]
-    backwards = place == 1 or _read_direction(node) == "reverse"
+    backwards = direction == 1 or _read_direction(node) == "reverse"
     hidden = [""] * steps
     for step in reversed(range(steps)) if backwards else range(steps):
         x = replacement.add("Gather", [product, replacement.integer_constant(step)], axis=0)
@@ -260,9 +268,9 @@ def _add_direction(replacement: NodeReplacement, place: int, steps: int) -> tupl
     return hidden, cell
 
 
-def _add_initial_state(replacement: NodeReplacement, name: str, place: int, size: int) -> str:
+def _add_initial_state(replacement: NodeReplacement, name: str, direction: int, size: int) -> str:
     if name:
-        return replacement.add("Gather", [name, replacement.integer_constant(place)], axis=0)
+        return replacement.add("Gather", [name, replacement.integer_constant(direction)], axis=0)
     return replacement.constant(
         np.zeros((replacement.length(replacement.node.input[0], 1), size), np.float32)
     )

@@ -76,12 +76,12 @@ def _shift_reduction(builder: Builder, call: Call, ranks: Sequence[int]) -> Call
     return replace(call, attributes={**call.attributes, "axes": tuple(range(1, ranks[0] + 1))})
 
 
-def _shift_axes_input(builder: Builder, call: Call, place: int) -> Call | None:
-    axes = builder.constants.get(call.input_name(place))
+def _shift_axes_input(builder: Builder, call: Call, index: int) -> Call | None:
+    axes = builder.constants.get(call.input_name(index))
     if axes is None:
         return None
     constant = builder.constant(np.array(_shift(axes.reshape(-1)), np.int64), f"{call.name}.axes")
-    return replace(call, inputs=(*call.inputs[:place], constant, *call.inputs[place + 1 :]))
+    return replace(call, inputs=(*call.inputs[:index], constant, *call.inputs[index + 1 :]))
 
 
 def _shift_slices(builder: Builder, call: Call, _: Sequence[int]) -> Call | None:
@@ -164,8 +164,8 @@ def emit_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[s
             )
     tensors = [scope.tensor(name) for name in names if name]
     tensors_out = []
-    for place, (name, array) in enumerate(zip(node.output, outputs, strict=True)):
-        output_attributes = {**attributes, "place": place, "shape": sample_shape(array.shape)}
+    for index, (name, array) in enumerate(zip(node.output, outputs, strict=True)):
+        output_attributes = {**attributes, "place": index, "shape": sample_shape(array.shape)}
         tensors_out.append(
             builder.emit(ELECTRONIC, tensors, f"{node.name}", output_attributes) if name else ""
         )
@@ -208,8 +208,8 @@ def evaluate(scope: Scope, node: Any) -> list[Array]:
 
 def _bound_output_size(operation: str, arrays: Sequence[Array | None]) -> int:
     """Return the size of an output that may not fit in memory, from the inputs; 0 for other operations."""
-    place = {"ConstantOfShape": 0, "Expand": 1, "Pad": 1, "Tile": 1}.get(operation)
-    sizes = arrays[place] if place is not None and place < len(arrays) else None
+    index = {"ConstantOfShape": 0, "Expand": 1, "Pad": 1, "Tile": 1}.get(operation)
+    sizes = arrays[index] if index is not None and index < len(arrays) else None
     if sizes is None or not np.issubdtype(sizes.dtype, np.integer):
         return 0
     numbers, data = [int(number) for number in sizes.ravel()], arrays[0]
@@ -218,13 +218,13 @@ def _bound_output_size(operation: str, arrays: Sequence[Array | None]) -> int:
         own_shape = (1,) * (len(numbers) - len(own_shape)) + own_shape
         return math.prod(map(max, zip(own_shape, numbers, strict=False)))
     if operation == "Pad":
-        before, after = (
+        pads_before, pads_after = (
             numbers[: len(own_shape)],
             numbers[len(own_shape) :],
         )  # fewer where only some axes are padded
         return (
-            math.prod(map(sum, zip(own_shape, before, after, strict=True)))
-            if len(after) == len(own_shape)
+            math.prod(map(sum, zip(own_shape, pads_before, pads_after, strict=True)))
+            if len(pads_after) == len(own_shape)
             else 0
         )
     return math.prod((*own_shape, *numbers))
@@ -299,8 +299,8 @@ def _translate(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
             except NetworkError:
                 translated = None
             if translated is not None:
-                rest = iter(translated)
-                return [next(rest, "") if name else "" for name in node.output]
+                remaining_tensors = iter(translated)
+                return [next(remaining_tensors, "") if name else "" for name in node.output]
             # A failed attempt leaves nothing behind.
             del scope.builder.nodes[nodes:], scope.builder.notes[notes:]
     return emit_electronic(scope, node, outputs)
@@ -318,7 +318,7 @@ def _has_translation(scope: Scope, node: Any) -> bool:
 
 def _make_call(scope: Scope, node: Any, tensors: Sequence[str]) -> Call:
     attributes = dict(read_plain_attributes(node, scope.folder))
-    outputs = max((place for place, name in enumerate(node.output, 1) if name), default=1)
+    outputs = max((number for number, name in enumerate(node.output, 1) if name), default=1)
     return Call(
         _read_name(node), node.op_type, tuple(tensors), attributes, outputs, "", scope.find_opset(node)
     )
@@ -337,15 +337,15 @@ def _translate_without_batch(scope: Scope, node: Any, outputs: Sequence[Array]) 
 
 def _translate_as_groups(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str] | None:
     """Translate a convolution of several images to a grouped convolution, one group per image; else return None."""
-    first = scope.values.get(node.input[0])
-    if node.op_type != "Conv" or first is None or not 1 < first.shape[0] <= MAX_IMAGES:
+    images_in = scope.values.get(node.input[0])
+    if node.op_type != "Conv" or images_in is None or not 1 < images_in.shape[0] <= MAX_IMAGES:
         return None
-    images, channels, *sides = first.shape
+    images, channels, *sides = images_in.shape
     call = _make_call(scope, node, [scope.tensor(name) for name in node.input])
-    flat = scope.builder.reshape(first.tensor, (images * channels, *sides), f"{call.name}/images")
+    flat = scope.builder.reshape(images_in.tensor, (images * channels, *sides), f"{call.name}/images")
     inputs = [flat]
-    for place, name in enumerate(call.inputs[1:], 1):
-        weights = scope.builder.require_constant(call, place)
+    for index, name in enumerate(call.inputs[1:], 1):
+        weights = scope.builder.require_constant(call, index)
         tiled = np.concatenate([weights] * images)
         inputs.append(scope.builder.constant(tiled, f"{name}.tiled") if name else "")
     attributes = {**call.attributes, "group": call.integer("group", 1) * images}
@@ -359,13 +359,13 @@ def _translate_with_extra_axis(scope: Scope, node: Any, outputs: Sequence[Array]
     """Translate a node with an extra batch axis, so that all its axes belong to one sample; None if unsupported."""
     builder = scope.builder
     tensors, ranks = [], []
-    for place, name in enumerate(node.input):
+    for index, name in enumerate(node.input):
         value = scope.values.get(name)
         if value is None:
             tensors.append(scope.tensor(name))
             ranks.append(scope.known[name].ndim if name else 0)
         else:
-            tensors.append(builder.reshape(value.tensor, value.shape, f"{_read_name(node)}/all{place}"))
+            tensors.append(builder.reshape(value.tensor, value.shape, f"{_read_name(node)}/all{index}"))
             ranks.append(len(value.shape))
     call = shift_axes(builder, _make_call(scope, node, tensors), ranks)
     if call is None:

@@ -171,17 +171,19 @@ def reshape(scope: Scope, x: Tensor, *shape: Any) -> Tensor:
 
 def flatten(scope: Scope, x: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Flatten some axes into one."""
-    shape, first, last = scope.shape(x), scope.axis(x, start_dim), scope.axis(x, end_dim)
-    if (first, last) == (1, len(shape) - 1):
+    shape, first_axis, last_axis = scope.shape(x), scope.axis(x, start_dim), scope.axis(x, end_dim)
+    if (first_axis, last_axis) == (1, len(shape) - 1):
         return scope.add("Flatten", [x], axis=1)
-    return reshape(scope, x, *shape[:first], math.prod(shape[first : last + 1]), *shape[last + 1 :])
+    return reshape(
+        scope, x, *shape[:first_axis], math.prod(shape[first_axis : last_axis + 1]), *shape[last_axis + 1 :]
+    )
 
 
 def unflatten(scope: Scope, x: Tensor, dim: int, sizes: Any) -> Tensor:
     """Split one axis into several."""
     shape, axis = scope.shape(x), scope.axis(x, dim)
-    known = math.prod(size for size in sizes if size != -1)
-    full = [shape[axis] // known if size == -1 else size for size in sizes]
+    known_size = math.prod(size for size in sizes if size != -1)
+    full = [shape[axis] // known_size if size == -1 else size for size in sizes]
     return reshape(scope, x, *shape[:axis], *full, *shape[axis + 1 :])
 
 
@@ -193,8 +195,8 @@ def permute(scope: Scope, x: Tensor, *dims: Any) -> Tensor:
 def transpose(scope: Scope, x: Tensor, dim0: int, dim1: int) -> Tensor:
     """Exchange two axes."""
     order = list(range(len(scope.shape(x))))
-    first, second = scope.axis(x, dim0), scope.axis(x, dim1)
-    order[first], order[second] = order[second], order[first]
+    first_axis, second_axis = scope.axis(x, dim0), scope.axis(x, dim1)
+    order[first_axis], order[second_axis] = order[second_axis], order[first_axis]
     return scope.add("Transpose", [x], perm=order)
 
 
@@ -237,9 +239,9 @@ def unbind(scope: Scope, x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 def pad(scope: Scope, x: Tensor, padding: Any, mode: str = "constant", value: float | None = None) -> Tensor:
     """Pad with a constant. `padding` starts with the last axis, as in torch."""
-    pairs = [tuple(padding[place : place + 2]) for place in range(0, len(padding), 2)][::-1]
-    before, after = zip(*((0, 0),) * (len(scope.shape(x)) - len(pairs)), *pairs, strict=True)
-    return scope.add("Pad", [x, [*before, *after], float(value or 0)], mode=mode)
+    pairs = [tuple(padding[index : index + 2]) for index in range(0, len(padding), 2)][::-1]
+    pads_before, pads_after = zip(*((0, 0),) * (len(scope.shape(x)) - len(pairs)), *pairs, strict=True)
+    return scope.add("Pad", [x, [*pads_before, *pads_after], float(value or 0)], mode=mode)
 
 
 def size(scope: Scope, x: Tensor, dim: int | None = None) -> Any:
@@ -262,13 +264,13 @@ def get_item(scope: Scope, x: Any, place: Any) -> Any:
     """Return an entry of a tuple, or a slice of an activation: `[:, 0]`, `[..., 1:]`, `[:, None]`."""
     if not isinstance(x, Tensor):
         return x[place]
-    places = list(place) if isinstance(place, tuple) else [place]
-    if Ellipsis in places:
-        at = places.index(Ellipsis)
-        missing = len(scope.shape(x)) - sum(entry is not None for entry in places) + 1
-        places[at : at + 1] = [slice(None)] * missing
+    entries = list(place) if isinstance(place, tuple) else [place]
+    if Ellipsis in entries:
+        ellipsis_index = entries.index(Ellipsis)
+        missing = len(scope.shape(x)) - sum(entry is not None for entry in entries) + 1
+        entries[ellipsis_index : ellipsis_index + 1] = [slice(None)] * missing
     axis = 0
-    for number, entry in enumerate(places):
+    for number, entry in enumerate(entries):
         if entry is None:
             x = scope.add("Unsqueeze", [x, [axis]], f"new{number}")
         elif isinstance(entry, int):

@@ -221,18 +221,26 @@ class Aliases:
         self.tensors[node] = self.tensors[source] if changes else node
         if not changes:
             return []
-        others = [other for other, memory in self.memories.items() if memory is self.memories[node]]
-        for other in others:
-            later = any(self.places.get(user, len(self.places)) > self.places[node] for user in other.users)
-            if later and self.tensors[other] is not self.tensors[node]:
+        others = [
+            sharing_node for sharing_node, memory in self.memories.items() if memory is self.memories[node]
+        ]
+        for sharing_node in others:
+            later = any(
+                self.places.get(user, len(self.places)) > self.places[node] for user in sharing_node.users
+            )
+            if later and self.tensors[sharing_node] is not self.tensors[node]:
                 raise UnsupportedNode(
                     (
                         f"node {node.name} (torch {title(node, self.leaves)}) changes in place a tensor that shares "
-                        f"memory with {other.name}, which is read later"
+                        f"memory with {sharing_node.name}, which is read later"
                     ),
                     hint="Use the out-of-place form",
                 )
-        return [other for other in others if self.tensors[other] is self.tensors[node] and other is not node]
+        return [
+            sharing_node
+            for sharing_node in others
+            if self.tensors[sharing_node] is self.tensors[node] and sharing_node is not node
+        ]
 
 
 def title(node: Any, leaves: Mapping[str, Any]) -> str:

@@ -80,12 +80,12 @@ def count_last(table: Table, column: str = "ours") -> tuple[int, int]:
         for model in table.values("model")
         for gbps in table.values("gbps")
     ]
-    last = sum(
+    slowest_pairs = sum(
         max(part.records, key=lambda row: float(row[column]))["design"] == TOPOOPT
         and part.numbers(column).count(max(part.numbers(column))) == 1
         for part in rows
     )
-    return last, len(rows)
+    return slowest_pairs, len(rows)
 
 
 def _make(scale: Scale, progress: Progress) -> Table:
@@ -112,14 +112,17 @@ def _compare_all(table: Table) -> Iterator[Comparison]:
         ours = 100 * median_difference(table, design)
         yield Comparison(f"median difference of {design}", NOTHING, ours, unit=" %")
     worst = worst_record(table)
-    place = f"{worst['model']}, {worst['gbps']:g} Gbit/s, {worst['design']}"
+    worst_case = f"{worst['model']}, {worst['gbps']:g} Gbit/s, {worst['design']}"
     yield Comparison(
-        "worst difference of a ratio", NOTHING, 100 * float(worst["ratio_difference"]), place, " %"
+        "worst difference of a ratio", NOTHING, 100 * float(worst["ratio_difference"]), worst_case, " %"
     )
-    last, number = count_last(table)
+    slowest_pairs, number = count_last(table)
     published_last, _ = count_last(table, "published")
     yield Comparison(
-        "TopoOpt takes longest", Published(f"{published_last}", "C", published_last), last, f"of {number}"
+        "TopoOpt takes longest",
+        Published(f"{published_last}", "C", published_last),
+        slowest_pairs,
+        f"of {number}",
     )
     for row in ratio_records(table):
         ratio = float(row["published_ratio"])
@@ -135,7 +138,7 @@ def _draw(table: Table) -> Plot:
     for column, title in (("published", "published"), ("ours", "ours")):
         for model in table.values("model"):
             part = table.select_rows(model=model)
-            named = Table.from_rows(
+            table_by_design = Table.from_rows(
                 ("design", "gbps", "time"),
                 [(row["design"], f"{row['gbps']:g}", row[column]) for row in part.records],
             )
@@ -144,7 +147,7 @@ def _draw(table: Table) -> Plot:
                     f"{model}, {title}",
                     "Gbit/s of a NIC",
                     "normalised time",
-                    make_series(named, "design", "gbps", "time"),
+                    make_series(table_by_design, "design", "gbps", "time"),
                     "bars",
                 )
             )

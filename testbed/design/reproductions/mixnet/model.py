@@ -92,12 +92,13 @@ def layer_times(job: MoeJob, setting: Setting, layer: int) -> LayerTimes:
     scores = 2.0 * job.sequence * h  # a causal mask halves what each token attends to
     attention_flops = 2 * n * projections + n * scores
     attention_bytes = size * (projections + n * h * (4 + 2 * job.kv_share))
-    received = float(_member_traffic(job, setting, layer).sum(axis=0).max())
+    received_tokens = float(_member_traffic(job, setting, layer).sum(axis=0).max())
     members_per_server = -(-job.experts // job.ep)
     matrices = 3 * h * job.inner
-    expert_flops = 2 * matrices * (received + n * job.shared)
+    expert_flops = 2 * matrices * (received_tokens + n * job.shared)
     expert_bytes = size * (
-        matrices * (members_per_server + job.shared) + (received + n * job.shared) * (2 * h + 3 * job.inner)
+        matrices * (members_per_server + job.shared)
+        + (received_tokens + n * job.shared) * (2 * h + 3 * job.inner)
     )
 
     def reduce_s(tokens: float) -> float:
@@ -107,7 +108,7 @@ def layer_times(job: MoeJob, setting: Setting, layer: int) -> LayerTimes:
         job.device.pass_seconds(attention_flops, attention_bytes, job.tp),
         reduce_s(n),
         job.device.pass_seconds(expert_flops, expert_bytes, job.tp),
-        reduce_s(received),
+        reduce_s(received_tokens),
     )
 
 
@@ -188,10 +189,10 @@ def static_circuits(traffic: Floats, degree: int) -> Integers:
     size = len(traffic)
     demand = traffic + traffic.T - 2 * np.diag(np.diag(traffic))
     circuits = np.zeros(traffic.shape, dtype=np.int64)
-    for one in range(size):
-        if size > 2 or one == 0:
-            circuits[one, (one + 1) % size] += 1
-            circuits[(one + 1) % size, one] += 1
+    for server in range(size):
+        if size > 2 or server == 0:
+            circuits[server, (server + 1) % size] += 1
+            circuits[(server + 1) % size, server] += 1
     while True:
         free = circuits.sum(axis=1) < degree
         gain = np.where(np.outer(free, free), demand / (circuits + 1), 0)
@@ -243,7 +244,7 @@ def iteration_s(job: MoeJob, setting: Setting, gbps: float, design: str) -> floa
     """Return the seconds of an iteration on a design at `gbps` per NIC."""
     layers = stage_layers(job)
     times = [layer_times(job, setting, layer) for layer in layers]
-    microbatch_s = sum(one.computing_s for one in times) + EXCHANGES[design](job, setting, gbps)
+    microbatch_s = sum(layer_time.computing_s for layer_time in times) + EXCHANGES[design](job, setting, gbps)
     nics = {MIXNET: SERVER_GPUS - setting.circuit_ports, TOPOOPT: setting.ring_ports}.get(design, SERVER_GPUS)
     rate = nics * gbps * 1e9 / 8
     pipeline_rate = (1 if design == TOPOOPT else nics) * gbps * 1e9 / 8

@@ -67,11 +67,11 @@ _ASSUMED_FIELDS = ("sequence", "sequences", "microbatches", "dp", "tp", "pp", "e
 
 def _list_sources(reference: tuple[str, ...] = ()) -> tuple[tuple[str, Source], ...]:
     """Return the source of each field: "reference" if listed, else "model" for fields of the shape, else "assumed"."""
-    known: dict[str, Source] = {}
-    known |= dict.fromkeys(_SHAPE_FIELDS, "model")
-    known |= dict.fromkeys(_ASSUMED_FIELDS, "assumed")
-    known |= dict.fromkeys(reference, "reference")
-    return tuple(known.items())
+    source_of_field: dict[str, Source] = {}
+    source_of_field |= dict.fromkeys(_SHAPE_FIELDS, "model")
+    source_of_field |= dict.fromkeys(_ASSUMED_FIELDS, "assumed")
+    source_of_field |= dict.fromkeys(reference, "reference")
+    return tuple(source_of_field.items())
 
 
 _SIMULATOR_FIELDS = (

@@ -152,7 +152,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 
 def _draw(table: Table) -> Plot:
     rows = tuple(float(index + 1) for index in range(len(table.rows)))
-    medians = tuple(100 * one for one in table.numbers("median_difference"))
+    medians = tuple(100 * difference for difference in table.numbers("median_difference"))
     ratios = tuple(
         Series(design, rows, table.numbers(name)) for design, name in zip(DESIGNS[1:], _RATIOS, strict=True)
     )

@@ -71,8 +71,8 @@ def _two_step_graph(gpus: int, platform: Platform) -> TaskGraph:
     ]
     barrier = [job.barrier(after=fetched)]
     for source in range(gpus):
-        first = source // size * size
-        for target in range(first, first + size):
+        first_gpu = source // size * size
+        for target in range(first_gpu, first_gpu + size):
             if source != target:
                 job.transfer(source, target, gpus // size * _PAIR_BYTES, after=barrier)
     return job.build()

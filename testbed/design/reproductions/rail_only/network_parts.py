@@ -55,15 +55,15 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 def _compare_row(row: Record) -> Iterator[Comparison]:
     full, rail, cost, power = PUBLISHED[int(row["gpus"]), int(row["radix"])]
     is_rail = row["design"] == RAIL
-    place = f"{row['gpus']:g} GPUs, radix {row['radix']:g}, {row['design']}"
+    case = f"{row['gpus']:g} GPUs, radix {row['radix']:g}, {row['design']}"
     for name, published in zip(("switches", "transceivers"), rail if is_rail else full, strict=True):
-        yield Comparison(f"{place}: {name}", Published(f"{published}", "S", published), float(row[name]))
+        yield Comparison(f"{case}: {name}", Published(f"{published}", "S", published), float(row[name]))
     if is_rail:
         for name, published, ratio in (("cost", cost, COST), ("power", power, POWER)):
             note = f"a port counts as {ratio:g} transceivers, which no source states"
             ours = 100 * float(row[f"{name}_saved"])
             yield Comparison(
-                f"{place}: {name} saved", Published(f"{published} %", "S", published), ours, note, " %"
+                f"{case}: {name} saved", Published(f"{published} %", "S", published), ours, note, " %"
             )
 
 

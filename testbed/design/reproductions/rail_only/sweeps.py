@@ -66,7 +66,7 @@ def _find_best_s(job: Megatron, platform: Platform, accounting: Accounting) -> f
     """
     widths = [width for width in WIDTHS if width <= platform.domain]
     wider = [replace(job, tensor=t, pipeline=job.pipeline * job.tensor // t) for t in widths]
-    return min(iteration_s(one, platform, accounting) for one in wider)
+    return min(iteration_s(candidate, platform, accounting) for candidate in wider)
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:

@@ -63,7 +63,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
         ]
     part = table.select_rows(model=GPT_1T.name)
     data, tensor = (part.number("gb_per_gpu", kind=kind) for kind in (DATA, TENSOR))
-    inside = 100 * tensor / (tensor + data)
+    percent_inside = 100 * tensor / (tensor + data)
     return (
         *lines,
         Comparison(
@@ -83,7 +83,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
         Comparison(
             "GPT 1T: share of the domain",
             Published("98 %", "S", 98.0),
-            inside,
+            percent_inside,
             "the slides' share is that of domains of 256 GPUs, where groups of data parallelism reach the rails less",
             " %",
         ),
@@ -108,9 +108,9 @@ def _make_heat_map() -> Panel:
         stage, copy = divmod(group, job.data)
         row[group * job.tensor + (rank + 1) % job.tensor] += sent_by_kind[TENSOR]
         row[(stage * job.data + (copy + 1) % job.data) * job.tensor + rank] += sent_by_kind[DATA]
-        for other in (stage - 1, stage + 1):
-            if 0 <= other < job.pipeline:
-                row[(other * job.data + copy) * job.tensor + rank] += sent_by_kind[PIPELINE]
+        for neighbour_stage in (stage - 1, stage + 1):
+            if 0 <= neighbour_stage < job.pipeline:
+                row[(neighbour_stage * job.data + copy) * job.tensor + rank] += sent_by_kind[PIPELINE]
         rows.append(Series(f"{source}", tuple(map(float, range(job.gpus))), tuple(row)))
     return Panel("48 GPUs: 8 tensor, 3 data, 2 pipeline", "receiving GPU", "sending GPU", tuple(rows), "heat")
 

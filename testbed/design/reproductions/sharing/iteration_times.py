@@ -56,9 +56,9 @@ def _make_table(scale: Scale, progress: Progress) -> Table:
         if scale.measure:
             by_source["hosts"] = scale.measure(jobs, policy)
         for source, figures in by_source.items():
-            for one in figures:
-                lost = -1 if one.retransmitted is None else one.retransmitted
-                rows.append((jobs.name, policy, source, one.job, one.mean_ms, one.p99_ms, lost))
+            for job in figures:
+                lost_packets = -1 if job.retransmitted is None else job.retransmitted
+                rows.append((jobs.name, policy, source, job.job, job.mean_ms, job.p99_ms, lost_packets))
         progress(number, len(steps), f"{jobs.name}, {policy}")
     return Table.from_rows(_COLUMNS, rows)
 
@@ -68,16 +68,19 @@ def model_jobs(job_set: JobSet, policy: Policy, iterations: int) -> list[JobStat
     jobs, links = job_set.make_jobs(RATE_GBPS, HOSTS), LabLinks(HOSTS, RATE_GBPS)
     placement = {job.name: HOSTS for job in jobs}
     step_ms = STAGGER_MS if policy == "mltcp" else 0.0
-    starts, slots = [place * step_ms for place in range(len(jobs))], []
+    starts, slots_ms = [job_index * step_ms for job_index in range(len(jobs))], []
     if policy == "shifts":
         schedule = Scheduler(jobs, links).schedule([placement])
         starts = [schedule.starts_ms[job.name] for job in jobs]
-        slots = [one.slot_ms for one in schedule.predicted]
+        slots_ms = [prediction.slot_ms for prediction in schedule.predicted]
     weights = (FIRST_JOB_WEIGHT, *(1.0,) * (len(jobs) - 1)) if policy == "weights" else ()
     mltcp = (SLOPE, INTERCEPT) if policy == "mltcp" else None
     periodic_jobs = place_jobs(jobs, links.find_jobs_by_link(placement, jobs))
-    predictions = predict_under(periodic_jobs, [RATE_GBPS], iterations, weights, mltcp, starts, slots)
-    return [JobStatistics(one.job, one.mean_ms, one.p99_ms, None) for one in predictions]
+    predictions = predict_under(periodic_jobs, [RATE_GBPS], iterations, weights, mltcp, starts, slots_ms)
+    return [
+        JobStatistics(prediction.job, prediction.mean_ms, prediction.p99_ms, None)
+        for prediction in predictions
+    ]
 
 
 def simulate_packets(job_set: JobSet, iterations: int) -> list[JobStatistics]:
@@ -89,15 +92,15 @@ def simulate_packets(job_set: JobSet, iterations: int) -> list[JobStatistics]:
             PERIOD_MS * 1e-3 * (1 - fraction),
             int(PERIOD_MS * 1e-3 * fraction / packet_s),
             make_sender("reno", SLOPE, INTERCEPT),
-            place * STAGGER_MS * 1e-3,
+            job_index * STAGGER_MS * 1e-3,
         )
-        for place, fraction in enumerate(job_set.fractions)
+        for job_index, fraction in enumerate(job_set.fractions)
     ]
     packet_run = run_packets(jobs, iterations, link)
     rows = zip(packet_run.iteration_s * 1e3, packet_run.retransmits, strict=True)
     return [
-        JobStatistics(f"job {number}", float(times.mean()), float(np.percentile(times, 99)), lost)
-        for number, (times, lost) in enumerate(rows, 1)
+        JobStatistics(f"job {number}", float(times.mean()), float(np.percentile(times, 99)), lost_packets)
+        for number, (times, lost_packets) in enumerate(rows, 1)
     ]
 
 
@@ -119,8 +122,10 @@ def _compare_set(table: Table, jobs: JobSet, policy: Policy) -> list[Comparison]
         mean, rows = _mean_ms(table, jobs, policy, source), _select_rows(table, jobs, policy, source)
         note = "compatible" if jobs.compatible else "not compatible"
         if source != "model":
-            lost = sum(rows.numbers("lost"))
-            note += f"; model {model:.1f} ms, {100 * (model / mean - 1):+.1f} %; {lost:.0f} packets lost"
+            lost_packets = sum(rows.numbers("lost"))
+            note += (
+                f"; model {model:.1f} ms, {100 * (model / mean - 1):+.1f} %; {lost_packets:.0f} packets lost"
+            )
         name = f"{jobs.name}, {policy}, {source}"
         lines.append(Comparison(f"{name}: mean iteration", NOTHING, mean, note, " ms"))
         high = max(rows.numbers("p99_ms"))

@@ -36,7 +36,9 @@ def _make(scale: Scale, progress: Progress) -> Table:
             for amount in scale.wavelengths if fabric in OPTICAL else scale.rates_gbps:
                 iteration, pieces = find_fastest(model, workload, scale.width, copies, fabric, amount)
                 waves, gbps = (amount, amount * WAVELENGTH_GBPS) if fabric in OPTICAL else (0, amount)
-                times_ms = [1e3 * one for one in (iteration.model_s, iteration.data_s, iteration.total_s)]
+                times_ms = [
+                    1e3 * seconds for seconds in (iteration.model_s, iteration.data_s, iteration.total_s)
+                ]
                 rows.append((model.name, fabric, waves, gbps, pieces, *times_ms))
         progress(done + 1, len(MODELS), model.name)
     return Table.from_rows(_COLUMNS, rows)
@@ -72,7 +74,7 @@ def count_slower(table: Table) -> int:
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
-    few, *_, waves = sorted(number for number in map(float, table.values("wavelengths")) if number)
+    fewest_waves, *_, waves = sorted(number for number in map(float, table.values("wavelengths")) if number)
     note = f"trend, with {SEVERAL_TBPS} wavelengths or more: computing times differ"
     lines = []
     for released in (False, True):
@@ -91,7 +93,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
             quantity = f"{model}, {fabric}, {waves:g} wavelengths: speed-up over {nic_gbps:g} Gbit/s a GPU"
             lines.append(Comparison(quantity, NOTHING, ratio, "", " x"))
     for one in table.values("model"):
-        for wavelengths in (few, waves):
+        for wavelengths in (fewest_waves, waves):
             part = table.select_rows(model=one, wavelengths=wavelengths)
             ring, ocs = (part.number("iteration_ms", fabric=fabric) for fabric in ("sip-ring", "sip-ocs"))
             quantity = f"{one}, {wavelengths:g} wavelengths: iteration on SiP-Ring over that on SiP-OCS"

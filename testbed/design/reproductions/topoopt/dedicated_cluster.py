@@ -69,19 +69,19 @@ def candidates(model: str, degree: int, scale: Scale) -> tuple[Candidate, ...]:
     network, cluster = workload(model, scale.nodes, preset="fig11"), servers(scale.nodes)
     plain = default_strategy(network, scale.nodes)
     job = make_job(network, plain, cluster)
-    first = Candidate("default", job, find(job.traffic.demand, degree).topology)
+    default = Candidate("default", job, find(job.traffic.demand, degree).topology)
     result = optimise(
         network, cluster, degree, SEARCH_GBPS, steps=scale.steps, finalists=scale.finalists, seed=scale.seed
     )
-    if result.strategy == plain and result.finding.topology == first.topology:
-        return (first,)
-    return first, Candidate("found", make_job(network, result.strategy, cluster), result.finding.topology)
+    if result.strategy == plain and result.finding.topology == default.topology:
+        return (default,)
+    return default, Candidate("found", make_job(network, result.strategy, cluster), result.finding.topology)
 
 
-def _iteration_s(one: Candidate, fabric: str, degree: int, rate: float) -> float:
+def _iteration_s(candidate: Candidate, fabric: str, degree: int, rate: float) -> float:
     if fabric == TOPOOPT:
-        return run_planned(one.job, one.topology, rate).iteration_s
-    return run(one.job, fabric, degree, rate).iteration_s
+        return run_planned(candidate.job, candidate.topology, rate).iteration_s
+    return run(candidate.job, fabric, degree, rate).iteration_s
 
 
 def _make(scale: Scale, progress: Progress) -> Table:
@@ -92,7 +92,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
         if rate == scale.rates_gbps[0]:
             options = candidates(model, degree, scale)
         for fabric in list_fabrics(rate):
-            times = [_iteration_s(one, fabric, degree, rate) for one in options]
+            times = [_iteration_s(option, fabric, degree, rate) for option in options]
             fastest_index = min(range(len(times)), key=times.__getitem__)
             time_s, best = times[fastest_index], options[fastest_index]
             pure = "yes" if best.pure_data_parallel else "no"
@@ -153,8 +153,8 @@ def _compare_means(table: Table, degree: float) -> Iterator[Comparison]:
 
 def _select_drawn(table: Table) -> Table:
     """Return the table without MixNet's prices, which exist only for some rates."""
-    place = table.columns.index("fabric")
-    return Table(table.columns, tuple(row for row in table.rows if "MixNet" not in str(row[place])))
+    column = table.columns.index("fabric")
+    return Table(table.columns, tuple(row for row in table.rows if "MixNet" not in str(row[column])))
 
 
 def _draw(table: Table) -> Plot:

@@ -74,16 +74,16 @@ def _make(scale: Scale, progress: Progress) -> Table:
     return Table.from_rows(_COLUMNS, rows)
 
 
-def _ratios_to_topoopt(table: Table, other: str) -> list[float]:
+def _ratios_to_topoopt(table: Table, fabric: str) -> list[float]:
     ours = table.select_rows(fabric="TopoOpt").numbers("cost_musd")
-    return [a / b for a, b in zip(table.select_rows(fabric=other).numbers("cost_musd"), ours, strict=True)]
+    return [a / b for a, b in zip(table.select_rows(fabric=fabric).numbers("cost_musd"), ours, strict=True)]
 
 
 def _compare(table: Table) -> tuple[Comparison, ...]:
     present = table.select_rows(prices=RECALLED_PRICES, nic_for=NIC_PER_INTERFACE)
     slow = _ratios_to_topoopt(present.select_rows(rate_gbps=present.values("rate_gbps")[0]), "ideal switch")
     fast = _ratios_to_topoopt(present.select_rows(rate_gbps=present.values("rate_gbps")[-1]), "ideal switch")
-    ends = (
+    extreme_rates = (
         Comparison(
             "the ideal switch, the first reading alone, slowest links",
             NOTHING,
@@ -94,7 +94,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
         Comparison("the same, fastest links", NOTHING, mean(fast), "", " x"),
     )
     rows = [line for names in READINGS for line in _compare_reading(table, *names)]
-    return (*rows[:2], *ends, *rows[2:])
+    return (*rows[:2], *extreme_rates, *rows[2:])
 
 
 def _compare_reading(table: Table, prices: str, nic_for: str) -> Iterator[Comparison]:

@@ -31,7 +31,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
     ]
     quantiles = np.linspace(0.0, 1.0, _POINTS)
     rows: list[tuple[Cell, ...]] = []
-    for place, (degree, batch) in enumerate(cases, 1):
+    for number, (degree, batch) in enumerate(cases, 1):
         execution = run_all_to_all(scale.nodes, batch, degree, RATE_GBPS).fastest
         lanes = execution.fabric.capacity_bps / execution.fabric.lane_bps
         loads = np.quantile(np.repeat(execution.link_bytes / lanes, np.rint(lanes).astype(int)), quantiles)
@@ -39,7 +39,7 @@ def _make(scale: Scale, progress: Progress) -> Table:
             (degree, batch, share, load / 1e9, load / loads[-1])
             for share, load in zip(quantiles.tolist(), loads.tolist(), strict=True)
         ]
-        progress(place, len(cases), f"d = {degree}, batch {batch}")
+        progress(number, len(cases), f"d = {degree}, batch {batch}")
     return Table.from_rows(_COLUMNS, rows)
 
 
@@ -57,14 +57,14 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 
 def _draw(table: Table) -> Plot:
     def panel(batch: float) -> Panel:
-        named = Table.from_rows(
+        table_by_degree = Table.from_rows(
             ("degree", "gb", "share"),
             [
                 (f"degree {row['degree']:g}", row["gb"], row["share_of_links"])
                 for row in table.select_rows(batch=batch).records
             ],
         )
-        series = make_series(named, "degree", "gb", "share")
+        series = make_series(table_by_degree, "degree", "gb", "share")
         return Panel(f"batch {batch:g}", "bytes on a link (GB)", "share of links", series, "steps")
 
     batches = sorted(set(table.numbers("batch")))

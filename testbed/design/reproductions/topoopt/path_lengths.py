@@ -80,7 +80,7 @@ def _compare(table: Table) -> tuple[Comparison, ...]:
 
 
 def _draw(table: Table) -> Plot:
-    named = Table.from_rows(
+    table_by_fabric = Table.from_rows(
         ("fabric", "links", "share"),
         [
             (f"{row['fabric']}, d = {row['degree']:g}", row["links"], row["share_up_to"])
@@ -88,7 +88,11 @@ def _draw(table: Table) -> Plot:
         ],
     )
     panel = Panel(
-        "", "path length (links)", "share of pairs", make_series(named, "fabric", "links", "share"), "steps"
+        "",
+        "path length (links)",
+        "share of pairs",
+        make_series(table_by_fabric, "fabric", "links", "share"),
+        "steps",
     )
     return Plot("Path lengths between servers", (panel,))
 

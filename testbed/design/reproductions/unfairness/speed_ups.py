@@ -30,8 +30,10 @@ def _make(scale: Scale, progress: Progress) -> Table:
                 row.periods_ms, row.fractions, weights, iterations=iterations, warm_up=scale.warm_up
             )
             rows += [
-                (row.name, place, model, length, float(even), float(uneven), float(even / uneven))
-                for place, (model, even, uneven) in enumerate(zip(row.models, fair, unfair, strict=True), 1)
+                (row.name, job_number, model, length, float(even), float(uneven), float(even / uneven))
+                for job_number, (model, even, uneven) in enumerate(
+                    zip(row.models, fair, unfair, strict=True), 1
+                )
             ]
         progress(number, len(ROWS), row.name)
     return Table.from_rows(_COLUMNS, rows)
@@ -50,16 +52,16 @@ def _compare_row(table: Table, row: Row) -> list[Comparison]:
     ours = speed_ups(table, row)
     check = speed_ups(table, row, "check")
     lines = []
-    for place, (model, published) in enumerate(zip(row.models, row.published, strict=True)):
-        note = f"calibrated; a longer run gives {check[place]:.3f}"
-        if abs(check[place] - ours[place]) > _DRIFT_TOLERANCE:
+    for job_index, (model, published) in enumerate(zip(row.models, row.published, strict=True)):
+        note = f"calibrated; a longer run gives {check[job_index]:.3f}"
+        if abs(check[job_index] - ours[job_index]) > _DRIFT_TOLERANCE:
             note += ", so phases still drift"
-        quantity = f"{row.name}: speed-up of job {place + 1}, {model}"
+        quantity = f"{row.name}: speed-up of job {job_index + 1}, {model}"
         lines.append(
-            Comparison(quantity, Published(f"{published:g} x", "S", published), ours[place], note, " x")
+            Comparison(quantity, Published(f"{published:g} x", "S", published), ours[job_index], note, " x")
         )
     compatibility = Published("yes" if row.compatible else "no", "S", float(row.compatible) or None)
-    compatible = float(all(one > 1 for one in ours))
+    compatible = float(all(speed_up > 1 for speed_up in ours))
     return [
         *lines,
         Comparison(f"{row.name}: compatible", compatibility, compatible, "1: each job is faster, 0: not"),
@@ -72,7 +74,7 @@ def _draw(table: Table) -> Plot:
 
 
 def _make_bars(table: Table, row: Row) -> tuple[Series, ...]:
-    names = tuple(f"{place} {model}" for place, model in enumerate(row.models, 1))
+    names = tuple(f"{job_number} {model}" for job_number, model in enumerate(row.models, 1))
     return Series("published", names, row.published), Series("ours", names, speed_ups(table, row))
 
 

@@ -47,10 +47,14 @@ class Rounding:
 
     def edges(self, job: PeriodicJob) -> list[tuple[int, int, int]]:
         """Return the begin and end of each burst in quanta, and its rate in kbit/s."""
-        last = self.period(job)
+        period = self.period(job)
         times = [(burst.start_ms, burst.end_ms, burst.gbps) for burst in job.bursts]
         return [
-            (min(round(a / self.quantum_ms), last), min(round(b / self.quantum_ms), last), round(rate * KBPS))
+            (
+                min(round(a / self.quantum_ms), period),
+                min(round(b / self.quantum_ms), period),
+                round(rate * KBPS),
+            )
             for a, b, rate in times
         ]
 
@@ -147,17 +151,17 @@ def _make_bins(
     borders = np.arange(bins + 1) * (perimeter / bins)
     demands = []
     for period, spans in zip(periods, edges, strict=True):
-        sent = np.zeros(bins + 1)
+        sent_kbit = np.zeros(bins + 1)
         for begin, end, rate in spans:
             full, part = np.divmod(borders, period)
-            sent += rate * (full * (end - begin) + np.clip(part - begin, 0, end - begin))
-        demands.append(np.rint(np.diff(sent) / (perimeter / bins)))
+            sent_kbit += rate * (full * (end - begin) + np.clip(part - begin, 0, end - begin))
+        demands.append(np.rint(np.diff(sent_kbit) / (perimeter / bins)))
     repeats = tuple(perimeter // period for period in periods)
     aligned = all(
         (time * bins) % perimeter == 0
         for period, spans in zip(periods, edges, strict=True)
         for time in (period, *(edge for span in spans for edge in span[:2]))
     )
-    shifts = tuple(max(bins // turns, 1) for turns in repeats)
-    periodic = all(bins % turns == 0 for turns in repeats)
+    shifts = tuple(max(bins // repeat_count, 1) for repeat_count in repeats)
+    periodic = all(bins % repeat_count == 0 for repeat_count in repeats)
     return Circle(perimeter / bins, tuple(demands), repeats, shifts, capacity, not aligned, periodic)

@@ -52,18 +52,18 @@ def predict(
 
 def group_by_links(jobs: Sequence[PeriodicJob]) -> list[list[PeriodicJob]]:
     """Return the jobs in groups that share links, directly or indirectly."""
-    joined: list[tuple[set[int], list[PeriodicJob]]] = []
+    groups: list[tuple[set[int], list[PeriodicJob]]] = []
     for job in jobs:
         links, members = set(job.links), [job]
         separate = []
-        for other in joined:
-            if other[0] & links:
-                links |= other[0]
-                members = other[1] + members
+        for group in groups:
+            if group[0] & links:
+                links |= group[0]
+                members = group[1] + members
             else:
-                separate.append(other)
-        joined = [*separate, (links, members)]
-    return [members for _, members in joined]
+                separate.append(group)
+        groups = [*separate, (links, members)]
+    return [members for _, members in groups]
 
 
 def run_policy(
@@ -88,10 +88,10 @@ def make_shifted_setting(
     A late job begins immediately instead of waiting for its next slot. Waiting would help to recover from disturbances,
     which the model does not have.
     """
-    slots = tuple(float(period) * stretch for period in periods_ms)
+    stretched_periods = tuple(float(period) * stretch for period in periods_ms)
     return Setting(
         tuple(start * stretch for start in starts_ms),
-        Holding(slots, most_alignments=0),
+        Holding(stretched_periods, most_alignments=0),
         trace_rows=trace_rows,
     )
 

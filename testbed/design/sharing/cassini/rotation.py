@@ -48,9 +48,11 @@ def find_best_rotation(
     """
     # Fix the job with the most shifts, to leave the fewest combinations. Then large demands make the bound tight early.
     totals = [float(demand.sum()) for demand in circle.demands]
-    first = min(range(len(totals)), key=lambda job: (circle.repeats[job], -totals[job], job))
-    rest = sorted((job for job in range(len(totals)) if job != first), key=lambda job: (-totals[job], job))
-    order = [first, *rest]
+    first_job = min(range(len(totals)), key=lambda job: (circle.repeats[job], -totals[job], job))
+    other_jobs = sorted(
+        (job for job in range(len(totals)) if job != first_job), key=lambda job: (-totals[job], job)
+    )
+    order = [first_job, *other_jobs]
     shifts = [1]
     joint_period = circle.shifts[order[0]]
     for job in order[1:]:
@@ -62,14 +64,14 @@ def find_best_rotation(
         return Rotation((0,), circle.excess([0]), proven=True)
     if len(order) == 2:
         excesses = excess_of_shifts(demands[0], demands[1], shifts[1], circle.capacity)
-        turn = int(excesses.argmin())
-        turns, excess, proven = [0, turn], float(excesses[turn]), True
+        shift = int(excesses.argmin())
+        job_shifts, excess, proven = [0, shift], float(excesses[shift]), True
     else:
         search = _Search(demands, shifts, circle.capacity, clock() + time_limit_s, clock)
-        turns, excess, proven = search.solve()
+        job_shifts, excess, proven = search.solve()
     by_job = [0] * len(order)
-    for job_position, turn in zip(order, turns, strict=True):
-        by_job[job_position] = turn
+    for job_position, shift in zip(order, job_shifts, strict=True):
+        by_job[job_position] = shift
     return Rotation(tuple(by_job), excess, proven)
 
 
@@ -94,8 +96,8 @@ class _Search:
         self.best_turns = [0] * len(self.demands)
         self.best = self._sum_excess(np.sum(self.demands, axis=0))
         self._improve()
-        first = self.demands[0]
-        self._descend(first, [0], self._sum_excess(first))
+        first_demand = self.demands[0]
+        self._descend(first_demand, [0], self._sum_excess(first_demand))
         if self.is_late:
             self._improve()
         return self.best_turns, self.best, not self.is_late or self._is_optimal()
@@ -106,8 +108,8 @@ class _Search:
     def _is_optimal(self) -> bool:
         return self.best <= self.lower_bound + _ROUNDING * self.capacity
 
-    def _descend(self, others: Floats, turns: list[int], excess: float) -> None:
-        depth = len(turns)
+    def _descend(self, others: Floats, shifts_so_far: list[int], excess: float) -> None:
+        depth = len(shifts_so_far)
         remaining = range(depth, len(self.demands))
         # The excess is convex: a job adds at least as much to any sum as to `others`. This bounds every completion.
         totals = {job: self._add_job(others, job) for job in remaining[:1]}
@@ -116,31 +118,31 @@ class _Search:
             lowest.append(float(self._add_job(others, job).min()) - excess)
             if excess + sum(lowest) >= self.best - _ROUNDING * self.capacity:
                 return
-        excesses, rest = totals[depth], sum(lowest[1:])
+        excesses, later_excess = totals[depth], sum(lowest[1:])
         if len(remaining) == 1:
-            turn = int(excesses.argmin())
-            if excesses[turn] < self.best - _ROUNDING * self.capacity:
-                self.best, self.best_turns = float(excesses[turn]), [*turns, turn]
+            shift = int(excesses.argmin())
+            if excesses[shift] < self.best - _ROUNDING * self.capacity:
+                self.best, self.best_turns = float(excesses[shift]), [*shifts_so_far, shift]
             return
-        for turn in np.argsort(excesses, kind="stable").tolist():
-            if excesses[turn] + rest >= self.best - _ROUNDING * self.capacity or self._is_optimal():
+        for shift in np.argsort(excesses, kind="stable").tolist():
+            if excesses[shift] + later_excess >= self.best - _ROUNDING * self.capacity or self._is_optimal():
                 return
             if self.is_late or (has_expired := self.clock() > self.deadline):
                 self.is_late = self.is_late or has_expired
                 return
-            if self._swaps_equal_jobs(depth, turn, turns):
+            if self._swaps_equal_jobs(depth, shift, shifts_so_far):
                 continue
-            joined = others + np.roll(self.demands[depth], turn)
-            self._descend(joined, [*turns, turn], float(excesses[turn]))
+            demand = others + np.roll(self.demands[depth], shift)
+            self._descend(demand, [*shifts_so_far, shift], float(excesses[shift]))
 
     def _add_job(self, others: Floats, job: int) -> Floats:
         return excess_of_shifts(others, self.demands[job], self.shifts[job], self.capacity)
 
-    def _swaps_equal_jobs(self, depth: int, turn: int, turns: Sequence[int]) -> bool:
+    def _swaps_equal_jobs(self, depth: int, shift: int, shifts_so_far: Sequence[int]) -> bool:
         """Return whether a shift only swaps two equal jobs, so that its subtree was searched before."""
         return (
             depth > 1
-            and turn < turns[-1]
+            and shift < shifts_so_far[-1]
             and self.shifts[depth] == self.shifts[depth - 1]
             and np.array_equal(self.demands[depth], self.demands[depth - 1])
         )
@@ -150,16 +152,16 @@ class _Search:
         has_moved = True
         while has_moved:
             has_moved = False
-            rotated = [np.roll(d, turn) for d, turn in zip(self.demands, self.best_turns, strict=True)]
+            rotated = [np.roll(d, shift) for d, shift in zip(self.demands, self.best_turns, strict=True)]
             total = np.sum(rotated, axis=0)
             for job in range(1, len(self.demands)):
                 others = total - rotated[job]
                 excesses = self._add_job(others, job)
-                turn = int(excesses.argmin())
-                if excesses[turn] < self.best - _ROUNDING * self.capacity:
-                    self.best, has_moved = float(excesses[turn]), True
-                    self.best_turns = [*self.best_turns[:job], turn, *self.best_turns[job + 1 :]]
-                    rotated[job] = np.roll(self.demands[job], turn)
+                shift = int(excesses.argmin())
+                if excesses[shift] < self.best - _ROUNDING * self.capacity:
+                    self.best, has_moved = float(excesses[shift]), True
+                    self.best_turns = [*self.best_turns[:job], shift, *self.best_turns[job + 1 :]]
+                    rotated[job] = np.roll(self.demands[job], shift)
                     total = others + rotated[job]
 
 

@@ -159,7 +159,9 @@ class Scheduler:
             limit_s = max(min(self.time_limit_s, self.search_s / MIN_LINKS_TO_SHARE_TIME), MIN_S)
             rotation = find_best_rotation(circle, limit_s, time.process_time)
             self.search_s -= time.process_time() - begin
-            shifts = dict(zip(names, (round(turn * circle.tick) for turn in rotation.turns), strict=True))
+            shifts = dict(
+                zip(names, (round(shift_ticks * circle.tick) for shift_ticks in rotation.turns), strict=True)
+            )
             score = circle.score(rotation.excess)
             self._cache[names] = LinkSchedule("", names, score, rotation.proven, circle.approximate, shifts)
         return self._cache[names]
@@ -204,9 +206,9 @@ class Forest:
 
     def join(self, job: str, link: str) -> bool:
         """Connect a job and a link, and return whether they were not connected before."""
-        entry, other = self.root(("job", job)), self.root(("link", link))
-        self.parents[entry] = other
-        return entry != other
+        job_root, link_root = self.root(("job", job)), self.root(("link", link))
+        self.parents[job_root] = link_root
+        return job_root != link_root
 
 
 def has_loop(users: Mapping[str, Sequence[str]]) -> bool:
@@ -245,8 +247,8 @@ def compute_starts(shifts: Shifts, periods: Mapping[str, int]) -> dict[str, int]
         while queue:
             job = queue.popleft()
             for link in links_of[job]:
-                for other, shift in shifts[link].items():
-                    if other not in start_of:
-                        start_of[other] = (start_of[job] - shifts[link][job] + shift) % periods[other]
-                        queue.append(other)
+                for other_job, shift in shifts[link].items():
+                    if other_job not in start_of:
+                        start_of[other_job] = (start_of[job] - shifts[link][job] + shift) % periods[other_job]
+                        queue.append(other_job)
     return {job: start_of[job] for job in periods}

@@ -40,11 +40,11 @@ def dlrm(name: str, parameters: Dlrm, nodes: int, origin: str) -> Workload:
     p, model = parameters, Assembly()
     tables = [model.add(table(f"table{i}", p.rows, p.width, p.bag)) for i in range(p.tables)]
     vectors = (*model.chain(layers("bottom", p.features, p.bottom)), *tables)
-    joined = p.bottom[-1] + p.tables * p.width
+    joined_width = p.bottom[-1] + p.tables * p.width
     if p.dot:
         pairs = _make_products(p)
-        vectors, joined = (model.add(pairs, *vectors),), p.bottom[-1] + p.tables * (p.tables + 1) // 2
-    model.chain(layers("top", joined, p.top), *vectors)
+        vectors, joined_width = (model.add(pairs, *vectors),), p.bottom[-1] + p.tables * (p.tables + 1) // 2
+    model.chain(layers("top", joined_width, p.top), *vectors)
     return model.workload(name, p.samples(nodes), origin=origin)
 
 
@@ -128,12 +128,12 @@ def candle(name: str, parameters: Candle, nodes: int, origin: str) -> Workload:
     """Return CANDLE Uno: five towers of dense layers, concatenated with two doses, and more dense layers."""
     p, model = parameters, Assembly()
     towers = [
-        place
+        op_index
         for feature, width in UNO_INPUTS.items()
-        for place in model.chain(layers(feature, width, p.feature_layers))
+        for op_index in model.chain(layers(feature, width, p.feature_layers))
     ]
-    joined = len(UNO_INPUTS) * p.feature_layers[-1] + UNO_DOSES
-    model.chain(layers("dense", joined, p.layers), *towers)
+    joined_width = len(UNO_INPUTS) * p.feature_layers[-1] + UNO_DOSES
+    model.chain(layers("dense", joined_width, p.layers), *towers)
     return model.workload(name, p.samples(nodes), origin=origin)
 
 

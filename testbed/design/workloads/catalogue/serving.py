@@ -67,8 +67,10 @@ def _add_side(
     inputs = model.chain([_name_by_side(side, embedding(shape, p.vocabulary))])
     caches: list[int] = []
     for i in range(p.layers):
-        after = expert_block(str(i), shape, p.experts, p.routed) if p.experts else (mlp(f"mlp{i}", shape),)
-        layer = (attention(f"attention{i}", shape, context=context), *after)
+        feed_forward = (
+            expert_block(str(i), shape, p.experts, p.routed) if p.experts else (mlp(f"mlp{i}", shape),)
+        )
+        layer = (attention(f"attention{i}", shape, context=context), *feed_forward)
         block = [_name_by_side(side, part) for part in layer]
         if side == "decode":
             caches.append(model.add(cache(f"decode.cache{i}", shape, context), *filling_caches[i : i + 1]))

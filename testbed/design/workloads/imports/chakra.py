@@ -177,17 +177,20 @@ class _Reader:
 
         def collect(find: Callable[[NodeId], Iterable[NodeId]]) -> list[set[int]]:
             return [
-                {part_of[before] for node_id in part.node_ids for before in find(node_id)} for part in parts
+                {part_of[predecessor] for node_id in part.node_ids for predecessor in find(node_id)}
+                for part in parts
             ]
 
         edges, control = collect(self._find_predecessors), collect(self._find_control)
-        for data_before, before, dropped in zip(edges, control, _break_cycles(edges, control), strict=True):
+        for data_before, predecessor, dropped in zip(
+            edges, control, _break_cycles(edges, control), strict=True
+        ):
             self._counts[_CYCLES] += len(dropped)
-            data_before.update(before - dropped)
-        ends = list(itertools.accumulate(part.tasks for part in parts))
+            data_before.update(predecessor - dropped)
+        task_ends = list(itertools.accumulate(part.tasks for part in parts))
         job = TaskGraphBuilder(self._ranks)
-        for part, before in zip(parts, edges, strict=True):
-            part.add(job, sorted(ends[other] - 1 for other in before))
+        for part, predecessor in zip(parts, edges, strict=True):
+            part.add(job, sorted(task_ends[part_number] - 1 for part_number in predecessor))
         self._counts = +self._counts
         return job.build()
 
@@ -298,8 +301,8 @@ class _Reader:
         if name not in self._groups:
             raise ValueError(f"{_describe(node_id)} is of process group {name}: describe it in {GROUPS_FILE}")
         if node_id[0] not in self._groups[name]:
-            what = f"is of process group {name}, whose members are {self._groups[name]}"
-            raise ValueError(f"{_describe(node_id)} {what}")
+            problem = f"is of process group {name}, whose members are {self._groups[name]}"
+            raise ValueError(f"{_describe(node_id)} {problem}")
         members = tuple(rank for rank in self._groups[name] if rank < self._ranks)
         self._counts[_LEFT_OUT] += len(self._groups[name]) - len(members)
         return members
@@ -324,11 +327,13 @@ class _Reader:
             return _Part(node_ids, len(node_ids) + 2, partial(add_timed, times_s=times_s))
         self._counts[_ALONE] += len(members) == 1
         sizes = tuple(_read_count(node_id, self._nodes[node_id], "comm_size") for node_id in node_ids)
-        first = self._nodes[node_ids[0]]
-        root = self._read_rank(node_ids[0], "root_rank") if "root_rank" in first.attributes else members[0]
+        first_node = self._nodes[node_ids[0]]
+        root = (
+            self._read_rank(node_ids[0], "root_rank") if "root_rank" in first_node.attributes else members[0]
+        )
         try:
             # The recorded time of a collective is its network time; our attribute holds the computing before it.
-            work_s = float(first.attributes.get(SECONDS, 0.0))
+            work_s = float(first_node.attributes.get(SECONDS, 0.0))
             return _Part(node_ids, *collective_tasks(kind, members, sizes, root, work_s))
         except ValueError as error:
             raise ValueError(f"{_describe(node_ids[0])} is a collective {error}") from error
@@ -341,11 +346,13 @@ def _break_cycles(data: Sequence[set[int]], control: Sequence[set[int]]) -> list
     all its data is processed, and its remaining control dependencies are dropped.
     """
     followers: list[list[int]] = [[] for _ in data]
-    wait_counts = [len(data_before | before) for data_before, before in zip(data, control, strict=True)]
+    wait_counts = [
+        len(data_before | control_before) for data_before, control_before in zip(data, control, strict=True)
+    ]
     data_wait_counts = [len(data_before) for data_before in data]
-    for node, (data_before, before) in enumerate(zip(data, control, strict=True)):
-        for other in data_before | before:
-            followers[other].append(node)
+    for node, (data_before, control_before) in enumerate(zip(data, control, strict=True)):
+        for follower in data_before | control_before:
+            followers[follower].append(node)
     dropped: list[set[int]] = [set() for _ in data]
     is_done = [False] * len(data)
     free = [node for node, count in enumerate(wait_counts) if count == 0]
@@ -355,15 +362,17 @@ def _break_cycles(data: Sequence[set[int]], control: Sequence[set[int]]) -> list
         if is_done[node]:
             continue
         is_done[node] = True
-        dropped[node] = {other for other in control[node] - data[node] if not is_done[other] or other == node}
-        for other in followers[node]:
-            wait_counts[other] -= 1
-            if wait_counts[other] == 0:
-                heapq.heappush(free, other)
-            if node in data[other]:
-                data_wait_counts[other] -= 1
-                if data_wait_counts[other] == 0:
-                    heapq.heappush(with_data, other)
+        dropped[node] = {
+            follower for follower in control[node] - data[node] if not is_done[follower] or follower == node
+        }
+        for follower in followers[node]:
+            wait_counts[follower] -= 1
+            if wait_counts[follower] == 0:
+                heapq.heappush(free, follower)
+            if node in data[follower]:
+                data_wait_counts[follower] -= 1
+                if data_wait_counts[follower] == 0:
+                    heapq.heappush(with_data, follower)
     return dropped
 
 
@@ -414,10 +423,10 @@ def collective_tasks(
     if kind == wire.ALL_TO_ALL:
         return _send_all(
             tuple(
-                (one, other, -(-size // len(members)))
-                for one, size in zip(members, sizes, strict=True)
-                for other in members
-                if one != other
+                (sender, receiver, -(-size // len(members)))
+                for sender, size in zip(members, sizes, strict=True)
+                for receiver in members
+                if sender != receiver
             )
         )
     if len(set(sizes)) > 1:
@@ -450,8 +459,8 @@ def _list_rooted_messages(
         hops = itertools.pairwise(rotated_members)
         return tuple((a, b, size) if kind == wire.BROADCAST else (b, a, size) for a, b in hops)
     return tuple(
-        (root, other, share) if kind == wire.SCATTER else (other, root, share)
-        for other in rotated_members[1:]
+        (root, member, share) if kind == wire.SCATTER else (member, root, share)
+        for member in rotated_members[1:]
     )
 
 
@@ -466,10 +475,10 @@ def read_groups(folder: Path, ranks: Sequence[Sequence[Node]]) -> dict[str, tupl
         node for nodes in ranks for node in nodes if node.kind == wire.METADATA and "pg_name" in node.inputs
     ):
         start, end = node.inputs.find("[{"), node.inputs.rfind("}]")
-        text, where = node.inputs[start : end + 2].replace("\\", ""), f"node {node.number}"
+        text, node_text = node.inputs[start : end + 2].replace("\\", ""), f"node {node.number}"
         listed = _parse_groups(
             text,
-            where,
+            node_text,
             lambda parsed_groups: {group["pg_name"]: group["ranks"] or all_ranks for group in parsed_groups},
         )
         groups |= listed
@@ -480,14 +489,14 @@ def read_groups(folder: Path, ranks: Sequence[Sequence[Node]]) -> dict[str, tupl
 
 
 def _parse_groups(
-    text: str, where: str, groups_of: Callable[[Any], dict[Any, Iterable[Any]]]
+    text: str, source: str, groups_of: Callable[[Any], dict[Any, Iterable[Any]]]
 ) -> dict[str, tuple[int, ...]]:
     """Return the members of process groups in a JSON text, by name. Raises `WorkloadError` if it is invalid."""
     try:
         groups = {str(name): tuple(map(int, ranks)) for name, ranks in groups_of(json.loads(text)).items()}
     except (ValueError, TypeError, KeyError) as error:
         raise WorkloadError(
-            f'{where} does not describe process groups as JSON, as in {{"1": [0, 1]}}: {error}'
+            f'{source} does not describe process groups as JSON, as in {{"1": [0, 1]}}: {error}'
         ) from error
     return groups
 
@@ -523,14 +532,14 @@ def add_reduce(
 def add_ring(job: TaskGraphBuilder, after: list[int], *, members: tuple[int, ...], size_bytes: int) -> None:
     """Add the rounds of a ring, in which each member passes on the bytes that it received in the previous round."""
     count = len(members)
-    received = [job.barrier(after=after)] * count
+    arrivals = [job.barrier(after=after)] * count
     for _ in range(count - 1):
         transfers = [
-            job.transfer(member, members[(position + 1) % count], size_bytes, after=[received[position]])
+            job.transfer(member, members[(position + 1) % count], size_bytes, after=[arrivals[position]])
             for position, member in enumerate(members)
         ]
-        received = transfers[-1:] + transfers[:-1]
-    job.barrier(after=sorted(set(received)))
+        arrivals = transfers[-1:] + transfers[:-1]
+    job.barrier(after=sorted(set(arrivals)))
 
 
 def add_messages(

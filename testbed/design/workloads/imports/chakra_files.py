@@ -128,15 +128,18 @@ def read_json(text: str, profile: Any = None) -> list[Node]:
     documents = list(_split_documents(text))
     if not documents or not all(isinstance(document, dict) for document in documents):
         raise ValueError("it is not a single JSON object")
-    first = documents[0]
-    if "workload_graph" in first:
-        return [_read_feeder_node(node) for node in _check_list(first["workload_graph"], "workload_graph")]
-    if is_execution_trace(first):
-        return read_execution_trace(first, profile)
-    if is_profile(first):
+    first_document = documents[0]
+    if "workload_graph" in first_document:
+        return [
+            _read_feeder_node(node)
+            for node in _check_list(first_document["workload_graph"], "workload_graph")
+        ]
+    if is_execution_trace(first_document):
+        return read_execution_trace(first_document, profile)
+    if is_profile(first_document):
         raise ValueError("it is a profile without the execution trace of its rank")
     begins_with_node = any(
-        key in first for key in ("id", "name", "type")
+        key in first_document for key in ("id", "name", "type")
     )  # JSON omits fields that are 0 or empty
     return [_read_node(document) for document in documents[0 if begins_with_node else 1 :]]
 

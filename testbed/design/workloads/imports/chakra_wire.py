@@ -104,7 +104,7 @@ def _split_messages(data: bytes) -> Iterator[bytes]:
 
 def _read_node(message: bytes) -> Node:
     number, name, kind, duration_us, inputs = 0, "", 0, 0, ""
-    after: list[int] = []
+    predecessors: list[int] = []
     control: list[int] = []
     attributes: dict[str, Value] = {}
     for field_number, value in _read_fields(message):
@@ -117,7 +117,7 @@ def _read_node(message: bytes) -> Node:
         elif field_number == _CONTROL:
             control.extend(_unpack_repeated(value))
         elif field_number == _DATA:
-            after.extend(_unpack_repeated(value))
+            predecessors.extend(_unpack_repeated(value))
         elif field_number == _DURATION:
             duration_us = _as_integer(value)
         elif field_number == _INPUTS:
@@ -132,11 +132,11 @@ def _read_node(message: bytes) -> Node:
         number,
         name,
         kind,
-        _deduplicate(after),
+        _deduplicate(predecessors),
         duration_us,
         attributes,
         inputs,
-        _deduplicate(control, excluded=set(after)),
+        _deduplicate(control, excluded=set(predecessors)),
     )
 
 
@@ -268,14 +268,14 @@ def _encode_node(node: Node) -> bytes:
 
 
 def _encode_attribute(name: str, value: Value) -> bytes:
-    named = _encode_field(_ATTRIBUTE_NAME, name.encode())
+    name_field = _encode_field(_ATTRIBUTE_NAME, name.encode())
     if isinstance(value, bool):
-        return named + _encode_varint(_BOOL << 3) + _encode_varint(int(value))
+        return name_field + _encode_varint(_BOOL << 3) + _encode_varint(int(value))
     if isinstance(value, int):
-        return named + _encode_varint(_INT64 << 3) + _encode_varint(value % (1 << 64))
+        return name_field + _encode_varint(_INT64 << 3) + _encode_varint(value % (1 << 64))
     if isinstance(value, float):
-        return named + _encode_varint(_DOUBLE << 3 | _FIXED64) + struct.pack("<d", value)
-    return named + _encode_field(_STRING, value.encode())
+        return name_field + _encode_varint(_DOUBLE << 3 | _FIXED64) + struct.pack("<d", value)
+    return name_field + _encode_field(_STRING, value.encode())
 
 
 def _encode_number(number: int, value: int) -> bytes:

@@ -107,12 +107,12 @@ def _count_by_formula(call: Call) -> FlopCount:
     """
     kind, inputs = call.op_type, [tensor.dims for tensor in call.inputs]
     if kind in PRODUCTS:
-        left, right = (inputs[index] for index in PRODUCTS[kind])
+        left_dims, right_dims = (inputs[index] for index in PRODUCTS[kind])
         if call.attributes.get("transA"):
-            left = left[::-1]
+            left_dims = left_dims[::-1]
         if call.attributes.get("transB"):
-            right = (*right[:-2], right[-1], right[-2])
-        return FlopCount(product_flops(left, right), "2 m n k")
+            right_dims = (*right_dims[:-2], right_dims[-1], right_dims[-2])
+        return FlopCount(product_flops(left_dims, right_dims), "2 m n k")
     if kind in CONVOLUTIONS:
         weight = inputs[CONVOLUTIONS[kind]]
         if kind == "ConvTranspose":
@@ -125,12 +125,12 @@ def _count_by_formula(call: Call) -> FlopCount:
         weights = prod(inputs[1]) + prod(inputs[2])
         return FlopCount(recurrent_flops(steps, samples, weights), "2 per weight, step and sample")
     if kind in ATTENTION:
-        first, second = inputs[:2]
+        query, key = inputs[:2]
         output = prod(call.outputs[0].dims)
-        flops, how = 2.0 * second[-2] * (prod(first) + output), "4 s t h"
+        flops, formula = 2.0 * key[-2] * (prod(query) + output), "4 s t h"
         if kind == "Attention" and call.domain == "com.microsoft":
-            flops, how = product_flops(first, second) + 4.0 * first[-2] * output, "2 m n k, 4 s t h"
-        return FlopCount(flops, how)
+            flops, formula = product_flops(query, key) + 4.0 * query[-2] * output, "2 m n k, 4 s t h"
+        return FlopCount(flops, formula)
     equation = call.attributes["equation"].decode()
     return FlopCount(einsum_flops(equation, inputs), "2 per combination of indices")
 
@@ -210,9 +210,9 @@ def _fix_inputs(model: Any, path: str, sizes: Mapping[str, int]) -> int:
             raise WorkloadError(f"{path}: its inputs have no open dimension {name!r}: {known_names}")
         if not is_whole(size) or size < 1:
             raise WorkloadError(f"{path}: dimension {name} is {size}: give an integer of at least 1")
-    first = list(inputs[0].type.tensor_type.shape.dim)
+    first_dims = list(inputs[0].type.tensor_type.shape.dim)
     # An open first dimension is the number of samples: 1, unless the user gives a size.
-    counts_samples = bool(first) and not first[0].dim_value
+    counts_samples = bool(first_dims) and not first_dims[0].dim_value
     dimension_sizes = {names[0]: 1, **sizes} if counts_samples else sizes
     unknown = [name for name in names if name not in dimension_sizes]
     if unknown:
@@ -222,7 +222,7 @@ def _fix_inputs(model: Any, path: str, sizes: Mapping[str, int]) -> int:
         )
     for name, dim in unsized:
         dim.dim_value = dimension_sizes[name]
-    return int(first[0].dim_value) if first else 1
+    return int(first_dims[0].dim_value) if first_dims else 1
 
 
 def _list_open_dimensions(inputs: Sequence[Any]) -> Iterator[tuple[str, Any]]:
@@ -308,7 +308,7 @@ class _Reader:
         }
         standard = node.domain in ("", "ai.onnx") and onnx.defs.has(node.op_type)
         call = Call(node.op_type, node.domain, attributes, values, results)
-        flops, how = count_flops(call, weights, is_standard=standard)
+        flops, formula = count_flops(call, weights, is_standard=standard)
         unknown = [name for name in (*node.input, *node.output) if name and name not in self.tensors]
         if unknown:
             self.notes.append(
@@ -321,7 +321,7 @@ class _Reader:
             if self._sources.get(input_name, Source()).data
         ]
         read = sum(tensor.bytes for tensor in data) + (output if kind == "embedding" else 0)
-        return TracedComputation(name, node.op_type, kind, reads, flops, weights, read, output, how)
+        return TracedComputation(name, node.op_type, kind, reads, flops, weights, read, output, formula)
 
     def _find_kind(self, node: Any) -> TracedKind:
         sources = [self._sources.get(name, Source()) for name in node.input]

@@ -78,11 +78,11 @@ def read_execution_trace(document: Mapping[str, Any], profile: Mapping[str, Any]
             for op in operators
             if _GROUPS in op.name
         ]
-        timed = [op for op in operators if op.event is not None or profile is None]
-        _chain_threads(timed)
-        _follow_tensors(timed)
-        nodes = [_to_node(op) for op in timed if _is_task(op)]
-        return [*metadata, *nodes, *_list_kernels(timed, (profile or {}).get("traceEvents", ()))]
+        timed_operators = [op for op in operators if op.event is not None or profile is None]
+        _chain_threads(timed_operators)
+        _follow_tensors(timed_operators)
+        nodes = [_to_node(op) for op in timed_operators if _is_task(op)]
+        return [*metadata, *nodes, *_list_kernels(timed_operators, (profile or {}).get("traceEvents", ()))]
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"it is not an execution trace as PyTorch writes it: {error!r}") from error
 
@@ -174,15 +174,15 @@ def _list_storages(values: Any) -> set[int]:
 
 
 def _to_node(op: _Operator) -> Node:
-    after = tuple(dict.fromkeys(op.after))
+    predecessors = tuple(dict.fromkeys(op.after))
     collective_match = _COLLECTIVE.fullmatch(op.name)
     if collective_match is None:
         own_us = max(round(op.length_us - op.inside_us), 0)
         untimed = {UNTIMED: 1} if op.event is None else {}
-        return Node(op.number, op.name, COMPUTE, after, own_us, {"is_cpu_op": 1, **untimed})
+        return Node(op.number, op.name, COMPUTE, predecessors, own_us, {"is_cpu_op": 1, **untimed})
     size = sum(tensor[3] * tensor[4] for tensor in _list_tensors(op.document["inputs"]["values"]))
     attributes = {"comm_size": size, **_describe_group(_read_attributes(op.document))}
-    return Node(op.number, op.name, COLLECTIVE, after, round(op.length_us), attributes)
+    return Node(op.number, op.name, COLLECTIVE, predecessors, round(op.length_us), attributes)
 
 
 def _describe_group(attributes: Mapping[str, Any]) -> dict[str, str]:
@@ -204,8 +204,12 @@ def _list_kernels(operators: list[_Operator], events: Iterable[Mapping[str, Any]
             continue
         number += 1
         stream = event["args"].get("stream", event.get("tid"))
-        after = [starter.number, *([previous[stream]] if stream in previous else [])]
+        predecessors = [starter.number, *([previous[stream]] if stream in previous else [])]
         previous[stream] = number
         yield Node(
-            number, str(event.get("name", "")), COMPUTE, tuple(after), round(float(event.get("dur", 0)))
+            number,
+            str(event.get("name", "")),
+            COMPUTE,
+            tuple(predecessors),
+            round(float(event.get("dur", 0))),
         )

@@ -216,11 +216,11 @@ def _count_call(
     """Return the kind and operations of one call. `weighted` marks the arguments that are weights."""
     if name in _PRODUCTS:
         factors = _PRODUCTS[name]
-        left, right = (tuple(arguments[index].shape) for index in factors)
+        left_shape, right_shape = (tuple(arguments[index].shape) for index in factors)
         if name == "linear":
-            right = right[::-1]
+            right_shape = right_shape[::-1]
         dense = any(weighted[index] for index in factors)
-        return _Counted("dense" if dense else "other", product_flops(left, right), "2 m n k")
+        return _Counted("dense" if dense else "other", product_flops(left_shape, right_shape), "2 m n k")
     if name == "convolution":
         return _count_convolution(arguments, results)
     if name in _TABLES:
@@ -291,5 +291,5 @@ def import_factory(name: str, *, batch: int, training: bool = True) -> Imported:
 def _make_user_code_error(name: str, error: Exception) -> WorkloadError:
     """Return an error with the line of the user's code that raised: a traceback would mostly show our code."""
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    where = f"{Path(frame.filename).name}, line {frame.lineno}"
-    return WorkloadError(f"--torch {name}: {where} raised {type(error).__name__}: {error}; fix it there")
+    code_line = f"{Path(frame.filename).name}, line {frame.lineno}"
+    return WorkloadError(f"--torch {name}: {code_line} raised {type(error).__name__}: {error}; fix it there")

@@ -60,7 +60,7 @@ def unite_weights(sources: Iterable[Source]) -> Mapping[str, int]:
 
 def unite_places(sources: Iterable[Source]) -> tuple[int, ...]:
     """Return the indices of all computations of the sources, ascending."""
-    return tuple(sorted({place for source in sources for place in source.places}))
+    return tuple(sorted({index for source in sources for index in source.places}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +108,17 @@ def assemble(
     for entry in traced:
         weights.append(sum(size for key, size in entry.weights.items() if key not in counted))
         counted.update(entry.weights)
-    names = _number_repeated([traced[places[0]].name for places in members.values()])
+    names = _number_repeated([traced[indices[0]].name for indices in members.values()])
     operators = [
         _make_operator(
             names[group],
-            [traced[index] for index in places],
-            sum(weights[index] for index in places),
-            _find_output_bytes(group, places, traced, edge_bytes),
+            [traced[index] for index in indices],
+            sum(weights[index] for index in indices),
+            _find_output_bytes(group, indices, traced, edge_bytes),
             samples=samples,
             training=training,
         )
-        for group, places in members.items()
+        for group, indices in members.items()
     ]
     workload = Workload(name, tuple(operators), tuple(sorted(edge_bytes)), batch, training, origin)
     counts = Counter((entry.type, entry.how) for entry in traced)
@@ -127,7 +127,10 @@ def assemble(
         flops[entry.type, entry.how] += entry.flops / samples  # type: ignore[assignment]
     return Imported(
         workload,
-        tuple(Estimate(type_, count, flops[type_, how], how) for (type_, how), count in counts.items()),
+        tuple(
+            Estimate(type_, count, flops[type_, formula], formula)
+            for (type_, formula), count in counts.items()
+        ),
         tuple(notes),
     )
 
@@ -138,13 +141,13 @@ def _group_computations(traced: Sequence[TracedComputation]) -> list[int]:
     count = 0
     users: dict[str, int] = {}  # the first computation with each weight
     for index, entry in enumerate(traced):
-        first = [users.setdefault(key, index) for key in entry.weights]
+        first_uses = [users.setdefault(key, index) for key in entry.weights]
         matches = [
             earlier_index
-            for earlier_index in first
+            for earlier_index in first_uses
             if earlier_index < index and traced[earlier_index].name == entry.name
         ]
-        if len(matches) == len(first) > 0:
+        if len(matches) == len(first_uses) > 0:
             begins = False
         else:
             begins, matches = entry.kind != "other" or not entry.reads, []
@@ -165,18 +168,18 @@ def _sum_edge_bytes(
             edge = group_of[index], group_of[reader]
             if edge[0] != edge[1]:
                 results.setdefault(edge, set()).add(index)
-    return {edge: sum(traced[index].output_bytes for index in places) for edge, places in results.items()}
+    return {edge: sum(traced[index].output_bytes for index in indices) for edge, indices in results.items()}
 
 
 def _find_output_bytes(
     group: int,
-    places: Sequence[int],
+    indices: Sequence[int],
     traced: Sequence[TracedComputation],
     edge_bytes: Mapping[tuple[int, int], int],
 ) -> int:
     """Return the maximum bytes that a reader of an operator reads, or its last result if it has no readers."""
     sizes = [size for (producer, _), size in edge_bytes.items() if producer == group]
-    return max(sizes, default=traced[places[-1]].output_bytes)
+    return max(sizes, default=traced[indices[-1]].output_bytes)
 
 
 def _make_operator(
@@ -272,12 +275,16 @@ def einsum_flops(equation: str, shapes: Sequence[Dims]) -> float:
     sizes: dict[str, int] = {}
     for term, shape in zip(equation.replace(" ", "").partition("->")[0].split(","), shapes, strict=True):
         named_indices = term.replace("...", "")
-        before, _, after = term.partition("...")
+        leading, _, trailing = term.partition("...")
         ellipsis_rank = len(shape) - len(named_indices)
-        middle = shape[len(before) : len(before) + ellipsis_rank]
+        middle = shape[len(leading) : len(leading) + ellipsis_rank]
         sizes["..."] = max(sizes.get("...", 1), prod(middle))
         sizes |= dict(
-            zip(before + after, (*shape[: len(before)], *shape[len(before) + ellipsis_rank :]), strict=True)
+            zip(
+                leading + trailing,
+                (*shape[: len(leading)], *shape[len(leading) + ellipsis_rank :]),
+                strict=True,
+            )
         )
     return 2.0 * prod(sizes.values())
 

@@ -138,7 +138,7 @@ class _Iteration:
         if self._workload.training:
             for bucket in self._buckets:
                 for size_bytes, members in zip(bucket.size_bytes, bucket.groups, strict=True):
-                    after = [
+                    earlier_tasks = [
                         task
                         for step in sorted({self._step_of[op_index] for op_index in bucket.operators})
                         for microbatch in range(len(self._samples))
@@ -146,7 +146,7 @@ class _Iteration:
                         for task in self._backward[step, microbatch][server]
                     ]
                     if size_bytes:
-                        self._add_allreduce(members, size_bytes, after)
+                        self._add_allreduce(members, size_bytes, earlier_tasks)
         return self._builder.build()
 
     def _list_stages(self, has_part: Sequence[bool]) -> Sequence[Stage]:
@@ -169,14 +169,20 @@ class _Iteration:
         op_indices, samples = self._steps[step], self._samples[microbatch]
         ready: Tasks = {}
         for bundle in self._bundles[op_indices[0]]:
-            sent: Tasks = {}
-            merge_tasks(sent, (self._forward[self._step_of[producer], microbatch] for producer, _ in bundle))
+            sender_tasks: Tasks = {}
+            merge_tasks(
+                sender_tasks, (self._forward[self._step_of[producer], microbatch] for producer, _ in bundle)
+            )
             resharding = self._make_resharding(forward_resharding, bundle, samples)
             senders = set(resharding.source[resharding.source != resharding.target].tolist())
-            sent |= join_by_barrier(self._builder, {server: sent[server] for server in senders})
-            self._sender.send(resharding, sent, ready)
-        last = self._workload.operators[op_indices[-1]]
-        return self._compute(step, microbatch, ready, direction=0, reduce_bytes=last.forward_reduce_bytes)
+            sender_tasks |= join_by_barrier(
+                self._builder, {server: sender_tasks[server] for server in senders}
+            )
+            self._sender.send(resharding, sender_tasks, ready)
+        last_operator = self._workload.operators[op_indices[-1]]
+        return self._compute(
+            step, microbatch, ready, direction=0, reduce_bytes=last_operator.forward_reduce_bytes
+        )
 
     def _pass_backward(self, step: int, microbatch: int) -> Tasks:
         """Add the backward pass of a step: the gradients of its outputs, then the same as in the forward pass."""
@@ -186,9 +192,14 @@ class _Iteration:
         for edge in following:
             merge_tasks(ready, [self._send_gradients(edge, microbatch)])
         if not following:
-            merge_tasks(ready, (self._forward[step, other] for other in range(len(self._samples))))
-        first = self._workload.operators[op_indices[0]]
-        return self._compute(step, microbatch, ready, direction=1, reduce_bytes=first.backward_reduce_bytes)
+            merge_tasks(
+                ready,
+                (self._forward[step, other_microbatch] for other_microbatch in range(len(self._samples))),
+            )
+        first_operator = self._workload.operators[op_indices[0]]
+        return self._compute(
+            step, microbatch, ready, direction=1, reduce_bytes=first_operator.backward_reduce_bytes
+        )
 
     def _send_gradients(self, edge: Edge, microbatch: int) -> Tasks:
         """Add the messages of the gradients along an edge, and return the tasks after which its producer has them."""
@@ -220,10 +231,10 @@ class _Iteration:
             for server, row in zip(sharding.servers, self._count_samples(step, samples), strict=True)
         }
         self._compute_tasks[step, microbatch, direction] = computed
-        ends = {server: [task] for server, task in computed.items()}
+        last_tasks = {server: [task] for server, task in computed.items()}
         if dispatch is not None:
-            ends = self._sender.exchange(reverse_resharding(dispatch), ends)
-        return self._sum_activations(sharding, samples, ends, reduce_bytes)
+            last_tasks = self._sender.exchange(reverse_resharding(dispatch), last_tasks)
+        return self._sum_activations(sharding, samples, last_tasks, reduce_bytes)
 
     def _compute_seconds(self, step: int, samples: int, direction: int) -> float:
         """Return the seconds of one shard of a step. Results are cached, since numbers of samples repeat."""
@@ -265,20 +276,24 @@ class _Iteration:
         work: list[int] = rows.tolist()
         return work
 
-    def _sum_activations(self, sharding: Sharding, samples: int, ends: Tasks, sample_bytes: int) -> Tasks:
+    def _sum_activations(
+        self, sharding: Sharding, samples: int, last_tasks: Tasks, sample_bytes: int
+    ) -> Tasks:
         """Add an AllReduce among the shards of each replica of a tensor-parallel step, and return the last tasks."""
         if sharding.way != "tensor" or sharding.shards == 1 or not sample_bytes:
-            return ends
-        summed = dict(ends)
+            return last_tasks
+        summed = dict(last_tasks)
         for row, count in zip(sharding.grid, np.diff(cut(samples, sharding.replicas)).tolist(), strict=True):
             if count:
-                task = self._add_allreduce(row, count * sample_bytes, [ends[server][0] for server in row])
+                task = self._add_allreduce(
+                    row, count * sample_bytes, [last_tasks[server][0] for server in row]
+                )
                 summed.update({server: [task] for server in row})
         return summed
 
-    def _add_allreduce(self, members: tuple[int, ...], size_bytes: int, after: list[int]) -> int:
+    def _add_allreduce(self, members: tuple[int, ...], size_bytes: int, earlier_tasks: list[int]) -> int:
         local_s = self._cluster.local_reduce_seconds(size_bytes)
-        return self._builder.allreduce(members, size_bytes, time_s=local_s, after=after)
+        return self._builder.allreduce(members, size_bytes, time_s=local_s, after=earlier_tasks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,10 +317,10 @@ def pipeline_stages(
     stage_of = _count_visits(
         [frozenset(strategy.shardings[op_indices[0]].servers) for op_indices in steps], edges
     )
-    inside = {
+    inner_edges = {
         (a, b) for a, b in edges if stage_of[a] == stage_of[b] and takes_part[a] and takes_part[b] and a != b
     }
-    fed, feeding = {b for _, b in inside}, {a for a, _ in inside}
+    fed, feeding = {b for _, b in inner_edges}, {a for a, _ in inner_edges}
     members: dict[object, list[int]] = {}
     for step, stage in enumerate(stage_of):
         if takes_part[step]:
@@ -359,8 +374,8 @@ class _Sender:
                     arrival = self._builder.transfer(sender, receiver, size_bytes, after=ends[sender])
                     ready.setdefault(receiver, []).append(arrival)
         for exchange in self._make_exchanges(resharding) if is_remote.any() else ():
-            after = {task for sender in set(exchange.source.tolist()) for task in ends[sender]}
-            task = self._builder.exchange(exchange, after=sorted(after))
+            sender_tasks = {task for sender in set(exchange.source.tolist()) for task in ends[sender]}
+            task = self._builder.exchange(exchange, after=sorted(sender_tasks))
             for receiver in set(exchange.target.tolist()):
                 ready.setdefault(receiver, []).append(task)
         for server in source[source == target].tolist():
@@ -397,12 +412,12 @@ def join_pairs(one: Integers, other: Integers) -> Integers:
     """
     lowest = np.arange(max(one.max(), other.max()) + 1)
     while True:
-        joined = np.minimum(lowest[one], lowest[other])
-        before = lowest.copy()
-        np.minimum.at(lowest, one, joined)
-        np.minimum.at(lowest, other, joined)
+        lower = np.minimum(lowest[one], lowest[other])
+        previous = lowest.copy()
+        np.minimum.at(lowest, one, lower)
+        np.minimum.at(lowest, other, lower)
         lowest = lowest[lowest]
-        if (lowest == before).all():
+        if (lowest == previous).all():
             return lowest[one]
 
 
@@ -416,8 +431,8 @@ def join_by_barrier(builder: TaskGraphBuilder, tasks: Tasks) -> Tasks:
 
 def merge_tasks(ready: Tasks, passes: Iterable[Tasks]) -> None:
     """Add the tasks of several passes to the tasks of the same servers in `ready`."""
-    for ends in passes:
-        for server, tasks in ends.items():
+    for pass_tasks in passes:
+        for server, tasks in pass_tasks.items():
             ready[server] = sorted({*ready.get(server, []), *tasks})
 
 

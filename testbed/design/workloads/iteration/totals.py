@@ -346,9 +346,9 @@ def draw_heat_map(matrix: NDArray[np.float64], path: str | Path, *, title: str =
     with mpl.rc_context({"svg.hashsalt": "lightbed", "font.size": 10}):
         figure = Figure(figsize=(5.6, 4.8), layout="constrained")
         axis = figure.subplots()
-        sent = matrix[matrix > 0]
+        sent_bytes = matrix[matrix > 0]
         largest = matrix.max(initial=0.0) or 1.0
-        smallest = max(sent.min(initial=largest), largest / 10**_COLOUR_DECADES)
+        smallest = max(sent_bytes.min(initial=largest), largest / 10**_COLOUR_DECADES)
         norm = LogNorm(min(smallest, largest / 10), largest)
         shown = np.ma.masked_less_equal(matrix, 0.0)
         image = axis.imshow(shown, norm=norm, cmap="viridis", interpolation="nearest")
