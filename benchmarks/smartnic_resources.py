@@ -141,7 +141,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--family", choices=[*SYNTHESES], help="default: both")
     parser.add_argument("--seeds", type=int, default=1, help="of nextpnr; 0: cells only (default: 1)")
     parser.add_argument(
-        "--router", choices=["router1", "router2"], default="router1", help="router2 routes the largest parts"
+        "--router",
+        choices=["router1", "router2"],
+        default="router1",
+        help="of nextpnr; `request_engine` needs router2 (default: router1)",
     )
     options = parser.parse_args(arguments)
     families = [options.family] if options.family else [*SYNTHESES]

@@ -58,7 +58,7 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Where the workers run: behind a scheduler, on a lab's hosts, in this process, or by default in new processes."""
+    """Place of the workers: behind a scheduler, on a lab's hosts, in this process, or by default in new processes."""
 
     scheduler: str | None = None
     lab: Path | None = None

@@ -125,7 +125,7 @@ class Wiring:
         return ports_of(self.datapath)
 
     @cached_property
-    def held(self) -> frozenset[str]:
+    def buffered_inputs(self) -> frozenset[str]:
         """Buffered inputs: streams, and the `last` and `keep` of their packets (R20)."""
         streams = {each.name for each in self.datapath.inputs if each.buffered}
         return frozenset(each.name for each in self.datapath.inputs if {each.name, each.part_of} & streams)
@@ -158,7 +158,7 @@ class Wiring:
                 signal.width,
                 signal.signed,
                 external=True,
-                held=signal.name in self.held,
+                held=signal.name in self.buffered_inputs,
             )
         if is_value(ref):
             width, signed = bits_for(*self.graph.interval(self.graph.formula(ref)))

@@ -141,19 +141,19 @@ class CrossConnectTables:
     hardware: Mapping[Pair, tuple[str, str]]
 
     @property
-    def held(self) -> frozenset[Pair]:
+    def hardware_circuits(self) -> frozenset[Pair]:
         """The circuits of the hardware, including ghosts."""
         return frozenset(self.hardware)
 
     @property
     def ghosts(self) -> frozenset[Pair]:
         """Circuits without configuration. They must be added before they can be deleted."""
-        return self.held - self.configured
+        return self.hardware_circuits - self.configured
 
     @property
     def unrealised(self) -> frozenset[Pair]:
         """Circuits that are configured, but not yet or never in the hardware."""
-        return self.configured - self.held
+        return self.configured - self.hardware_circuits
 
     @property
     def tuned(self) -> frozenset[Pair]:

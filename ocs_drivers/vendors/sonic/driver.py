@@ -119,7 +119,7 @@ class SonicOcs(SwitchDriver):
 
     def _read(self) -> Snapshot:
         with self._session.lock():
-            circuits = self._check_circuits(self._read_tables().held)
+            circuits = self._check_circuits(self._read_tables().hardware_circuits)
             unfit = {number: info.state for number, info in self._read_ports().items()}
         return Snapshot(
             circuits,
@@ -250,7 +250,9 @@ class SonicOcs(SwitchDriver):
     def _read_again(self, step: Step) -> Snapshot:
         """Return the circuits of the hardware, without circuits that the step adds and that are not tuned."""
         seen = self._retry(self._read_tables)
-        return Snapshot(self._check_circuits(seen.held - self._find_untuned(step)), self._clock.now())
+        return Snapshot(
+            self._check_circuits(seen.hardware_circuits - self._find_untuned(step)), self._clock.now()
+        )
 
     def _find_untuned(self, step: Step) -> frozenset[Pair]:
         return step.pairs.pairs - self._last_tables.tuned if step.kind == "add" else frozenset()
@@ -267,7 +269,7 @@ class SonicOcs(SwitchDriver):
             step.pairs.pairs
             & self._last_tables.configured - self._last_tables.tuned - self._last_tables.failed
         )
-        if lagging & self._last_tables.held:
+        if lagging & self._last_tables.hardware_circuits:
             return True
         return bool(lagging) and self._clock.now() - self._last_command_s < self._timeout_s
 

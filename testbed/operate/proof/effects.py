@@ -95,7 +95,7 @@ class Effects:
         return tuple(epochs)
 
     @cached_property
-    def held(self) -> frozenset[SwitchCircuit]:
+    def current_circuits(self) -> frozenset[SwitchCircuit]:
         """Circuits that the switches hold."""
         return frozenset(
             (name, *pair)
@@ -128,8 +128,8 @@ class Effects:
         """Labels of planned circuits that the apply has not made yet: their ports are free or hold earlier circuits."""
         if self.apply is None or self.apply.circuits_stood:
             return frozenset()
-        at_inputs = {held[:2]: held for held in self.held}
-        at_outputs = {(held[0], held[2]): held for held in self.held}
+        at_inputs = {held[:2]: held for held in self.current_circuits}
+        at_outputs = {(held[0], held[2]): held for held in self.current_circuits}
         return frozenset(
             self.lab.link_label(circuit.link)
             for circuit in self.plan.circuits
@@ -142,19 +142,19 @@ class Effects:
         """Return whether a circuit is held, or all replaced epochs of its host had it: then no apply has removed it."""
         host, key = self.lab.hosts[circuit.link.source.node].name, _make_key(circuit)
         was_present = [key in circuits for intent, circuits in self.epochs_before if host in intent.hosts]
-        return key in self.held or (bool(was_present) and all(was_present))
+        return key in self.current_circuits or (bool(was_present) and all(was_present))
 
     @cached_property
     def extra(self) -> frozenset[str]:
         """Labels of circuits at the lab's ports that the apply has not removed yet."""
-        ours, remaining = own_ports(self.lab), (self.held & self.circuits_before) - self.planned
+        ours, remaining = own_ports(self.lab), (self.current_circuits & self.circuits_before) - self.planned
         return self._label_circuits(
             circuit for circuit in remaining if not ours.isdisjoint({circuit[:2], (circuit[0], circuit[2])})
         )
 
     def circuits_of_discovery(self, discovery: Unfinished) -> frozenset[str]:
         """Return the labels of circuits that a discovery has left."""
-        return self._label_circuits((self.held & discovery.circuits) - self.planned)
+        return self._label_circuits((self.current_circuits & discovery.circuits) - self.planned)
 
     def _label_circuits(self, circuits: Iterable[SwitchCircuit]) -> frozenset[str]:
         owners = port_owners(self.lab)

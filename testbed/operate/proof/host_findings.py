@@ -159,19 +159,19 @@ class _Comparison:
         }
 
     @cached_property
-    def held_routes(self) -> Mapping[str, Route]:
+    def kernel_routes(self) -> Mapping[str, Route]:
         """Routes of the kernel by target. Of several routes to one target, the kernel uses the first."""
         return {route.target: route for route in reversed(self.state.routes)}
 
     @cached_property
     def missing_routes(self) -> tuple[Route, ...]:
         """Planned routes that the kernel does not have."""
-        return tuple(r for target, r in self.judged_routes.items() if target not in self.held_routes)
+        return tuple(r for target, r in self.judged_routes.items() if target not in self.kernel_routes)
 
     @cached_property
     def wrong_routes(self) -> tuple[tuple[Route, Route], ...]:
         """Pairs of a planned route and the different route that the kernel has instead, of any origin."""
-        pairs = [(r, self.held_routes[t]) for t, r in self.judged_routes.items() if t in self.held_routes]
+        pairs = [(r, self.kernel_routes[t]) for t, r in self.judged_routes.items() if t in self.kernel_routes]
         pairs += [(r, held) for held, target in self._inner_routes.items() for r in self._find_judged(target)]
         return tuple(
             (route, held) for route, held in pairs if _select_path_fields(route) != _select_path_fields(held)

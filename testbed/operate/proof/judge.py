@@ -171,7 +171,7 @@ class _Case:
         )
 
     @cached_property
-    def held(self) -> tuple[Circuit, ...]:
+    def current_circuits(self) -> tuple[Circuit, ...]:
         """Circuits that switches hold between NICs of the lab, and planned circuits of switches without a reading."""
         snapshots = {name: reading.snapshot for name, reading in self.evidence.switches.items()}
         assumed = (circuit for circuit in self.plan.circuits if circuit.switch not in snapshots)
@@ -190,7 +190,7 @@ class _Case:
         readings = self.evidence.switches
         return frozenset(
             circuit.link
-            for circuit in (*self.plan.circuits, *self.held)
+            for circuit in (*self.plan.circuits, *self.current_circuits)
             if circuit.switch in readings and is_dark(circuit, readings[circuit.switch])
         )
 
@@ -207,7 +207,7 @@ class _Case:
         planned, links = self.plan.wiring.link_into, set(self.plan.wiring.links)
         return frozenset(
             circuit.link
-            for circuit in self.held
+            for circuit in self.current_circuits
             if circuit.link in self.dark_links
             or circuit.link not in links  # reported as an extra circuit
             or circuit.switch in self.evidence.off
@@ -272,7 +272,7 @@ def _judge_light(case: _Case) -> Iterator[LinkFinding]:
     explained = case.effects.explained
     findings = judge_circuits(lab, plan.circuits, evidence.switches, case.silent_nics, explained)
     if evidence.probe:
-        wiring = replace(plan.wiring, links=tuple(circuit.link for circuit in case.held))
+        wiring = replace(plan.wiring, links=tuple(circuit.link for circuit in case.current_circuits))
         findings += compare(lab, wiring, evidence.probe, case.excused_links)
     yield from merge_cable_findings(lab, plan.circuits, evidence.switches, findings)
     dark = case.dark_links | case.silent_links

@@ -214,7 +214,7 @@ class TestFaults:
         switch.connect(retry)
         assert ocs.truth() == retry
         seen = switch._read_tables()
-        assert seen.configured == seen.held
+        assert seen.configured == seen.hardware_circuits
 
     def test_what_others_configured_is_cleared_only_within_the_scope(self, ocs, switch):
         ocs.do("set_fault", fault="stuck", pair=[5, 10])
