@@ -599,6 +599,20 @@ def finds_a_fault(make_nic, frames, design):
         sent = send_traffic(nic, frames(program), 60, chance, [lambda: made.request(2)])  # one score
         assert nic.run_until_idle(3_000_000)
         assert check(nic, program, sent)[1] == []
+        # An inference of some 2,000 cycles that is ended in the middle, before one that must be right.
+        long = NicModel("long", (NicLayer(np.full((30, 1024), 1), [0] * 30, [1] * 30),), True)
+        program = NicProgram((*program.models, long))
+        nic = make_nic(design=design)
+        nic.load(program)
+        made, sent = frames(program), []
+        for cycles in range(300, 1500, 200):
+            for model in (len(program.models) - 1, 1):
+                sent.append((made.request(model), False))
+                nic.send(sent[-1][0])
+            nic.run(cycles)
+            nic.abort()
+            assert nic.run_until_idle(100_000)
+        assert check(nic, program, sent)[1] == [Code.FAILED] * 6
         # All light, of which more comes back than was sent.
         nic = make_nic(design=design, optics=Optics(gain=256), loss_factor=256)
         full = NicModel("full", (NicLayer(np.full((2, 16), 255), [0, 0], [1, 1]),), True)
