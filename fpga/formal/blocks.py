@@ -157,7 +157,8 @@ PROVEN = (
     Proven("preamble_match", {**_LANES, "Published": "1'b0"}),
     Proven("preamble_match", {**_LANES, "Published": "1'b1"}),
     Proven("highest_bit", {"Width": 16, "PlaceWidth": 4}),
-    Proven("normalised_activation"),
+    Proven("normalised_activation", {"Width": 16, "PlaceWidth": 4}),
+    Proven("normalised_activation", {"Width": 20, "PlaceWidth": 5}),
     Proven(
         "running_maximum",
         {"Width": 4, "IndexWidth": 4},

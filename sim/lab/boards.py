@@ -46,9 +46,9 @@ class BoardTwin:
     ) -> BoardTwin:
         """Start the process of a port, `board1/port1`. `await_ready` raises if there is no such program."""
         enter = [tools["setpriv"], "--pdeathsig", "KILL", tools["nsenter"], f"--net=/run/netns/{namespace}"]
-        own = [word.replace("{namespace}", namespace) for word in command]
+        words = [word.replace("{namespace}", namespace) for word in command]
         process = await asyncio.create_subprocess_exec(
-            *enter, "--", *own, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, start_new_session=True
+            *enter, "--", *words, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, start_new_session=True
         )
         return cls(label, process)
 
@@ -76,10 +76,10 @@ class BoardTwin:
         await self._tasks[0]
         raise self._make_error(f"ended with status {self._process.returncode}")
 
-    def _make_error(self, what: str) -> LabError:
-        last = self._errors[-1] if self._errors else "no output"
+    def _make_error(self, problem: str) -> LabError:
+        last_error = self._errors[-1] if self._errors else "no output"
         return LabError(
-            f"board {self.label} {what}: {last}",
+            f"board {self.label} {problem}: {last_error}",
             hint="Correct the cause, or remove `program` from the board in the lab file",
             code="board",
         )

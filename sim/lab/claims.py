@@ -154,7 +154,7 @@ def find_overlapping_claim(subnet: IPv4Network) -> IPv4Network | None:
     for name in find_claim_names():
         if not name.startswith(_SUBNET):
             continue
-        other = IPv4Network(name.removeprefix(_SUBNET).replace("-", "/"))
-        if other != subnet and other.overlaps(subnet) and find_holder(name):
-            return other
+        network = IPv4Network(name.removeprefix(_SUBNET).replace("-", "/"))
+        if network != subnet and network.overlaps(subnet) and find_holder(name):
+            return network
     return None

@@ -63,17 +63,17 @@ def parse(text: str) -> Document:
     return document
 
 
-def _make_document_error(place: Place, what: str, hint: str) -> LabError:
-    return LabError(f"wiring document: {_path(place)}: {what}", hint=hint, code="document")
+def _make_document_error(location: Place, problem: str, hint: str) -> LabError:
+    return LabError(f"wiring document: {_path(location)}: {problem}", hint=hint, code="document")
 
 
-def _path(place: Place) -> str:
+def _path(location: Place) -> str:
     """Format a path.
 
     >>> _path(("hosts", 3, "nics", 0, "name"))
     'hosts[3].nics[0].name'
     """
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
     return text.lstrip(".") or "(top)"
 
 
@@ -86,22 +86,22 @@ def _check_schema(raw: object) -> None:
         )
 
 
-def _parse_address(text: str, *place: str | int) -> Address:
-    """Parse an address such as `10.99.0.2:5025`; `place` is its path in the document, for errors."""
+def _parse_address(text: str, *location: str | int) -> Address:
+    """Parse an address such as `10.99.0.2:5025`; `location` is its path in the document, for errors."""
     host, _, port = text.rpartition(":")
     if not port.isdecimal() or not 0 < int(port) < 65536:
         raise _make_document_error(
-            place, f"{text!r} is not an address", "Write host:port, like 10.99.0.2:5025"
+            location, f"{text!r} is not an address", "Write host:port, like 10.99.0.2:5025"
         )
-    return Address(_parse_ip(host, *place), int(port))
+    return Address(_parse_ip(host, *location), int(port))
 
 
-def _parse_ip(text: str, *place: str | int) -> IPv4Address:
+def _parse_ip(text: str, *location: str | int) -> IPv4Address:
     try:
         return IPv4Address(text)
     except AddressValueError as error:
         raise _make_document_error(
-            place, f"{text!r} is not an IPv4 address", "Write four numbers, like 10.99.0.2"
+            location, f"{text!r} is not an IPv4 address", "Write four numbers, like 10.99.0.2"
         ) from error
 
 
@@ -130,23 +130,23 @@ def _parse_document(raw: Mapping[str, Any]) -> Document:
         ),
         represents_gbps=link.get("represents_gbps", _DEFAULT_GBPS),
         authorized_key=raw.get("authorized_key", ""),
-        switches=tuple(_parse_switch(at, entry) for at, entry in enumerate(raw["switches"])),
-        hosts=tuple(_parse_host(at, entry) for at, entry in enumerate(raw["hosts"])),
+        switches=tuple(_parse_switch(index, entry) for index, entry in enumerate(raw["switches"])),
+        hosts=tuple(_parse_host(index, entry) for index, entry in enumerate(raw["hosts"])),
         boards=tuple(_parse_board(entry) for entry in raw.get("boards", ())),
         raw=raw,
     )
 
 
-def _parse_switch(at: int, entry: Mapping[str, Any]) -> SwitchDocument:
+def _parse_switch(index: int, entry: Mapping[str, Any]) -> SwitchDocument:
     family = entry["kind"]
     if family not in FAMILIES:
         hint = f"Name one of {', '.join(FAMILIES)}"
         raise _make_document_error(
-            ("switches", at, "kind"), f"there is no simulated switch family {family!r}", hint
+            ("switches", index, "kind"), f"there is no simulated switch family {family!r}", hint
         )
     frontends = {
-        scheme: _parse_address(text, *place)
-        for scheme, text, place in _find_frontends(entry, ("switches", at))
+        scheme: _parse_address(text, *location)
+        for scheme, text, location in _find_frontends(entry, ("switches", index))
     }
     return SwitchDocument(
         name=entry["name"],
@@ -154,7 +154,7 @@ def _parse_switch(at: int, entry: Mapping[str, Any]) -> SwitchDocument:
         inputs=entry["inputs"],
         outputs=entry["outputs"],
         frontends=frontends,
-        control=_parse_address(entry["control"], "switches", at, "control"),
+        control=_parse_address(entry["control"], "switches", index, "control"),
         switch_time_s=entry.get("switch_time_s", _POLATIS_SWITCH_TIME_S if family == "polatis" else None),
         speed=entry.get("speed", 1.0),
         options=entry.get("options", {}),
@@ -164,19 +164,19 @@ def _parse_switch(at: int, entry: Mapping[str, Any]) -> SwitchDocument:
     )
 
 
-def _find_frontends(entry: Mapping[str, Any], at: Place) -> Iterator[tuple[str, str, Place]]:
+def _find_frontends(entry: Mapping[str, Any], index: Place) -> Iterator[tuple[str, str, Place]]:
     """Yield the scheme, address and path of every frontend; a Polatis has the keys `scpi` and `tl1`."""
     for key in ("scpi", "tl1"):
         if key in entry:
-            yield f"polatis+{key}", entry[key], (*at, key)
+            yield f"polatis+{key}", entry[key], (*index, key)
     for scheme, text in entry.get("frontends", {}).items():
-        yield scheme, text, (*at, "frontends", scheme)
+        yield scheme, text, (*index, "frontends", scheme)
 
 
-def _parse_host(at: int, entry: Mapping[str, Any]) -> HostDocument:
-    address = Address(_parse_ip(entry["management"], "hosts", at, "management"), entry["ssh_port"])
+def _parse_host(index: int, entry: Mapping[str, Any]) -> HostDocument:
+    address = Address(_parse_ip(entry["management"], "hosts", index, "management"), entry["ssh_port"])
     nics = tuple(nic["name"] for nic in entry["nics"])
-    return HostDocument(entry["name"], address, nics, tuple(_find_fabric_names(at, entry)))
+    return HostDocument(entry["name"], address, nics, tuple(_find_fabric_names(index, entry)))
 
 
 def _parse_board(entry: Mapping[str, Any]) -> BoardDocument:
@@ -184,57 +184,61 @@ def _parse_board(entry: Mapping[str, Any]) -> BoardDocument:
     return BoardDocument(entry["name"], tuple(ports))
 
 
-def _find_fabric_names(at: int, entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _find_fabric_names(index: int, entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the fabric addresses of a host with their names: `a.fabric`, `nic1.a.fabric`."""
     name = f"{entry['name']}.fabric"
     if "address" in entry:
-        yield str(_parse_ip(entry["address"], "hosts", at, "address")), name
+        yield str(_parse_ip(entry["address"], "hosts", index, "address")), name
     for nic_at, nic in enumerate(entry["nics"]):
         if "address" in nic:
-            place = ("hosts", at, "nics", nic_at, "address")
-            yield str(_parse_ip(nic["address"], *place)), f"{nic['name']}.{name}"
+            location = ("hosts", index, "nics", nic_at, "address")
+            yield str(_parse_ip(nic["address"], *location)), f"{nic['name']}.{name}"
 
 
-def _check_unique(things: Iterable[tuple[Place, object]], noun: str) -> None:
+def _check_unique(entries: Iterable[tuple[Place, object]], noun: str) -> None:
     """Raise `LabError` for a second use of a thing; the error names both paths."""
-    first: dict[object, Place] = {}
-    for place, thing in things:
-        if thing in first:
+    earlier_locations: dict[object, Place] = {}
+    for location, entry in entries:
+        if entry in earlier_locations:
             raise _make_document_error(
-                place, f"{noun} {thing} is already used at {_path(first[thing])}", "Use it once"
+                location,
+                f"{noun} {entry} is already used at {_path(earlier_locations[entry])}",
+                "Use it once",
             )
-        first[thing] = place
+        earlier_locations[entry] = location
 
 
 def _check_names(document: Document) -> None:
-    hosts = [(("hosts", at, "name"), host.name) for at, host in enumerate(document.hosts)]
-    boards = [(("boards", at, "name"), board.name) for at, board in enumerate(document.boards)]
+    hosts = [(("hosts", index, "name"), host.name) for index, host in enumerate(document.hosts)]
+    boards = [(("boards", index, "name"), board.name) for index, board in enumerate(document.boards)]
     _check_unique([*hosts, *boards], "host")
     _check_unique(
-        ((("switches", at, "name"), switch.name) for at, switch in enumerate(document.switches)), "switch"
+        ((("switches", index, "name"), switch.name) for index, switch in enumerate(document.switches)),
+        "switch",
     )
-    for at, host in enumerate(document.hosts):
+    for index, host in enumerate(document.hosts):
         _check_unique(
-            ((("hosts", at, "nics", nic_at, "name"), nic) for nic_at, nic in enumerate(host.nics)), "NIC"
+            ((("hosts", index, "nics", nic_at, "name"), nic) for nic_at, nic in enumerate(host.nics)), "NIC"
         )
         for nic_at, nic in enumerate(host.nics):
-            _check_not_reserved(("hosts", at, "nics", nic_at, "name"), nic, _RESERVED_NICS)
-    for at, board in enumerate(document.boards):
+            _check_not_reserved(("hosts", index, "nics", nic_at, "name"), nic, _RESERVED_NICS)
+    for index, board in enumerate(document.boards):
         ports = [
-            (("boards", at, "ports", port_at, "name"), port.name) for port_at, port in enumerate(board.ports)
+            (("boards", index, "ports", port_at, "name"), port.name)
+            for port_at, port in enumerate(board.ports)
         ]
         _check_unique(ports, "port")
-        for where, name in ports:
-            _check_not_reserved(where, name, ("lo",))
-    for place, name in [*hosts, *boards]:
-        _check_not_reserved(place, name, _RESERVED_HOSTS)
-    for at, switch in enumerate(document.switches):
-        _check_not_reserved(("switches", at, "name"), switch.name, ("plant",))
+        for port_location, name in ports:
+            _check_not_reserved(port_location, name, ("lo",))
+    for location, name in [*hosts, *boards]:
+        _check_not_reserved(location, name, _RESERVED_HOSTS)
+    for index, switch in enumerate(document.switches):
+        _check_not_reserved(("switches", index, "name"), switch.name, ("plant",))
 
 
-def _check_not_reserved(place: Place, name: str, reserved: Iterable[str]) -> None:
+def _check_not_reserved(location: Place, name: str, reserved: Iterable[str]) -> None:
     if name in reserved:
-        raise _make_document_error(place, f"the lab itself uses the name {name}", "Use another name")
+        raise _make_document_error(location, f"the lab itself uses the name {name}", "Use another name")
 
 
 def _find_fibres(raw: Mapping[str, Any]) -> Iterator[tuple[Place, str, Mapping[str, Any]]]:
@@ -257,20 +261,20 @@ def _check_fibres(raw: Mapping[str, Any]) -> None:
         }
         for entry in raw["switches"]
     }
-    for place, direction, fibre in _find_fibres(raw):
+    for location, direction, fibre in _find_fibres(raw):
         name, port = fibre["switch"], fibre["port"]
         if name not in ports:
             raise _make_document_error(
-                (*place, "switch"), f"there is no switch {name}", f"Name one of {', '.join(ports)}"
+                (*location, "switch"), f"there is no switch {name}", f"Name one of {', '.join(ports)}"
             )
         valid_ports = ports[name][direction]
         if port not in valid_ports:
             hint = (
                 f"A {direction} fibre goes to ports {valid_ports.start} to {valid_ports.stop - 1} of {name}"
             )
-            raise _make_document_error((*place, "port"), f"port {port} does not fit", hint)
+            raise _make_document_error((*location, "port"), f"port {port} does not fit", hint)
     _check_unique(
-        ((place, f"{fibre['switch']}:{fibre['port']}") for place, _, fibre in _find_fibres(raw)), "port"
+        ((location, f"{fibre['switch']}:{fibre['port']}") for location, _, fibre in _find_fibres(raw)), "port"
     )
 
 
@@ -280,14 +284,17 @@ def _check_addresses(document: Document) -> None:
     Frontends may share an IP address if their ports differ, but not with a host.
     """
     listeners: list[tuple[Place, Address]] = [(("control",), document.control)]
-    for at, switch in enumerate(document.switches):
-        entry = document.raw["switches"][at]
+    for index, switch in enumerate(document.switches):
+        entry = document.raw["switches"][index]
         listeners += [
-            (place, switch.frontends[scheme]) for scheme, _, place in _find_frontends(entry, ("switches", at))
+            (location, switch.frontends[scheme])
+            for scheme, _, location in _find_frontends(entry, ("switches", index))
         ]
-        listeners.append((("switches", at, "control"), switch.control))
-    hosts = [(("hosts", at, "management"), host.management.host) for at, host in enumerate(document.hosts)]
-    for place, ip in [*((place, address.host) for place, address in listeners), *hosts]:
+        listeners.append((("switches", index, "control"), switch.control))
+    hosts = [
+        (("hosts", index, "management"), host.management.host) for index, host in enumerate(document.hosts)
+    ]
+    for place, ip in [*((location, address.host) for location, address in listeners), *hosts]:
         if ip not in document.subnet:
             raise _make_document_error(
                 place, f"{ip} is outside {document.subnet}", "Use an address of `management`"
@@ -298,7 +305,7 @@ def _check_addresses(document: Document) -> None:
                 place, f"{ip} is the network or broadcast address of {document.subnet}, not a device", hint
             )
     _check_unique(listeners, "address")
-    listener_places = {address.host: place for place, address in listeners} | {
+    listener_places = {address.host: location for location, address in listeners} | {
         document.root_address: ("management",)
     }
-    _check_unique([*((place, ip) for ip, place in listener_places.items()), *hosts], "address")
+    _check_unique([*((location, ip) for ip, location in listener_places.items()), *hosts], "address")

@@ -125,11 +125,11 @@ def dismantle(lab_id: str) -> None:
     netns.delete_namespaces(namespaces)
 
 
-def remove_debris(only: Iterable[str] | None = None) -> tuple[str, ...]:
-    """Remove labs whose claim is free, all or those in `only`, and return their ids."""
+def remove_debris(names: Iterable[str] | None = None) -> tuple[str, ...]:
+    """Remove labs whose claim is free, all or those in `names`, and return their ids."""
     debris = {lab.id for lab in find_labs() if lab.state == "debris"}
-    if only is not None:
-        debris &= set(only)
+    if names is not None:
+        debris &= set(names)
     removed = tuple(lab_id for lab_id in sorted(debris) if _remove_if_free(lab_id))
     for name in find_claim_names():
         if name.startswith("subnet-") and (claim := Claim.take(name)):
@@ -170,7 +170,7 @@ def end_labs(lab_ids: Iterable[str]) -> tuple[str, ...]:
         if not _wait_until_free(lab.id, _END_TIMEOUT_S):
             _send_signal(lab, signal.SIGKILL)
             _wait_until_free(lab.id, _END_TIMEOUT_S)
-    remove_debris(only=ids)
+    remove_debris(names=ids)
     return ids
 
 

@@ -111,8 +111,8 @@ class LabError(LightbedError):
     system.
     """
 
-    def __init__(self, what: str, *, hint: str, code: str) -> None:
-        self.what = what
+    def __init__(self, problem: str, *, hint: str, code: str) -> None:
+        self.what = problem
         self.hint = hint
         self.code = code
-        super().__init__(f"{what}. {hint}")
+        super().__init__(f"{problem}. {hint}")

@@ -270,7 +270,7 @@ async def _start_devices(
     stack.push_async_callback(control.close)
     for switch in document.switches:
         twin = switch_twin(switch, plant)
-        addresses = {"control": switch.control, **addresses_of(twin, switch)}
+        addresses = {"control": switch.control, **list_addresses(twin, switch)}
         await twin.serve({name: _listen(document, namespace, address) for name, address in addresses.items()})
         stack.push_async_callback(twin.close)
     return plant
@@ -281,9 +281,9 @@ def _listen(document: Document, namespace: str | None, address: Address) -> sock
 
     Without namespaces an address in use means that another lab uses the (loopback) subnet: raise `LabError`.
     """
-    where = None if address.host == document.root_address else namespace
+    listener_namespace = None if address.host == document.root_address else namespace
     try:
-        return netns.bind_socket_in(where, str(address.host), address.port)
+        return netns.bind_socket_in(listener_namespace, str(address.host), address.port)
     except netns.KernelFault as error:
         if document.hosts_mode == "model" and error.code == "address_in_use":
             raise subnet_taken(document.subnet, error.what) from error
@@ -310,7 +310,7 @@ def switch_twin(switch: SwitchDocument, plant: Plant) -> SwitchTwin:
         raise _make_twin_error(switch, str(error)) from None
 
 
-def addresses_of(twin: SwitchTwin, switch: SwitchDocument) -> dict[str, Address]:
+def list_addresses(twin: SwitchTwin, switch: SwitchDocument) -> dict[str, Address]:
     """Return the addresses by name of the frontend. Raise `LabError` for a scheme that the twin does not serve."""
     names = {twin.frontends[name].scheme: name for name in twin.needs_socket}
     for scheme in switch.frontends:
@@ -319,8 +319,10 @@ def addresses_of(twin: SwitchTwin, switch: SwitchDocument) -> dict[str, Address]
     return {names[scheme]: address for scheme, address in switch.frontends.items()}
 
 
-def _make_twin_error(switch: SwitchDocument, what: str) -> LabError:
-    return LabError(f"the simulated switch {switch.name}: {what}", hint="Correct its entry", code="document")
+def _make_twin_error(switch: SwitchDocument, problem: str) -> LabError:
+    return LabError(
+        f"the simulated switch {switch.name}: {problem}", hint="Correct its entry", code="document"
+    )
 
 
 def build_management(document: Document, names: LabNames) -> None:
@@ -342,23 +344,23 @@ def _write_bridge_commands(document: Document, names: LabNames) -> list[str]:
     lines = ["link set lo up", f"link add {_BRIDGE} type bridge stp_state 0 forward_delay 0"]
     length = document.subnet.prefixlen
     lines += [f"addr add {address}/{length} dev {_BRIDGE}" for address in document.twin_addresses]
-    for at, host in enumerate(document.hosts):
-        lines.append(f"link add m{at} type veth peer name {MANAGEMENT_LINK} netns {names.host(host.name)}")
-        lines.append(f"link set m{at} master {_BRIDGE} up")
+    for index, host in enumerate(document.hosts):
+        lines.append(f"link add m{index} type veth peer name {MANAGEMENT_LINK} netns {names.host(host.name)}")
+        lines.append(f"link set m{index} master {_BRIDGE} up")
     return [*lines, f"link set {_BRIDGE} up"]
 
 
 def check_free(subnet: IPv4Network) -> None:
     """Raise `LabError` with code `subnet_taken` if an address or route of this machine overlaps the subnet."""
-    for place, prefix in _find_addresses_in_use():
+    for interface, prefix in _find_addresses_in_use():
         if prefix.overlaps(subnet):
-            raise subnet_taken(subnet, f"{place} uses {prefix}")
+            raise subnet_taken(subnet, f"{interface} uses {prefix}")
 
 
-def subnet_taken(subnet: IPv4Network, why: str) -> LabError:
-    """Return the error of a subnet that is in use; `why` names its user."""
+def subnet_taken(subnet: IPv4Network, reason: str) -> LabError:
+    """Return the error of a subnet that is in use; `reason` names its user."""
     return LabError(
-        f"the subnet {subnet} is taken: {why}",
+        f"the subnet {subnet} is taken: {reason}",
         hint="Give the lab another management subnet, or stop what uses this one",
         code="subnet_taken",
     )
@@ -376,7 +378,7 @@ def _find_addresses_in_use() -> list[tuple[str, IPv4Network]]:
         for route in _run_ip("route", "show", "table", "all")
         if route["dst"] != "default"
     ]
-    return [(place, IPv4Network(prefix, strict=False)) for place, prefix in [*addresses, *routes]]
+    return [(interface, IPv4Network(prefix, strict=False)) for interface, prefix in [*addresses, *routes]]
 
 
 def _run_ip(*words: str) -> list[dict[str, Any]]:

@@ -82,7 +82,7 @@ class FibrePlant:
         """Return the fibre that now ends in a switch port, or None."""
         return self._by_end.get((switch, port))
 
-    def end_of(self, fibre: Fibre) -> End:
+    def find_end(self, fibre: Fibre) -> End:
         """Return the switch port in which a fibre now ends."""
         return self.fibres[self.swapped.get(fibre.name, fibre.name)].end
 
@@ -133,4 +133,4 @@ class FibrePlant:
         self._rewire()
 
     def _rewire(self) -> None:
-        self._by_end = {self.end_of(fibre): fibre for fibre in self.fibres.values()}
+        self._by_end = {self.find_end(fibre): fibre for fibre in self.fibres.values()}

@@ -157,17 +157,17 @@ class Plant:
 
     def interfaces_changed(self, is_up: Mapping[str, bool]) -> None:
         """Set which NICs are up. A NIC that its host has set down sends no light."""
-        for nic, up in is_up.items():
+        for nic, carrier in is_up.items():
             self._fibres.check_nic(nic)
-            (self._fibres.down_interfaces.discard if up else self._fibres.down_interfaces.add)(nic)
+            (self._fibres.down_interfaces.discard if carrier else self._fibres.down_interfaces.add)(nic)
         self._render()
 
     def fibres(self) -> dict[str, dict[str, Any]]:
         """Return the switch port in which each fibre ends, and whether the fibre is cut, as JSON values."""
-        ends = {name: self._fibres.end_of(fibre) for name, fibre in self._fibres.fibres.items()}
+        ends_by_fibre = {name: self._fibres.find_end(fibre) for name, fibre in self._fibres.fibres.items()}
         return {
             name: {"switch": switch, "port": port, "cut": name in self._fibres.cut}
-            for name, (switch, port) in ends.items()
+            for name, (switch, port) in ends_by_fibre.items()
         }
 
     def faults(self) -> dict[str, Any]:
@@ -197,7 +197,7 @@ class Plant:
         return attenuator.power_after_dbm(self._compute_input_dbm(switch, source) - insertion_loss_db)
 
     def _find_path_to(self, receive: Fibre) -> LightPath | None:
-        switch, output = self._fibres.end_of(receive)
+        switch, output = self._fibres.find_end(receive)
         source = self._lit_circuits.get(switch, _NO_CIRCUITS).input_by_output.get(output)
         transmit = self._fibres.find_at(switch, source) if source is not None else None
         if source is None or transmit is None or transmit.direction != "transmit":

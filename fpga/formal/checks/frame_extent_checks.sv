@@ -24,7 +24,7 @@ module frame_extent_checks #(
 );
 
   // Far beyond every length the position stays.
-  localparam logic [LengthWidth+1:0] Far = Bytes * ((1 << LengthWidth) / Bytes + 1);
+  localparam logic [LengthWidth+1:0] Far = (LengthWidth + 2)'(Bytes * ((1 << LengthWidth) / Bytes + 1));
 
   logic                   known_q = 1'b0;
   logic [LengthWidth+1:0] ordinal;

@@ -165,11 +165,11 @@ def finish(
 @compile_function
 def begin_phase(program: Program, state: State, job: int) -> None:
     """Start the computation of a phase, and set the volume that follows it."""
-    place = program.first[job] + state.phase[job]
+    position = program.first[job] + state.phase[job]
     columns = program.noise.shape[1]
     noise = program.noise[job, (state.iteration[job] - 1) % columns]
-    state.left_ms[job] = program.compute_ms[place] * noise
-    state.left[job] = program.volume[place]
+    state.left_ms[job] = program.compute_ms[position] * noise
+    state.left[job] = program.volume[position]
 
 
 @compile_function
@@ -215,8 +215,8 @@ def fill(program: Program, state: State, room: Floats, link_weight: Floats, prio
     link_weight[:] = 0.0
     for job in range(state.phase.size):
         if state.rate[job] < 0 and program.priority[job] == priority:
-            for place in range(program.first_link[job], program.first_link[job + 1]):
-                link_weight[program.links[place]] += weight(program, state, job)
+            for position in range(program.first_link[job], program.first_link[job + 1]):
+                link_weight[program.links[position]] += weight(program, state, job)
     lowest = np.inf
     for job in range(state.phase.size):
         if state.rate[job] < 0 and program.priority[job] == priority:
@@ -232,8 +232,8 @@ def fill(program: Program, state: State, room: Floats, link_weight: Floats, prio
     for job in range(state.phase.size):
         if state.rate[job] <= -2.0:
             state.rate[job] = -2.0 - state.rate[job]
-            for place in range(program.first_link[job], program.first_link[job + 1]):
-                link = program.links[place]
+            for position in range(program.first_link[job], program.first_link[job + 1]):
+                link = program.links[position]
                 room[link] = max(room[link] - state.rate[job], 0.0)
     return fixed
 
@@ -241,16 +241,16 @@ def fill(program: Program, state: State, room: Floats, link_weight: Floats, prio
 @compile_function
 def weight(program: Program, state: State, job: int) -> float:
     """Return the current weight of a job: its static weight times MLTCP's function of the share it has sent."""
-    sent = min(state.sent[job] / program.total[job], 1.0)
-    return float(program.weight[job] * (program.slope[job] * sent + program.intercept[job]))
+    sent_share = min(state.sent[job] / program.total[job], 1.0)
+    return float(program.weight[job] * (program.slope[job] * sent_share + program.intercept[job]))
 
 
 @compile_function
 def limit(program: Program, state: State, room: Floats, link_weight: Floats, job: int) -> float:
     """Return the level (rate over weight) at which the burst or a link limits a job."""
-    place = program.first[job] + state.phase[job]
-    level = program.level[place] / weight(program, state, job)
-    for at in range(program.first_link[job], program.first_link[job + 1]):
-        link = program.links[at]
+    position = program.first[job] + state.phase[job]
+    level = program.level[position] / weight(program, state, job)
+    for link_index in range(program.first_link[job], program.first_link[job + 1]):
+        link = program.links[link_index]
         level = min(level, room[link] / link_weight[link])
     return float(level)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 
-def _check_positive(what: str, value: float) -> None:
+def _check_positive(quantity: str, value: float) -> None:
     if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{what} is {value:g}: give a number above 0")
+        raise ValueError(f"{quantity} is {value:g}: give a number above 0")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,14 @@ def compute_shift(gap: float, burst: float, slope: float, intercept: float) -> f
 
 
 def compute_gaps(
-    first: float, burst: float, slope: float, intercept: float, iterations: int
+    first_offset: float, burst: float, slope: float, intercept: float, iterations: int
 ) -> tuple[float, ...]:
     """Return `first` and the gaps after each of `iterations` iterations.
 
     >>> [round(gap, 4) for gap in compute_gaps(0.01, 1.0, 1.75, 0.25, 5)]
     [0.01, 0.0748, 0.3926, 0.838, 0.9764, 0.997]
     """
-    sequence = [first]
+    sequence = [first_offset]
     for _ in range(iterations):
         sequence.append(sequence[-1] + compute_shift(sequence[-1], burst, slope, intercept))
     return tuple(sequence)

@@ -209,12 +209,12 @@ def sweep(
     shape = columns[0].shape
     rows = np.stack([column.reshape(-1, shape[-1]) for column in columns], axis=1)
     means = np.empty((len(rows), shape[-1]))
-    for place, (periods, shares_of_period, shares, starts) in enumerate(rows):
+    for index, (periods, shares_of_period, shares, starts) in enumerate(rows):
         jobs = [
             compute_then_send(str(n), *pair)
             for n, pair in enumerate(zip(periods, shares_of_period, strict=True))
         ]
         sharing = Sharing(tuple(shares), slope=slope, intercept=intercept)
         result = simulate(jobs, [1.0], iterations, sharing, Setting(starts_ms=tuple(starts)))
-        means[place] = result.mean_ms(warm_up)
+        means[index] = result.mean_ms(warm_up)
     return means.reshape(shape)

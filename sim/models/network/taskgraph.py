@@ -96,10 +96,10 @@ class TaskGraph:
             raise ValueError(f"a graph of {self.nodes} nodes is too large: at most {MAX_NODES} are possible")
         columns = ("device", "time_s", "size_bytes", "source", "target", "group")
         lengths = {name: getattr(self, name).shape for name in columns}
-        wrong = {name: shape for name, shape in lengths.items() if shape != self.kind.shape}
-        if wrong or self.before.shape != self.after.shape:
+        wrong_shapes = {name: shape for name, shape in lengths.items() if shape != self.kind.shape}
+        if wrong_shapes or self.before.shape != self.after.shape:
             raise ValueError(
-                f"columns of a task graph must have one entry per task ({self.kind.shape}): {wrong}"
+                f"columns of a task graph must have one entry per task ({self.kind.shape}): {wrong_shapes}"
             )
         _check_tasks(self)
         _check_edges(self)
@@ -130,7 +130,7 @@ class TaskGraphBuilder:
         self._rows: list[tuple[int, int, float, int, int, int, int]] = []
         self._groups: list[tuple[int, ...]] = []
         self._exchanges: list[Exchange] = []
-        self._place_of: dict[int, int] = {}
+        self._position_of: dict[int, int] = {}
         self._before: list[int] = []
         self._after: list[int] = []
 
@@ -156,11 +156,11 @@ class TaskGraphBuilder:
 
     def exchange(self, transfers: Exchange, *, after: list[int] | None = None) -> int:
         """Add transfers that begin together, as one task. Give the same object each time for the same transfers."""
-        place = self._place_of.setdefault(id(transfers), len(self._exchanges))
-        if place == len(self._exchanges):
+        position = self._position_of.setdefault(id(transfers), len(self._exchanges))
+        if position == len(self._exchanges):
             self._exchanges.append(transfers)
         total = int(transfers.size_bytes.sum())
-        return self._add((Kind.EXCHANGE, -1, 0.0, total, -1, -1, place), after)
+        return self._add((Kind.EXCHANGE, -1, 0.0, total, -1, -1, position), after)
 
     def barrier(self, *, after: list[int]) -> int:
         """Add a task that only waits."""
@@ -197,7 +197,7 @@ class TaskGraphBuilder:
 def _check_tasks(graph: TaskGraph) -> None:
     moves, sums = graph.kind == Kind.TRANSFER, graph.kind == Kind.ALLREDUCE
     exchanges = graph.kind == Kind.EXCHANGE
-    ends = np.stack([graph.source, graph.target])
+    endpoints = np.stack([graph.source, graph.target])
     faults = {
         "a time that is not a finite time of 0 s or more": ~(np.isfinite(graph.time_s) & (graph.time_s >= 0)),
         f"a time of more than {MAX_TIME_S:g} s": graph.time_s > MAX_TIME_S,
@@ -205,20 +205,21 @@ def _check_tasks(graph: TaskGraph) -> None:
         f"more than {MAX_BYTES} bytes": graph.size_bytes > MAX_BYTES,
         "no device": (graph.kind == Kind.COMPUTE) & (graph.device < 0),
         "an unknown kind": ~np.isin(graph.kind, list(Kind)),
-        f"a node outside 0..{graph.nodes - 1}": moves & ((ends < 0) | (ends >= graph.nodes)).any(axis=0),
+        f"a node outside 0..{graph.nodes - 1}": moves
+        & ((endpoints < 0) | (endpoints >= graph.nodes)).any(axis=0),
         "no group": sums & ((graph.group < 0) | (graph.group >= len(graph.groups))),
         "no transfers": exchanges & ((graph.group < 0) | (graph.group >= len(graph.exchanges))),
     }
-    for fault, where in faults.items():
-        task = int(np.argmax(where)) if where.any() else None
+    for fault, is_faulty in faults.items():
+        task = int(np.argmax(is_faulty)) if is_faulty.any() else None
         if task is not None:
             raise ValueError(f"task {task} of the graph has {fault}: correct it where the graph is made")
     # A link carries a transfer once, and an AllReduce at most in each of its 2(g - 1) rounds.
     if graph.size_bytes @ np.where(sums, 2.0 * graph.nodes, 1.0) > float(1 << 62):
         raise ValueError("the sizes of the graph overflow when added: give them in a larger unit")
     for number, (source, target, size_bytes) in enumerate(graph.exchanges):
-        ends = np.concatenate([source, target])
-        if ends.size and (ends.min() < 0 or ends.max() >= graph.nodes or size_bytes.min() < 0):
+        endpoints = np.concatenate([source, target])
+        if endpoints.size and (endpoints.min() < 0 or endpoints.max() >= graph.nodes or size_bytes.min() < 0):
             raise ValueError(
                 f"exchange {number} must name nodes of 0..{graph.nodes - 1} and sizes of 0 or more"
             )
@@ -275,7 +276,7 @@ def _convert_columns(columns: Mapping[str, Any]) -> TaskGraph:
     moves, sums, computes = kind == Kind.TRANSFER, kind == Kind.ALLREDUCE, kind == Kind.COMPUTE
     if (device[moves | computes] < 0).any():
         raise ValueError("a task names a device that is not listed")
-    ends = _find_ends(columns, device, moves, nodes + switches)
+    endpoints = _find_ends(columns, device, moves, nodes + switches)
     used = np.unique(device[computes])
     first = columns["next_ptr"].astype(np.int64)
     groups = tuple(
@@ -288,8 +289,8 @@ def _convert_columns(columns: Mapping[str, Any]) -> TaskGraph:
         device=np.where(computes, np.searchsorted(used, device), -1),
         time_s=np.where(moves, 0.0, columns["task_runtime_ms"].astype(np.float64) * 1e-3),
         size_bytes=_clip_sizes(columns["task_bytes"]),
-        source=ends[0],
-        target=ends[1],
+        source=endpoints[0],
+        target=endpoints[1],
         group=np.where(sums, np.cumsum(sums) - 1, -1),
         groups=groups,
         before=before,
@@ -312,14 +313,14 @@ def _convert_kinds(types: Any) -> Integers:
     return kinds
 
 
-def _find_places(ids: Any, wanted: Any) -> Integers:
+def _find_places(ids: Any, wanted_ids: Any) -> Integers:
     """Return the index of each wanted id in `ids`, -1 if it is missing."""
     if not ids.size:
-        return np.full(wanted.shape, -1, np.int64)
+        return np.full(wanted_ids.shape, -1, np.int64)
     order = np.argsort(ids, kind="stable")
-    place = order[np.searchsorted(ids[order], wanted).clip(max=ids.size - 1)]
-    places: Integers = np.where(ids[place] == wanted, place, -1).astype(np.int64)
-    return places
+    position = order[np.searchsorted(ids[order], wanted_ids).clip(max=ids.size - 1)]
+    positions: Integers = np.where(ids[position] == wanted_ids, position, -1).astype(np.int64)
+    return positions
 
 
 def _find_ends(columns: Mapping[str, Any], device: Integers, moves: Any, vertices: int) -> Integers:
@@ -327,12 +328,12 @@ def _find_ends(columns: Mapping[str, Any], device: Integers, moves: Any, vertice
 
     Raise `ValueError` if a transfer is on a device that is not a network.
     """
-    ends = np.full((2, device.size), -1, np.int64)
+    endpoints = np.full((2, device.size), -1, np.int64)
     if not np.isin(columns["device_type"][device[moves]], _NETWORK_TYPES).all():
         raise ValueError("a transfer is on a device that is not a network (types 13 and 14)")
     pair = columns["device_property"][device[moves]].astype(np.int64)
-    ends[:, moves] = np.stack([pair // vertices, pair % vertices])
-    return ends
+    endpoints[:, moves] = np.stack([pair // vertices, pair % vertices])
+    return endpoints
 
 
 def _find_edges(columns: Mapping[str, Any], first: Integers, sums: Any) -> tuple[Integers, Integers]:

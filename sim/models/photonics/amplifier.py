@@ -45,8 +45,8 @@ def amplify_v(amplifier: Amplifier, input_v: npt.ArrayLike) -> Array:
     '3.5355 0.01000'
     """
     linear = amplifier.gain * np.asarray(input_v, dtype=np.float64)
-    over = np.power(np.abs(linear / amplifier.saturation_v), 2.0 * amplifier.knee)
-    output: Array = linear / np.power(1.0 + over, 0.5 / amplifier.knee)
+    overdrive = np.power(np.abs(linear / amplifier.saturation_v), 2.0 * amplifier.knee)
+    output: Array = linear / np.power(1.0 + overdrive, 0.5 / amplifier.knee)
     return output
 
 
@@ -61,11 +61,11 @@ def small_signal_gain(amplifier: Amplifier, input_v: npt.ArrayLike) -> Array:
     >>> f"{small_signal_gain(soft, 0.5):.4f} {small_signal_gain(soft, 0.0):.1f}"
     '3.5355 10.0'
     """
-    over = np.power(
+    overdrive = np.power(
         np.abs(amplifier.gain * np.asarray(input_v, dtype=np.float64) / amplifier.saturation_v),
         2.0 * amplifier.knee,
     )
-    slope: Array = amplifier.gain * np.power(1.0 + over, -0.5 / amplifier.knee - 1.0)
+    slope: Array = amplifier.gain * np.power(1.0 + overdrive, -0.5 / amplifier.knee - 1.0)
     return slope
 
 

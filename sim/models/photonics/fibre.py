@@ -136,8 +136,8 @@ def _make_sinc_taps(fraction: float, offsets: npt.NDArray[np.int_]) -> Array:
 
     A. V. Oppenheim and R. W. Schafer, Discrete-Time Signal Processing, on Kaiser windows.
     """
-    away = offsets - fraction
-    window = np.i0(_KAISER_BETA * np.sqrt(np.clip(1.0 - np.square(away / _REACH["sinc"]), 0.0, 1.0)))
-    taps = np.sinc(away) * window
+    distance = offsets - fraction
+    window = np.i0(_KAISER_BETA * np.sqrt(np.clip(1.0 - np.square(distance / _REACH["sinc"]), 0.0, 1.0)))
+    taps = np.sinc(distance) * window
     scaled: Array = taps / taps.sum()
     return scaled

@@ -56,11 +56,11 @@ def memory(pole_hz: float, rate_hz: float) -> float:
     return math.exp(-2.0 * math.pi * pole_hz / rate_hz)
 
 
-def response(levels: npt.ArrayLike, decay: float, before: float | None = None) -> Array:
+def response(levels: npt.ArrayLike, decay: float, previous: float | None = None) -> Array:
     """Return the response (samples,) of a pole to a staircase, exact at the end of each step.
 
     y[n] = decay * y[n-1] + (1 - decay) * x[n], with the `decay` from `memory`. The input `levels` (samples,) is
-    constant at x[n] from sample n-1 to sample n; before the first sample the output is `before` (default: x[0]).
+    constant at x[n] from sample n-1 to sample n; before the first sample the output is `previous` (default: x[0]).
 
     By hand, from 0 to 1 with a decay of 1/2: 1 - 1/2, 1 - 1/4, 1 - 1/8.
 
@@ -71,7 +71,7 @@ def response(levels: npt.ArrayLike, decay: float, before: float | None = None) -
     x = np.asarray(levels, dtype=np.float64)
     if not len(x):
         return x.copy()
-    start = float(x[0]) if before is None else before
+    start = float(x[0]) if previous is None else previous
     return start + accumulate((1.0 - decay) * (x - start), decay)
 
 

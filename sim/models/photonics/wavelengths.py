@@ -45,8 +45,8 @@ def crosstalk(demultiplexer: Demultiplexer) -> Array:
     ... ).tolist()
     [[1.0, 0.01, 0.001], [0.01, 1.0, 0.01], [0.001, 0.01, 1.0]]
     """
-    place = np.arange(demultiplexer.channels)
-    distance = np.abs(place[:, np.newaxis] - place)
+    channel_index = np.arange(demultiplexer.channels)
+    distance = np.abs(channel_index[:, np.newaxis] - channel_index)
     shares = np.full(distance.shape, attenuate(demultiplexer.other_isolation_db))
     shares[distance == 1] = attenuate(demultiplexer.adjacent_isolation_db)
     shares[distance == 0] = 1.0

@@ -111,7 +111,7 @@ class Buffers:
 
         Raise `BufferRequestError` if `size` exceeds the available memory.
         """
-        allocated = sum(len(each.data) for each in self._buffers.values())
+        allocated = sum(len(buffer.data) for buffer in self._buffers.values())
         if allocated + size > _LIMIT_BYTES:
             raise BufferRequestError(
                 f"cannot allocate {size} bytes: {allocated} of {_LIMIT_BYTES} bytes are allocated already"
@@ -137,7 +137,7 @@ class Buffers:
         """Return all bytes of a buffer. Raise `BufferRequestError` if it does not exist."""
         return bytes(self._find_buffer(name).data)
 
-    def address_of(self, name: str) -> int:
+    def get_address(self, name: str) -> int:
         """Return the physical address of a buffer. Raise `BufferRequestError` if it does not exist."""
         return self._find_buffer(name).address
 

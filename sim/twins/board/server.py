@@ -127,11 +127,11 @@ class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]
 
     def write(self, request_iterator: Iterator[Any], context: Any) -> Any:
         """Write the bytes of a buffer from a stream of chunks."""
-        written = 0
+        written_bytes = 0
         try:
             for request in request_iterator:
-                self._buffers.write(request.buffer_id, written, request.data)
-                written += len(request.data)
+                self._buffers.write(request.buffer_id, written_bytes, request.data)
+                written_bytes += len(request.data)
         except BufferRequestError as error:
             return buffer_pb2.BufferWriteResponse(msg=str(error))
         return buffer_pb2.BufferWriteResponse()
@@ -165,7 +165,7 @@ class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]
     def physical_address(self, request: Any, context: Any) -> Any:
         """Return the address of a buffer for the programmable logic."""
         try:
-            return buffer_pb2.AddressResponse(address=self._buffers.address_of(request.buffer_id))
+            return buffer_pb2.AddressResponse(address=self._buffers.get_address(request.buffer_id))
         except BufferRequestError as error:
             return buffer_pb2.AddressResponse(msg=str(error))
 
@@ -182,7 +182,7 @@ class BufferService(buffer_pb2_grpc.RemoteBufferServicer):  # type: ignore[misc]
 
     def _check_buffer(self, name: str) -> str:
         try:
-            self._buffers.address_of(name)
+            self._buffers.get_address(name)
         except BufferRequestError as error:
             return str(error)
         return ""

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from sim.twins.frontends.tl1 import Command, Denied, Framing, Handler, Lines, Tl1Frontend, Tl1Session
+from sim.twins.frontends.tl1 import Command, Denial, Framing, Handler, Lines, Tl1Frontend, Tl1Session
 from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.fault_list import Fault
 from sim.twins.switch.matrix import Connections, WhenOccupied
@@ -210,12 +210,14 @@ class GlimmerglassTl1(Tl1Frontend):
     def _format_circuit_row(self, port: int) -> str:
         """Return the row of the circuit on a port, or a row of the port alone if it has no circuit."""
         matrix = self.device.matrix
-        ends = {matrix.is_input(end): end for end in (port, matrix.peer(port)) if end is not None}
+        ports_by_side = {matrix.is_input(end): end for end in (port, matrix.peer(port)) if end is not None}
         return format_circuit_row(
             self._behaviour.release,
-            self._make_end(ends.get(True)),
-            self._make_end(ends.get(False)),
-            self._find_state(ends[True], ends[False]) if len(ends) == 2 else State(),
+            self._make_end(ports_by_side.get(True)),
+            self._make_end(ports_by_side.get(False)),
+            self._find_state(ports_by_side[True], ports_by_side[False])
+            if len(ports_by_side) == 2
+            else State(),
         )
 
     def _make_end(self, port: int | None) -> End:
@@ -235,25 +237,25 @@ class GlimmerglassTl1(Tl1Frontend):
 
     async def _connect(self, command: Command, session: Tl1Session) -> Lines:
         inputs, outputs = self._parse_port_lists(command.aid)
-        after = self.device.matrix.with_connections(inputs, outputs)
+        connections = self.device.matrix.with_connections(inputs, outputs)
         waits = self._should_wait(command)
         self._user_of_input |= dict.fromkeys(inputs, session.user)
-        return await self._change(after, waits=waits)
+        return await self._change(connections, waits=waits)
 
     async def _disconnect(self, command: Command) -> Lines:
         matrix = self.device.matrix
         if command.aid.lower() == "all":
-            after = matrix.empty()
+            connections = matrix.without_connections()
         elif "," in command.aid:
-            after = matrix.without(*self._parse_port_lists(command.aid))
+            connections = matrix.without_inputs(*self._parse_port_lists(command.aid))
         else:
-            after = matrix.without_ports(self.numbering.ports(command.aid))
-        return await self._change(after, waits=self._should_wait(command))
+            connections = matrix.without_ports(self.numbering.ports(command.aid))
+        return await self._change(connections, waits=self._should_wait(command))
 
-    async def _change(self, after: Connections, *, waits: bool) -> Lines:
+    async def _change(self, connections: Connections, *, waits: bool) -> Lines:
         """Change the connections, unless the fault `drop_command` discards the command."""
         if not self.device.faults.take_dropped_command():
-            motion = self.device.change(after)
+            motion = self.device.change(connections)
             if motion is not None and waits:
                 await self.device.wait_idle()
         return ()
@@ -261,18 +263,18 @@ class GlimmerglassTl1(Tl1Frontend):
     def _should_wait(self, command: Command) -> bool:
         mode = command.keywords.get("OPMODE", "").upper()
         if mode not in {"", "SYNC", "ASYNC"}:
-            raise Denied("IDNV", f"no OPMODE {mode[:40]}")
+            raise Denial("IDNV", f"no OPMODE {mode[:40]}")
         return self._behaviour.waits if not mode else mode == "SYNC"
 
     def _parse_port_lists(self, aid: str) -> tuple[list[int], list[int]]:
         inputs, comma, outputs = aid.partition(",")
         if not comma:
-            raise Denied("IIAC", "inputs and outputs are needed")
+            raise Denial("IIAC", "inputs and outputs are needed")
         return self.numbering.ports(inputs), self.numbering.ports(outputs)
 
     def _edit_parameter(self, command: Command) -> Lines:
         if command.keyword("NAME").upper() != "POWERMONITORINGPERIOD":
-            raise Denied("IDNV", "no such parameter")
+            raise Denial("IDNV", "no such parameter")
         self._monitoring_period = command.keyword("VAL")
         return ()
 
@@ -293,21 +295,21 @@ class Numbering:
         return INPUT_BASE + port if port <= self.inputs else OUTPUT_BASE + port - self.inputs
 
     def port(self, number: int) -> int:
-        """Return the port of the matrix for a device number. Raise `Denied` (IIAC) if there is no such port."""
+        """Return the port of the matrix for a device number. Raise `Denial` (IIAC) if there is no such port."""
         if INPUT_BASE < number <= INPUT_BASE + self.inputs:
             return number - INPUT_BASE
         if OUTPUT_BASE < number <= OUTPUT_BASE + self.outputs:
             return number - OUTPUT_BASE + self.inputs
-        raise Denied("IIAC", f"there is no port {number}")
+        raise Denial("IIAC", f"there is no port {number}")
 
     def ports(self, text: str) -> list[int]:
-        """Return the ports of the matrix for a list of device numbers and ranges. Raise `Denied` (IIAC) if invalid.
+        """Return the ports of the matrix for a list of device numbers and ranges. Raise `Denial` (IIAC) if invalid.
 
         >>> Numbering(8, 8).ports("10001&10003&20001&&20003")
         [1, 3, 9, 10, 11]
         """
         if not _PORT_LIST.fullmatch(text):
-            raise Denied("IIAC", f"{text[:40]!r} is not a list of ports")
+            raise Denial("IIAC", f"{text[:40]!r} is not a list of ports")
         ports: list[int] = []
         for part in re.split(r"(?<!&)&(?!&)", text)[:_MAX_LIST]:
             first, _, last = part.partition("&&")

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.fault_list import Fault
-from sim.twins.switch.matrix import Refused
+from sim.twins.switch.matrix import MatrixRefusal
 from sim.twins.switch.settings import TwinSettings
 from sim.twins.switch.twin import Frontend, SwitchTwin
 from sim.twins.wire.control import Request
@@ -74,9 +74,9 @@ class Person:
                 await line.respond(lambda text=text: self._answer(text.decode("utf-8", "replace")))  # type: ignore[misc]
 
     async def _answer(self, text: str) -> bytes:
-        remove, connect, where = (pattern.fullmatch(text) for pattern in (_REMOVE, _CONNECT, _WHERE))
-        if where:
-            output = self._matrix.connections.get(int(where[1]))
+        remove, connect, query = (pattern.fullmatch(text) for pattern in (_REMOVE, _CONNECT, _WHERE))
+        if query:
+            output = self._matrix.connections.get(int(query[1]))
             return b"none\n" if output is None else f"{output}\n".encode()
         order = remove or connect
         if order is None:
@@ -84,7 +84,7 @@ class Person:
         await self._device.clock.sleep(self._cord_time_s)
         try:
             self._move_cord(int(order[1]), int(order[2]), connects=connect is not None)
-        except (Refused, PersonRefusal) as refusal:
+        except (MatrixRefusal, PersonRefusal) as refusal:
             return f"no {refusal}\n".encode()
         return b"done\n"
 
@@ -96,7 +96,7 @@ class Person:
         if self._device.faults.take_dropped_command():
             return
         if not connects:
-            self._device.change(self._matrix.without([source], [output]))
+            self._device.change(self._matrix.without_inputs([source], [output]))
             return
         self._device.change(self._matrix.with_connections([source], [self._choose_output(output)]))
 

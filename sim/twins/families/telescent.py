@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from sim.twins.frontends.cli import CliFaults, CliFrontend, CliStyle, CommandError, Handler, TypedCommand
 from sim.twins.switch.device import Change, SwitchDevice
-from sim.twins.switch.matrix import Pair, Refused
+from sim.twins.switch.matrix import MatrixRefusal, Pair
 from sim.twins.switch.robot import Event, Job, Robot
 from sim.twins.switch.settings import SettingError, TwinSettings
 from sim.twins.switch.twin import Frontend, SwitchTwin
@@ -200,7 +200,7 @@ class Frame:
                 raise CommandError(f"port {self.number(port)} is locked")
         try:
             self.device.matrix.with_connections([pair[0]], [pair[1]])
-        except Refused as refusal:
+        except MatrixRefusal as refusal:
             raise CommandError(f"{refusal.reason.name}: port {self.number(refusal.port)}") from None
         self.robot.submit("connect", pair, user=user, source="CLI")
 
@@ -275,9 +275,12 @@ class Printer:
         """Return the table of all outputs, with twelve outputs in a row."""
         heading = "".join(f"C{column + 1}".ljust(_CELL_WIDTH) for column in range(COLUMNS))
         rows = [" " * _CELL_WIDTH + heading.rstrip()]
-        for first in range(0, frame.size, COLUMNS):
-            cells = [self._format_cell(frame, n) for n in range(first, min(first + COLUMNS, frame.size))]
-            rows.append(f"R{first // COLUMNS}#N".ljust(_CELL_WIDTH) + " ".join(cells))
+        for first_output in range(0, frame.size, COLUMNS):
+            cells = [
+                self._format_cell(frame, n)
+                for n in range(first_output, min(first_output + COLUMNS, frame.size))
+            ]
+            rows.append(f"R{first_output // COLUMNS}#N".ljust(_CELL_WIDTH) + " ".join(cells))
         return "\n".join(rows)
 
     def input_state(self, frame: Frame, number: int) -> str:

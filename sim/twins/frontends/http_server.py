@@ -61,16 +61,16 @@ class HttpAnswer:
 
 
 class HttpRefusal(Exception):
-    """Refusal by a handler: a status, an explanation `why` (text or JSON document), and headers."""
+    """Refusal by a handler: a status, an explanation `reason` (text or JSON document), and headers."""
 
-    def __init__(self, status: int, why: Any = "", headers: Iterable[tuple[str, str]] = ()) -> None:
-        super().__init__(f"{status}: {why}")
+    def __init__(self, status: int, reason: Any = "", headers: Iterable[tuple[str, str]] = ()) -> None:
+        super().__init__(f"{status}: {reason}")
         self.status = status
-        self.why = why
+        self.why = reason
         self.headers = tuple(headers)
 
     def answer(self) -> HttpAnswer:
-        """Return the refusal as an answer: plain text, or JSON if `why` is not a string."""
+        """Return the refusal as an answer: plain text, or JSON if `reason` is not a string."""
         if isinstance(self.why, str):
             return HttpAnswer(self.status, self.why.encode(), (("Content-Type", "text/plain"), *self.headers))
         return make_json_answer(self.why, self.status, headers=self.headers)
@@ -204,8 +204,8 @@ class HttpServer:
             raise self._make_challenge("user name and password, please")
         return user
 
-    def _make_challenge(self, why: str) -> HttpRefusal:
-        return HttpRefusal(401, why, [("WWW-Authenticate", f'Basic realm="{self._realm}"')])
+    def _make_challenge(self, reason: str) -> HttpRefusal:
+        return HttpRefusal(401, reason, [("WWW-Authenticate", f'Basic realm="{self._realm}"')])
 
 
 class _ServerConnection:
@@ -243,9 +243,9 @@ class _ServerConnection:
                 if len(body) > MAX_BODY_BYTES:
                     return self._make_refusal(413, "too much")
 
-    def _make_refusal(self, status: int, why: str) -> HttpRequest:
+    def _make_refusal(self, status: int, reason: str) -> HttpRequest:
         """Store a refusal for `answer`, and return an empty request. The connection closes after the answer."""
-        self._rejection = HttpRefusal(status, why, [("Connection", "close")]).answer()
+        self._rejection = HttpRefusal(status, reason, [("Connection", "close")]).answer()
         return HttpRequest("", "")
 
     async def answer(

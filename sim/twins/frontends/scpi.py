@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from sim.twins.switch.matrix import Reason, Refused
+from sim.twins.switch.matrix import MatrixRefusal, Reason
 from sim.twins.wire.line import Line
 
 MAX_LINE_BYTES = 1 << 16
@@ -61,7 +61,7 @@ class ScpiError(Exception):
         return f'{self.number}, "{quoted}"'
 
 
-def make_error(refusal: Refused) -> ScpiError:
+def make_error(refusal: MatrixRefusal) -> ScpiError:
     """Return the SCPI error for a command that the switch refuses."""
     return ScpiError(_ERROR_NUMBERS.get(refusal.reason, -221), str(refusal))
 
@@ -232,7 +232,7 @@ class _Session:
             ):  # common commands leave the path unchanged (SCPI-99, chapter 6)
                 self._path = path
             return handler(numbers, unit.parameters)
-        except Refused as refusal:
+        except MatrixRefusal as refusal:
             errors.push(make_error(refusal))
         except ScpiError as error:
             errors.push(error)

@@ -24,7 +24,7 @@ from typing import ClassVar
 
 from sim.twins.switch.device import Change, SwitchDevice
 from sim.twins.switch.fault_list import Fault
-from sim.twins.switch.matrix import Reason, Refused
+from sim.twins.switch.matrix import MatrixRefusal, Reason
 from sim.twins.wire.control import Request
 from sim.twins.wire.line import Line
 
@@ -41,7 +41,7 @@ _ERROR_CODES: Mapping[Reason, str] = {
 """GR-833 error codes, by reason of a refusal. The code of any other reason is SNVS, status not valid."""
 
 
-class Denied(Exception):
+class Denial(Exception):
     """A refused command, with its four-letter error code. The answer contains the text as a comment."""
 
     def __init__(self, code: str, text: str) -> None:
@@ -61,9 +61,9 @@ class Command:
     keywords: Mapping[str, str]
 
     def keyword(self, name: str) -> str:
-        """Return the value of a required keyword. Raise `Denied` (IPMS) if it is missing."""
+        """Return the value of a required keyword. Raise `Denial` (IPMS) if it is missing."""
         if name not in self.keywords:
-            raise Denied("IPMS", f"{name} is missing")
+            raise Denial("IPMS", f"{name} is missing")
         return self.keywords[name]
 
 
@@ -155,7 +155,7 @@ class Framing:
             for body, end in zip(bodies, ends, strict=True)
         )
 
-    def denial(self, name: str, tag: str, denied: Denied, now: datetime) -> bytes:
+    def denial(self, name: str, tag: str, denied: Denial, now: datetime) -> bytes:
         """Return the frame of a refused command, with error code and comment."""
         return self._encode_block(name, f"M  {tag} DENY", [f"   {denied.code}", f"   /* {denied} */"], now)
 
@@ -232,7 +232,7 @@ class Tl1Frontend(ABC):
         return verb
 
     def check_target(self, command: Command) -> None:
-        """Raise `Denied` if a command names another device. By default, accept any name."""
+        """Raise `Denial` if a command names another device. By default, accept any name."""
         del command
 
     def welcome(self, session: Tl1Session) -> Lines:
@@ -249,7 +249,7 @@ class Tl1Frontend(ABC):
         """Return the tag of the answer to a command."""
         return command.ctag
 
-    def describe(self, refusal: Refused) -> str:
+    def describe(self, refusal: MatrixRefusal) -> str:
         """Return the comment that explains why the switch refuses."""
         return str(refusal)
 
@@ -281,14 +281,14 @@ class Tl1Frontend(ABC):
         return len(logged_in)
 
     def check_account(self, session: Tl1Session, command: Command) -> str:
-        """Return the user of a login command. Raise `Denied` for a wrong account or too many sessions."""
+        """Return the user of a login command. Raise `Denial` for a wrong account or too many sessions."""
         del session
         limit = self.device.faults.max_sessions
         if limit is not None and sum(bool(session.user) for session in self.sessions) >= limit:
             self.device.faults.fired["max_sessions"] += 1
-            raise Denied("SROF", "maximum number of sessions reached")
+            raise Denial("SROF", "maximum number of sessions reached")
         if (command.aid, command.positional[0]) != self._account:
-            raise Denied("PICC", self.login_denied)
+            raise Denial("PICC", self.login_denied)
         return command.aid
 
     # -- frames
@@ -304,13 +304,13 @@ class Tl1Frontend(ABC):
         now = read_local_time()
         return self.framing.answer(self.device.name, tag, self.pages(lines), now, note=note)
 
-    def denial(self, command: Command, denied: Denied) -> bytes:
+    def denial(self, command: Command, denied: Denial) -> bytes:
         """Return the frame of a refused command."""
         return self.framing.denial(self.device.name, self.tag(command), denied, read_local_time())
 
-    def make_denial(self, refusal: Refused) -> Denied:
+    def make_denial(self, refusal: MatrixRefusal) -> Denial:
         """Return the TL1 denial for a command that the switch refuses."""
-        return Denied(_ERROR_CODES.get(refusal.reason, "SNVS"), self.describe(refusal))
+        return Denial(_ERROR_CODES.get(refusal.reason, "SNVS"), self.describe(refusal))
 
     # -- autonomous reports
 
@@ -383,9 +383,9 @@ class Tl1Session:
         author = _author.set(self)
         try:
             lines = await self._run_command(command)
-        except Refused as refusal:
+        except MatrixRefusal as refusal:
             return self._frontend.denial(command, self._frontend.make_denial(refusal))
-        except Denied as denied:
+        except Denial as denied:
             return self._frontend.denial(command, denied)
         finally:
             _author.reset(author)
@@ -407,13 +407,13 @@ class Tl1Session:
         if limit_s and idle_s > limit_s:
             self.user = ""
         if not self.user:
-            raise Denied(*self._frontend.not_logged_in)
+            raise Denial(*self._frontend.not_logged_in)
         self._last_activity_s = self._clock.now()
         if command.verb == "CANC-USER":
             self.user = ""
             return ()
         verb = self._frontend.canonical_verb(command.verb)
         if verb not in self._table:
-            raise Denied("ICNV", self._frontend.unknown_command.format(verb=verb[:40]))
+            raise Denial("ICNV", self._frontend.unknown_command.format(verb=verb[:40]))
         lines = self._table[verb](command)
         return lines if isinstance(lines, Sequence) else await lines

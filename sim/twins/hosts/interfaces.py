@@ -87,9 +87,9 @@ class InterfaceWatch:
             ):  # no more data, or the buffer overflowed; later messages contain the full state again
                 break
             updates |= {
-                self._labels[nic]: up for nic, up in parse_interface_states(data) if nic in self._labels
+                self._labels[nic]: is_up for nic, is_up in parse_interface_states(data) if nic in self._labels
             }
-        changed = {nic: up for nic, up in updates.items() if self._states.get(nic, True) != up}
+        changed = {nic: is_up for nic, is_up in updates.items() if self._states.get(nic, True) != is_up}
         if changed:
             self._states |= changed
             self._on_change(changed)

@@ -44,11 +44,11 @@ class KernelFault(LightbedError):
     `code` is a stable identifier for programs. `hint` tells a person what to do.
     """
 
-    def __init__(self, what: str, *, hint: str = "", code: str = "kernel") -> None:
-        self.what = what
+    def __init__(self, problem: str, *, hint: str = "", code: str = "kernel") -> None:
+        self.what = problem
         self.hint = hint
         self.code = code
-        super().__init__(f"{what}. {hint}" if hint else what)
+        super().__init__(f"{problem}. {hint}" if hint else problem)
 
 
 def batch(tool: Literal["ip", "tc"], lines: Sequence[str], namespace: str | None = None) -> None:

@@ -134,8 +134,8 @@ def make_far_ends(nics_by_host: Mapping[str, tuple[str, Sequence[str]]]) -> tupl
         for nic_number, nic in enumerate(nics)
     ]
     return tuple(
-        FarEnd(f"{host}/{nic}", f"h{host_number}n{nic_number}", _FIRST_INDEX + at, namespace, nic)
-        for at, (host, host_number, namespace, nic, nic_number) in enumerate(pairs)
+        FarEnd(f"{host}/{nic}", f"h{host_number}n{nic_number}", _FIRST_INDEX + current, namespace, nic)
+        for current, (host, host_number, namespace, nic, nic_number) in enumerate(pairs)
     )
 
 
@@ -183,9 +183,9 @@ def _format_redirect(source: str, target: str) -> str:
 class Fabric:
     """The fabric namespace of one lab. It renders the light of the plant as redirects."""
 
-    def __init__(self, namespace: str, ends: Iterable[FarEnd]) -> None:
+    def __init__(self, namespace: str, target_sets: Iterable[FarEnd]) -> None:
         self.namespace = namespace
-        self.ends = tuple(ends)
+        self.ends = tuple(target_sets)
         self._links_by_nic = {end.nic: end.link for end in self.ends}
 
     def build(self, shape: LinkShape) -> None:

@@ -52,7 +52,7 @@ def find_tools(search_path: str = SEARCH_PATH) -> dict[str, str]:
     paths: dict[str, str] = {}
     for tool in _TOOLS:
         candidates = (Path(folder, tool) for folder in search_path.split(":"))
-        path = next((str(place) for place in candidates if os.access(place, os.X_OK)), None)
+        path = next((str(candidate) for candidate in candidates if os.access(candidate, os.X_OK)), None)
         if path:
             paths[tool] = path
     missing = [tool for tool in _TOOLS if tool not in paths]

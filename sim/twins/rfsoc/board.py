@@ -319,13 +319,13 @@ class Board:
                 return running.counter_base.get(address, (0.0, 0))[1]
             return int(self.core.read_mem("dmem", 1, address)[0]) if self.core.version == 1 else 0
         ticks, values = running.playback.counters(address)
-        before = int(np.searchsorted(ticks, self._tick(running), "right"))
-        self._spend_counter_read(running, ticks, before)
+        fired_before = int(np.searchsorted(ticks, self._tick(running), "right"))
+        self._spend_counter_read(running, ticks, fired_before)
         since, value = running.counter_base.get(address, (-1.0, 0))
-        after = int(np.searchsorted(ticks, self._tick(running), "right"))
-        if after > before:
+        fired_after = int(np.searchsorted(ticks, self._tick(running), "right"))
+        if fired_after > fired_before:
             self.clock.reset_read_time()
-        return int(values[after - 1]) if after and ticks[after - 1] > since else value
+        return int(values[fired_after - 1]) if fired_after and ticks[fired_after - 1] > since else value
 
     def clear_counter(self, address: int) -> None:
         """Set a counter to zero: a word of data memory (version 1), or all registers (version 2)."""
@@ -341,16 +341,16 @@ class Board:
         if running is None:
             return
         self._drift_plant(running)
-        for one in self.readouts if readout is None else [self.readouts[readout]]:
-            one.settle(running.tick(self.clock.now_s), self.converter, self.epoch())
+        for other in self.readouts if readout is None else [self.readouts[readout]]:
+            other.settle(running.tick(self.clock.now_s), self.converter, self.epoch())
 
     def enable(self, readout: int, *, avg: bool, buf: bool) -> None:
         """Make later triggers of a readout store sums (`avg`), samples (`buf`) or both."""
         self.settle(readout)
-        one = self.readouts[readout]
-        one.buffer.enable(avg=avg, buf=buf)
+        other = self.readouts[readout]
+        other.buffer.enable(avg=avg, buf=buf)
         if self._running is not None and self._running.stop_tick is None:
-            one.listen(since=self._running.tick(self.clock.now_s))
+            other.listen(since=self._running.tick(self.clock.now_s))
 
     def _drift_plant(self, running: Running) -> None:
         """Advance the plant by whole periods. Before each step, store the windows that ended before it.
@@ -360,7 +360,7 @@ class Board:
         while (
             whole_periods := math.floor((self.clock.now_s - self.clock.accounted_s) / DRIFT_PERIOD_S)
         ) >= 1:
-            ends = [end for one in self.readouts if (end := one.next_end()) is not None]
+            ends = [end for other in self.readouts if (end := other.next_end()) is not None]
             next_s = running.started_s + min(ends) / running.ticks_per_s if ends else math.inf
             quiet_periods = math.floor(
                 min(max(next_s - self.clock.accounted_s, 0.0), whole_periods * DRIFT_PERIOD_S)
@@ -368,8 +368,8 @@ class Board:
             )
             moment_s = self.clock.accounted_s + DRIFT_PERIOD_S
             if not quiet_periods:
-                for one in self.readouts:
-                    one.settle(running.tick(moment_s), self.converter, self.epoch())
+                for other in self.readouts:
+                    other.settle(running.tick(moment_s), self.converter, self.epoch())
             self.plant.elapse(self.clock.take_unaccounted(max(quiet_periods, 1) * DRIFT_PERIOD_S))
 
     def _spend_counter_read(self, running: Running, ticks: npt.NDArray[np.int64], position: int) -> None:
@@ -404,10 +404,10 @@ class Board:
 
     def _find_playback(self, run: Run) -> Playback:
         """Return the playback of a run. If the run and the state before it are the same, reuse the last playback."""
-        before = frozenset(
-            (key, one.wave.contents()[0], one.turn) for key, one in self.channel_states.items()
+        fired_before = frozenset(
+            (key, other.wave.contents()[0], other.turn) for key, other in self.channel_states.items()
         )
-        conditions = (self.clock_factor, before)
+        conditions = (self.clock_factor, fired_before)
         if (
             self._last_playback is None
             or self._last_playback[0] is not run

@@ -118,8 +118,8 @@ class Core:
             or self._last_run.counters_before.get(address) != 0
         ):
             return False
-        name, first, words = self._pending_writes[0]
-        return (name, first, len(words)) == ("dmem", address, 1)
+        name, first_address, words = self._pending_writes[0]
+        return (name, first_address, len(words)) == ("dmem", address, 1)
 
     def _read_memories(self) -> dict[str, Words]:
         return {name: self.processor.read_mem(name, size, 0) for name, size in self._sizes.items()}

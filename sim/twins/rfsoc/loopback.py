@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sim.models.photonics.fibre import kernel_taps
-from sim.twins.rfsoc.plant import Outputs, Received
+from sim.twins.rfsoc.plant import Outputs, ReceivedSignal
 from sim.twins.rfsoc.signals.track import whole_ratio
 
 Samples = npt.NDArray[np.float64]
@@ -155,14 +155,16 @@ class Loopback:
     def elapse(self, seconds: float) -> None:
         """Do nothing, because cables do not drift."""
 
-    def receive(self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs) -> Received:
+    def receive(
+        self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs
+    ) -> ReceivedSignal:
         """Return the received samples, as `Plant.receive` specifies."""
         level = np.zeros(count)
         for generator in range(self._generators):
             cable = self.knobs.cable(generator, readout)
             if cable.gain:
                 level += cable.gain * transmit(outputs, generator, cable, rate_hz, first, count)
-        return Received(level, np.full(count, self.knobs.noise_rms), 0.0)
+        return ReceivedSignal(level, np.full(count, self.knobs.noise_rms), 0.0)
 
 
 def transmit(
@@ -201,9 +203,9 @@ def _interpolate(samples: Samples, position: float, step: int, lanes: int, count
     sections = np.lib.stride_tricks.sliding_window_view(samples, TAPS)
     for lane in range(min(lanes, count)):
         value_position = position + lane * step / lanes
-        whole = math.floor(value_position)
-        lane_sections = sections[whole - TAPS // 2 + 1 :: step][: len(range(lane, count, lanes))]
-        out[lane::lanes] = lane_sections @ make_interpolation_taps(round(value_position - whole, 9))
+        whole_position = math.floor(value_position)
+        lane_sections = sections[whole_position - TAPS // 2 + 1 :: step][: len(range(lane, count, lanes))]
+        out[lane::lanes] = lane_sections @ make_interpolation_taps(round(value_position - whole_position, 9))
     return out
 
 

@@ -6,12 +6,14 @@ from __future__ import annotations
 class NotSimulated(NotImplementedError):
     """A feature of the board that the twin lacks.
 
-    `what` is the name of the feature in the board's documentation. `hint` says what to do instead.
+    `feature` is its name in the board's documentation. `hint` says what to do instead.
     """
 
-    def __init__(self, what: str, hint: str = "use a board for it, or leave it out of the program") -> None:
-        super().__init__(f"{what} is not simulated: {hint}")
-        self.what = what
+    def __init__(
+        self, feature: str, hint: str = "use a board for it, or leave it out of the program"
+    ) -> None:
+        super().__init__(f"{feature} is not simulated: {hint}")
+        self.what = feature
         self.hint = hint
 
     def __reduce__(self) -> tuple[type[NotSimulated], tuple[str, str]]:

@@ -30,7 +30,7 @@ class Outputs(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedSignal:
     """Signal at one analogue-to-digital converter, as fractions of its full scale."""
 
     level: npt.NDArray[np.float64]
@@ -57,6 +57,8 @@ class Plant(Protocol):
         """Advance device time by `seconds`. Null voltages and polarisation may drift."""
         ...
 
-    def receive(self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs) -> Received:
+    def receive(
+        self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs
+    ) -> ReceivedSignal:
         """Return the signal at a readout for `count` samples from number `first`, at `rate_hz`."""
         ...

@@ -139,24 +139,24 @@ class TwinDevice(QickConfig):  # type: ignore[misc] # QICK has no types
 def add_refusals(owner: Class) -> Class:
     """Add a member that raises `NotSimulated` to a class for every name of `LACKING`. Return the class."""
     for name, about in LACKING.items():
-        what = f"QickSoc.{name} ({about})"
-        setattr(owner, name, _make_attribute(what) if name in ATTRIBUTES else _make_method(name, what))
+        feature = f"QickSoc.{name} ({about})"
+        setattr(owner, name, _make_attribute(feature) if name in ATTRIBUTES else _make_method(name, feature))
     return owner
 
 
-def _make_attribute(what: str) -> property:
+def _make_attribute(feature: str) -> property:
     def refuse(_: object) -> NoReturn:
-        raise NotSimulatedAttribute(what)
+        raise NotSimulatedAttribute(feature)
 
-    return property(refuse, doc=f"Refused: {what}.")
+    return property(refuse, doc=f"Refused: {feature}.")
 
 
-def _make_method(name: str, what: str) -> Callable[..., NoReturn]:
+def _make_method(name: str, feature: str) -> Callable[..., NoReturn]:
     def refuse(_: object, *__: Any, **___: Any) -> NoReturn:
-        raise NotSimulated(what)
+        raise NotSimulated(feature)
 
     refuse.__name__ = name
-    refuse.__doc__ = f"Refused: {what}."
+    refuse.__doc__ = f"Refused: {feature}."
     return refuse
 
 
@@ -264,12 +264,12 @@ class SimulatedSoc(TwinDevice):
         """Return stored sums (length, 2), I and Q of 32 bits."""
         return cast("npt.NDArray[np.int32]", self._transfer(ch, "sums", address, length, "avg_maxlen"))
 
-    def _transfer(self, ch: int, what: str, address: int, length: int | None, size_key: str) -> Any:
+    def _transfer(self, ch: int, feature: str, address: int, length: int | None, size_key: str) -> Any:
         with self._board.lock:
             self._board.touch(TRANSFER_S)
             self._board.settle(ch)
             count = self["readouts"][ch][size_key] if length is None else int(length)
-            return getattr(self._board.readouts[ch].buffer, what)(int(address), count)
+            return getattr(self._board.readouts[ch].buffer, feature)(int(address), count)
 
     # ----------------------------------------------------------------------------- processor
     def load_bin_program(self, binprog: Any, load_mem: bool = True) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 from sim.twins.switch.device import SwitchDevice, SwitchFaults
 from sim.twins.switch.fault_list import Fault
-from sim.twins.switch.matrix import Connections, Matrix, Reason, Refused
+from sim.twins.switch.matrix import Connections, Matrix, MatrixRefusal, Reason
 from sim.twins.switch.settings import SettingError, TwinSettings
 from sim.twins.wire.control import Request
 
@@ -30,39 +30,39 @@ class BankDevice(SwitchDevice):
         return self.matrix.outputs // self.matrix.inputs
 
     def output(self, bank: int, channel: int) -> int:
-        """Return the output port of a channel of a bank. Raise `Refused` if the bank or channel does not exist."""
+        """Return the output port of a channel of a bank. Raise `MatrixRefusal` if one of them does not exist."""
         if not 1 <= bank <= self.banks:
-            raise Refused(Reason.NO_SUCH_PORT, bank)
+            raise MatrixRefusal(Reason.NO_SUCH_PORT, bank)
         if not 1 <= channel <= self.channels:
-            raise Refused(Reason.NO_SUCH_PORT, channel)
+            raise MatrixRefusal(Reason.NO_SUCH_PORT, channel)
         return self.banks + (bank - 1) * self.channels + channel
 
     def channel(self, bank: int) -> int:
-        """Return the channel of a bank, or 0 if the bank is open. Raise `Refused` if the bank does not exist."""
+        """Return the channel of a bank, or 0 if the bank is open. Raise `MatrixRefusal` if the bank does not exist."""
         first = self.output(bank, 1)
         return self.matrix.connections.get(bank, first - 1) - first + 1
 
     def select(self, bank: int, channel: int) -> None:
         """Set a bank to a channel, unless the fault `drop_command` discards the command.
 
-        Raise `Refused` if the bank or channel does not exist, or the matrix refuses the connection.
+        Raise `MatrixRefusal` if the bank or channel does not exist, or the matrix refuses the connection.
         """
-        after = self.matrix.with_connections([bank], [self.output(bank, channel)], "replace")
+        connections = self.matrix.with_connections([bank], [self.output(bank, channel)], "replace")
         if not self.faults.take_dropped_command():
-            self.change(after)
+            self.change(connections)
 
     def park(self, bank: int) -> None:
         """Open a bank (channel 0), unless the fault `drop_command` discards the command."""
-        after = {source: output for source, output in self.matrix.connections.items() if source != bank}
+        connections = {source: output for source, output in self.matrix.connections.items() if source != bank}
         if not self.faults.take_dropped_command():
-            self.change(after)
+            self.change(connections)
 
-    def change(self, after: Connections, *, whole: bool = False) -> asyncio.Task[None] | None:
-        """Call `SwitchDevice.change`. Raise `Refused` if a bank would be connected to an output of another bank."""
-        for source, output in after.items():
+    def change(self, connections: Connections, *, is_whole: bool = False) -> asyncio.Task[None] | None:
+        """Call `SwitchDevice.change`. Raise `MatrixRefusal` if a bank would get an output of another bank."""
+        for source, output in connections.items():
             if not self.output(source, 1) <= output <= self.output(source, self.channels):
-                raise Refused(Reason.WRONG_SIDE, output)
-        return super().change(after, whole=whole)
+                raise MatrixRefusal(Reason.WRONG_SIDE, output)
+        return super().change(connections, is_whole=is_whole)
 
     def boot(self) -> None:
         """Restore the connections that the boot mode keeps, and move every other bank to channel 1."""
@@ -83,7 +83,7 @@ class WrongReply:
         self._remaining_replies = 0
 
     def channel(self, bank: int) -> int:
-        """Return the channel that the device reports for a bank. Raise `Refused` if the bank does not exist."""
+        """Return the channel that the device reports for a bank. Raise `MatrixRefusal` if the bank does not exist."""
         channel = self._device.channel(bank)
         if not self._remaining_replies:
             return channel

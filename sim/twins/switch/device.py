@@ -147,7 +147,7 @@ class SwitchDevice:
         return source in self._moving
 
     def power_dbm(self, port: int) -> float:
-        """Return the reading of the power monitor of a port in dBm. Raise `Refused` if the port does not exist."""
+        """Return the power at the monitor of a port in dBm. Raise `MatrixRefusal` if the port does not exist."""
         if self.matrix.is_input(port):
             if self.find_plugged_input(port) in self.faults.dark_inputs:
                 self.faults.fired["dark_input"] += 1
@@ -184,18 +184,18 @@ class SwitchDevice:
 
     # -- commands
 
-    def change(self, after: Connections, *, whole: bool = False) -> asyncio.Task[None] | None:
-        """Replace the connections by `after`, and return the task of the motion, or None if nothing changes.
+    def change(self, connections: Connections, *, is_whole: bool = False) -> asyncio.Task[None] | None:
+        """Replace the connections, and return the task of the motion, or None if nothing changes.
 
-        `whole` is True for a command that sets the whole configuration. Unless the device is `hitless`, it also darkens
+        `is_whole` is True for a command that sets the whole configuration. Unless the device is `hitless`, it darkens
         unchanged circuits. The device skips a stuck pair that is not connected yet.
         """
         before = self.matrix.connections
-        if any(pair in self.faults.stuck for pair in after.items() - before.items()):
+        if any(pair in self.faults.stuck for pair in connections.items() - before.items()):
             self.faults.fired["stuck"] += 1
         result = {
             pair[0]: pair[1]
-            for pair in after.items()
+            for pair in connections.items()
             if pair not in self.faults.stuck or pair in before.items()
         }
         if result == before:
@@ -205,7 +205,7 @@ class SwitchDevice:
             self._saved_connections = dict(self.matrix.connections)
         self._announce(before, result)
         disturbed = before.items() ^ result.items()
-        if whole and not self.hitless:
+        if is_whole and not self.hitless:
             disturbed = before.items() | result.items()
         return self._move({pair[0] for pair in disturbed})
 
@@ -276,9 +276,10 @@ class SwitchDevice:
 
     # -- inside
 
-    def _announce(self, before: Mapping[int, int], after: Mapping[int, int]) -> None:
+    def _announce(self, before: Mapping[int, int], connections: Mapping[int, int]) -> None:
         change = Change(
-            tuple(sorted(before.items() - after.items())), tuple(sorted(after.items() - before.items()))
+            tuple(sorted(before.items() - connections.items())),
+            tuple(sorted(connections.items() - before.items())),
         )
         for pair in (*change.removed, *change.added):
             self.moves_by_port.update(pair)

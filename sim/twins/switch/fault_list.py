@@ -12,7 +12,7 @@ from inspect import isawaitable
 from typing import Protocol
 
 from sim.twins.switch.device import SwitchDevice
-from sim.twins.switch.matrix import Pair, Refused
+from sim.twins.switch.matrix import MatrixRefusal, Pair
 from sim.twins.wire.control import Reply, Request, VerbError
 
 Action = Callable[[Request], Awaitable[None] | None]
@@ -89,7 +89,7 @@ class FaultBoard:
             pending = action(request)
             if isawaitable(pending):
                 await pending
-        except Refused as refusal:
+        except MatrixRefusal as refusal:
             raise VerbError(str(refusal)) from None
 
     # -- faults of connections and logins

@@ -1,8 +1,8 @@
 """Rules of a switch: its ports, their states, and the connections that result from a command.
 
-No operation changes a connection: each returns the resulting connections, or raises `Refused`. All protocols share
-these rules, and translate `Refused` into their own error codes. In every family, inputs are 1..N and outputs are
-N+1..N+M. Each frontend converts between these numbers and the port names of its vendor.
+No operation changes a connection: each returns the resulting connections, or raises `MatrixRefusal`. All protocols
+share these rules, and translate `MatrixRefusal` into their own error codes. In every family, inputs are 1..N and
+outputs are N+1..N+M. Each frontend converts between these numbers and the port names of its vendor.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Reason(Enum):
     NOT_CONNECTED = "port {port} is not connected that way"
 
 
-class Refused(Exception):
+class MatrixRefusal(Exception):
     """A command that the switch refuses, with the reason and the port (0 if the reason concerns no port)."""
 
     def __init__(self, reason: Reason, port: int = 0) -> None:
@@ -65,28 +65,28 @@ class Matrix:
         return range(1, self.inputs + self.outputs + 1)
 
     def is_input(self, port: int) -> bool:
-        """Return True if a port is on the input side. Raise `Refused` if it does not exist."""
+        """Return True if a port is on the input side. Raise `MatrixRefusal` if it does not exist."""
         self.check_port(port)
         return port <= self.inputs
 
     def check_input(self, port: int) -> None:
-        """Raise `Refused` unless the port is an input."""
+        """Raise `MatrixRefusal` unless the port is an input."""
         self._check_side(port, is_input=True)
 
     def check_port(self, port: int) -> None:
-        """Raise `Refused` if the port does not exist."""
+        """Raise `MatrixRefusal` if the port does not exist."""
         if port not in self.ports:
-            raise Refused(Reason.NO_SUCH_PORT, port)
+            raise MatrixRefusal(Reason.NO_SUCH_PORT, port)
 
     def state(self, port: int) -> Literal["D", "E", "F"]:
-        """Return the state of a port: D (disabled), E (enabled) or F (failed). Raise `Refused` if it does not exist."""
+        """Return the state of a port: disabled (D), enabled (E) or failed (F). Raise `MatrixRefusal` for an unknown port."""
         self.check_port(port)
         if port in self.failed:
             return "F"
         return "D" if port in self.disabled else "E"
 
     def peer(self, port: int) -> int | None:
-        """Return the other end of the connection on a port, or None. Raise `Refused` if the port does not exist."""
+        """Return the other end of the connection on a port, or None. Raise `MatrixRefusal` if there is no such port."""
         if self.is_input(port):
             return self.connections.get(port)
         return next((source for source, output in self.connections.items() if output == port), None)
@@ -101,44 +101,44 @@ class Matrix:
         """Return the connections after connecting the n-th of `inputs` to the n-th of `outputs`, for every n.
 
         If another connection uses one of these ports, `when_occupied="replace"` removes it, and `"reject"` raises
-        `Refused`. None selects the rule of this switch. Raise `Refused` also for an unusable or repeated port.
+        `MatrixRefusal`. None selects the rule of this switch. An unusable or repeated port raises `MatrixRefusal`, too.
         """
         added = self._make_connections(inputs, outputs)
         remaining = dict(self.connections)
         for source, output in self._find_conflicts(added):
             if (when_occupied or self.when_occupied) == "reject":
-                raise Refused(Reason.OCCUPIED, source if source in added else output)
+                raise MatrixRefusal(Reason.OCCUPIED, source if source in added else output)
             self._check_unlocked((source, output))
             del remaining[source]
         return remaining | added
 
-    def only(self, inputs: Sequence[int], outputs: Sequence[int]) -> Connections:
-        """Return connections that contain only these pairs. Raise `Refused` for a port that cannot be used."""
+    def with_only(self, inputs: Sequence[int], outputs: Sequence[int]) -> Connections:
+        """Return connections that contain only these pairs. Raise `MatrixRefusal` for a port that cannot be used."""
         target = self._make_connections(inputs, outputs)
         for pair in self.connections.items() - target.items():
             self._check_unlocked(pair)
         return target
 
-    def without(self, inputs: Sequence[int], outputs: Sequence[int] = ()) -> Connections:
+    def without_inputs(self, inputs: Sequence[int], outputs: Sequence[int] = ()) -> Connections:
         """Return the connections after disconnecting `inputs`.
 
         `outputs` is empty, or names the other end of each connection. An input without a connection is accepted.
-        Raise `Refused` if an input is connected to another output, or a port is locked.
+        Raise `MatrixRefusal` if an input is connected to another output, or a port is locked.
         """
         if outputs and len(outputs) != len(inputs):
-            raise Refused(Reason.UNEQUAL)
+            raise MatrixRefusal(Reason.UNEQUAL)
         for port in inputs:
             self._check_side(port, is_input=True)
         for source, output in zip(inputs, outputs, strict=False):
             self._check_side(output, is_input=False)
             if self.connections.get(source, output) != output:
-                raise Refused(Reason.NOT_CONNECTED, source)
+                raise MatrixRefusal(Reason.NOT_CONNECTED, source)
         return self._remove_inputs(inputs)
 
     def without_ports(self, ports: Iterable[int]) -> Connections:
         """Return the connections that use none of `ports`, which are inputs or outputs.
 
-        Raise `Refused` if a port does not exist, or a connection to remove has a locked port.
+        Raise `MatrixRefusal` if a port does not exist, or a connection to remove has a locked port.
         """
         removed_ports = set(ports)
         for port in removed_ports:
@@ -147,8 +147,8 @@ class Matrix:
             source for source, output in self.connections.items() if removed_ports & {source, output}
         )
 
-    def empty(self) -> Connections:
-        """Return the empty configuration. Raise `Refused` if a locked port carries a connection."""
+    def without_connections(self) -> Connections:
+        """Return the empty configuration. Raise `MatrixRefusal` if a locked port carries a connection."""
         return self._remove_inputs(tuple(self.connections))
 
     def _remove_inputs(self, inputs: Iterable[int]) -> Connections:
@@ -169,7 +169,7 @@ class Matrix:
 
     def _make_connections(self, inputs: Sequence[int], outputs: Sequence[int]) -> Connections:
         if len(inputs) != len(outputs):
-            raise Refused(Reason.UNEQUAL)
+            raise MatrixRefusal(Reason.UNEQUAL)
         for is_input, ports in ((True, inputs), (False, outputs)):
             self._check_usable(ports, is_input=is_input)
         return dict(zip(inputs, outputs, strict=True))
@@ -179,7 +179,7 @@ class Matrix:
         for port in ports:
             self._check_side(port, is_input=is_input)
             if port in earlier_ports:
-                raise Refused(Reason.REPEATED, port)
+                raise MatrixRefusal(Reason.REPEATED, port)
             earlier_ports.add(port)
             self._check_healthy(port)
 
@@ -194,13 +194,13 @@ class Matrix:
 
     def _check_side(self, port: int, *, is_input: bool) -> None:
         if self.is_input(port) != is_input:
-            raise Refused(Reason.WRONG_SIDE, port)
+            raise MatrixRefusal(Reason.WRONG_SIDE, port)
 
     def _check_unlocked(self, pair: Pair) -> None:
         for port in pair:
             if port in self.locked:
                 raise self._count_refusal(Reason.LOCKED, port)
 
-    def _count_refusal(self, reason: Reason, port: int) -> Refused:
+    def _count_refusal(self, reason: Reason, port: int) -> MatrixRefusal:
         self.refusals[reason] += 1
-        return Refused(reason, port)
+        return MatrixRefusal(reason, port)

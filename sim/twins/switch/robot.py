@@ -20,7 +20,7 @@ from typing import Literal
 
 from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.fault_list import Fault
-from sim.twins.switch.matrix import Connections, Pair, Refused
+from sim.twins.switch.matrix import Connections, MatrixRefusal, Pair
 from sim.twins.wire.control import Reply, Request, Verb, VerbError
 
 Kind = Literal["connect", "disconnect"]
@@ -195,7 +195,7 @@ class Robot:
     async def _perform(self, job: Job) -> None:
         try:
             changed_pairs = self.device.matrix.connections.items() ^ self._compute_result(job).items()
-        except Refused as refusal:
+        except MatrixRefusal as refusal:
             self._finish_job(job, "failed", str(refusal))
             return
         if not changed_pairs:
@@ -228,7 +228,7 @@ class Robot:
         """Plug the fibre in at its new place, and finish the job: as done, or as failed if the panel refuses."""
         try:
             motion = self.device.change(self._compute_result(job))
-        except Refused as refusal:  # the panel was changed meanwhile, by another command
+        except MatrixRefusal as refusal:  # the panel was changed meanwhile, by another command
             self._release_fibres()
             self._finish_job(job, "failed", str(refusal))
             return
@@ -238,11 +238,11 @@ class Robot:
         self._finish_job(job, "done")
 
     def _compute_result(self, job: Job) -> Connections:
-        """Return the connections after a job. Raise `Refused` if the panel refuses the job."""
+        """Return the connections after a job. Raise `MatrixRefusal` if the panel refuses the job."""
         (source, output), matrix = job.pair, self.device.matrix
         if job.kind == "connect":
             return matrix.with_connections([source], [output])
-        return matrix.without([source], [output])
+        return matrix.without_inputs([source], [output])
 
     def _release_fibres(self) -> None:
         while self._gripped_inputs:
@@ -250,14 +250,14 @@ class Robot:
 
     # -- failures
 
-    def _free_arm(self, why: str) -> None:
+    def _free_arm(self, reason: str) -> None:
         """Free a jammed arm: plug the fibre in at its old place, and fail the stuck job."""
         if not self.jammed:
             return
         self.jammed = False
         self._release_fibres()
         if (job := self.running) is not None:
-            self._finish_job(job, "failed", why)
+            self._finish_job(job, "failed", reason)
 
     async def _run_homing(self) -> None:
         if self._worker is not None and not self._worker.done():
@@ -282,14 +282,14 @@ class Robot:
 
     # -- job records
 
-    def _record_state(self, job: Job, state: State, why: str = "") -> Job:
-        self._jobs[job.number] = replace(job, state=state, why=why)
+    def _record_state(self, job: Job, state: State, reason: str = "") -> Job:
+        self._jobs[job.number] = replace(job, state=state, why=reason)
         return self._jobs[job.number]
 
-    def _finish_job(self, job: Job, state: Literal["done", "failed", "skipped"], why: str = "") -> None:
+    def _finish_job(self, job: Job, state: Literal["done", "failed", "skipped"], reason: str = "") -> None:
         if self._running_number == job.number:
             self._running_number = None
-        self._notify(state, self._record_state(job, state, why))
+        self._notify(state, self._record_state(job, state, reason))
         if not self.queue:
             self._idle.set()
 

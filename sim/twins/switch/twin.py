@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 from sim.models.clock import Clock, VirtualClock
 from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.fault_list import Fault, FaultBoard
-from sim.twins.switch.matrix import Refused
+from sim.twins.switch.matrix import MatrixRefusal
 from sim.twins.wire.control import ControlServer, Reply, Request, Verb, VerbError
 from sim.twins.wire.line import Line, Reader, Transcript, Writer
 from sim.twins.wire.listener import AnyListener, Listener
@@ -176,7 +176,7 @@ class SwitchTwin:
         query = urlencode({**options, **frontend.options})
         return f"{frontend.scheme}://{location}" + (f"?{query}" if query else "")
 
-    def host_of(self, name: str) -> str:
+    def get_host(self, name: str) -> str:
         """Return the IP address that a frontend listens on. Some devices report their own address."""
         listener = self._listeners.get(name)
         return listener.address.rpartition(":")[0] if listener else "127.0.0.1"
@@ -335,7 +335,7 @@ class ControlVerbs:
             self.device.change(self.device.matrix.without_ports(request.numbers("disconnect")))
             inputs, outputs = [source for source, _ in pairs], [output for _, output in pairs]
             self.device.change(self.device.matrix.with_connections(inputs, outputs, "replace"))
-        except Refused as refusal:
+        except MatrixRefusal as refusal:
             raise VerbError(str(refusal)) from None
         return {"connections": _convert_to_lists(self.device.matrix.connections)}
 

@@ -191,10 +191,10 @@ class Line:
             if self._faults.reply_delay_s:
                 self._faults.fired["delay_reply"] += 1
                 await self._clock.sleep(self._faults.reply_delay_s)
-            answer, broken = self._faults.take_reply(answer) if answer else (answer, False)
-            self.send(answer if broken else answer + ending)
+            answer, is_broken = self._faults.take_reply(answer) if answer else (answer, False)
+            self.send(answer if is_broken else answer + ending)
             await self._writer.drain()
-            if broken:
+            if is_broken:
                 self._break()
 
     def send(self, data: bytes) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sim.models.network.execution import Execution, Stalled
+from sim.models.network.execution import Execution, StalledError
 from sim.models.network.taskgraph import Kind, TaskGraph, read_task_graph
 from testbed.design.fabrics.kind import ChosenFabric
 from testbed.errors import WorkloadError
@@ -36,7 +36,7 @@ def simulate_on(chosen: ChosenFabric, graph: TaskGraph, *, trace: bool = False) 
     """Return the execution of one iteration. Raises `WorkloadError` if it does not fit the fabric or never ends."""
     try:
         return chosen.run(graph, trace=trace)
-    except (Stalled, ValueError) as error:
+    except (StalledError, ValueError) as error:
         raise WorkloadError(f"the iteration does not run on fabric {chosen.name!r}: {error}") from error
 
 

@@ -78,7 +78,7 @@ class ChosenFabric:
     def run(self, graph: TaskGraph, *, latency: Latency | None = None, trace: bool = False) -> Execution:
         """Return the execution of one iteration.
 
-        Raises `Stalled`, and `ValueError` for a graph with more nodes than the fabric or for a trace with routing
+        Raises `StalledError`, and `ValueError` for a graph with more nodes than the fabric or for a trace with routing
         `hash`.
         """
         if self.routing == HASH:

@@ -155,7 +155,7 @@ MUTANTS = (
     Mutant("preamble_match", ">= means_i[k*Width+:Width]", "> means_i[k*Width+:Width]", "places", 0),
     Mutant("preamble_match", ">= means_i[Width-1:0]", "> means_i[Width-1:0]", "places", 1),
     Mutant("highest_bit", "word_i[i] ? i", "!word_i[i] ? i", "highest"),
-    Mutant("normalised_activation", "result_i[15] ? 8'd0 :", "1'b0 ? 8'd0 :", "rectifies"),
+    Mutant("normalised_activation", "result_i[Width-1] ? 8'd0 :", "1'b0 ? 8'd0 :", "rectifies"),
     Mutant("normalised_activation", "raised >> highest_i", "raised >> highest_i[2:0]", "shifts"),
     Mutant("running_maximum", "$signed(sample_i) > $signed", "$signed(sample_i) >= $signed", "keeps"),
     Mutant("running_maximum", "$signed(sample_i) > $signed(largest_q)", "sample_i > largest_q", "rises"),

@@ -125,7 +125,7 @@ FAULTS = [
     ("adder_tree", "stage[s][2*i*SumWidth+:SumWidth]", "stage[s][0+:SumWidth]"),
     ("running_maximum", "!any_q || ($signed", "($signed"),
     ("running_maximum", "$signed(sample_i) > $signed(largest_q)", "sample_i > largest_q"),
-    ("normalised_activation", "result_i[15] ? 8'd0 : ", ""),
+    ("normalised_activation", "result_i[Width-1] ? 8'd0 : ", ""),
     ("highest_bit", "word_i[i] ? i[", "word_i[i] && place[i-1] == '0 ? i["),
     ("activation_memory", "(mine || lane == '0)", "mine"),
     ("beat_queue", "if (pop_i && valid_o) read_q", "if (valid_o) read_q"),
@@ -160,6 +160,11 @@ def _differs(icarus, design):
     except (AssertionError, ValueError):
         return True
     return False
+
+
+def test_what_a_fault_replaces_stands_once_in_its_block():
+    sources = dict(loopback_design().sources)
+    assert [block for block, sound, _ in FAULTS if sources[f"{block}.sv"].count(sound) != 1] == []
 
 
 @pytest.mark.long

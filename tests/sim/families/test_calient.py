@@ -16,7 +16,7 @@ from sim.models.clock import VirtualClock
 from sim.twins.families import make_twin
 from sim.twins.families.calient.circuits import PortNames
 from sim.twins.plant import Plant
-from sim.twins.switch.matrix import Refused
+from sim.twins.switch.matrix import MatrixRefusal
 from sim.twins.switch.settings import SettingError, TwinSettings
 
 FRAME = re.compile(
@@ -440,7 +440,7 @@ def test_names_and_numbers_are_one_to_one():
         names, name = PortNames(ports), ".".join(map(str, parts))
         try:
             number = names.number(name)
-        except Refused:
+        except MatrixRefusal:
             met[False] += 1
         else:
             met[True] += 1

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sim.twins.families.glimmerglass import End, Numbering, State, format_circuit_row
-from sim.twins.frontends.tl1 import Denied
+from sim.twins.frontends.tl1 import Denial
 from sim.twins.plant import Plant
 
 HEADER = r"\r\n\n   ocs1 \d\d-\d\d-\d\d \d\d:\d\d:\d\d\r\n"
@@ -310,7 +310,7 @@ def test_numbers_and_ports_are_one_to_one(number, inputs, outputs):
     numbering = Numbering(inputs, outputs)
     try:
         port = numbering.port(number)
-    except Denied:
+    except Denial:
         assert not 10_000 < number <= 10_000 + inputs
         assert not 20_000 < number <= 20_000 + outputs
     else:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sim.models.clock import VirtualClock
 from sim.twins.plant import Plant
 from sim.twins.switch.device import SwitchDevice, SwitchFaults
-from sim.twins.switch.matrix import Matrix, Refused
+from sim.twins.switch.matrix import Matrix, MatrixRefusal
 from sim.twins.wire.line import Delivery
 
 SIZE = 4
@@ -57,13 +57,13 @@ async def perform(device, clock, verb, value):
         case "add" | "force":
             device.change(matrix.with_connections(*value, "replace" if verb == "force" else None))
         case "only":
-            device.change(matrix.only(*value), whole=True)
+            device.change(matrix.with_only(*value), is_whole=True)
         case "sub":
-            device.change(matrix.without(value))
+            device.change(matrix.without_inputs(value))
         case "cut ports":
             device.change(matrix.without_ports([value]))
         case "clear":
-            device.change(matrix.empty(), whole=True)
+            device.change(matrix.without_connections(), is_whole=True)
         case "disable" | "enable":
             matrix.check_port(value)
             device.set_disabled({value}, disabled=verb == "disable")
@@ -93,7 +93,7 @@ def test_books_and_light_stay_in_order():
             before = dict(device.matrix.connections)
             try:
                 await perform(device, clock, verb, value)
-            except Refused:
+            except MatrixRefusal:
                 seen["refused"] += 1
                 assert device.matrix.connections == before
             connections = device.matrix.connections

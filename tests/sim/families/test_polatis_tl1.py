@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from needs import needs
 
 from sim.twins.families.polatis.tl1_frontend import parse_ports
-from sim.twins.frontends.tl1 import CommandReader, Denied, parse
+from sim.twins.frontends.tl1 import CommandReader, Denial, parse
 
 
 @pytest.fixture
@@ -255,5 +255,5 @@ def test_ranges_are_bounded():
     assert parse_ports("3&&5&9") == [3, 4, 5, 9]
     assert len(parse_ports("1&&999999999&1&&999999999")) == 4096
     for text in ("", "&1", "1&", "1&&&2", "x"):
-        with pytest.raises(Denied):
+        with pytest.raises(Denial):
             parse_ports(text)

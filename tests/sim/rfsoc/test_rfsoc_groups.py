@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sim.twins.rfsoc.plant import Received
+from sim.twins.rfsoc.plant import ReceivedSignal
 from sim.twins.rfsoc.signals import traces
 from sim.twins.rfsoc.signals.track import Generator, TimeLine, play, whole_ratio
 from sim.twins.rfsoc.signals.waves import Waves, decode
@@ -54,7 +54,7 @@ class Sum:
             seen = outputs.samples(generator, start - self.further, count * step // lanes + 8 + self.further)
             level += seen[self.further :][(np.arange(count) * step) // lanes]
         self.further += self.growth
-        return Received(level, np.zeros(count), 0.0)
+        return ReceivedSignal(level, np.zeros(count), 0.0)
 
 
 def test_rows_of_signatures_are_equal_only_where_signatures_are():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sim.models.photonics.converter import Converter as AnalogueToDigital
 from sim.models.photonics.converter import converter_v2, excess_v2
 from sim.models.photonics.pole import deviation_of_mean
-from sim.twins.rfsoc.plant import Received
+from sim.twins.rfsoc.plant import ReceivedSignal
 from sim.twins.rfsoc.processor import PIN
 from sim.twins.rfsoc.signals.conversion import convert, convert_plainly
 from sim.twins.rfsoc.signals.decimation import EDGE, GAIN, margin, taps
@@ -130,7 +130,7 @@ def test_lengths_that_qicks_driver_refuses_are_refused(call, said):
 def level(trace, noise=0.0, correlation=0.0, windows=1, own=None, bits=16):
     """Return a trace as a plant would answer it, before `bits` bits."""
     trace = np.asarray(trace, np.float64)
-    received = Received(
+    received = ReceivedSignal(
         trace, np.full(len(trace), noise), correlation, None if own is None else np.full(len(trace), own)
     )
     return make_level([received], np.zeros(windows, np.int64), bits)
@@ -242,7 +242,9 @@ def test_a_converters_noise_counts_its_rounding_once(way):
 @pytest.mark.parametrize("bits", [12, 16, 8])
 def test_beside_the_rounding_a_converter_has_what_the_model_says_and_nothing_where_bits_are_few(bits):
     own = np.array([converter_v2(AnalogueToDigital(bits=16, full_scale_v=2.0, effective_bits=10.1)) ** 0.5])
-    got = make_level([Received(np.zeros(1), np.zeros(1), 0.0, own)], np.zeros(1, np.int64), bits).noises[0, 0]
+    got = make_level(
+        [ReceivedSignal(np.zeros(1), np.zeros(1), 0.0, own)], np.zeros(1, np.int64), bits
+    ).noises[0, 0]
     if bits < 10.1:
         assert got == 0.0
     else:

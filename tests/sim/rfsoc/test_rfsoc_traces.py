@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sim.twins.rfsoc.plant import Received
+from sim.twins.rfsoc.plant import ReceivedSignal
 from sim.twins.rfsoc.signals import traces
 from sim.twins.rfsoc.signals.track import Generator, TimeLine, play, whole_ratio
 from sim.twins.rfsoc.signals.waves import decode
@@ -33,7 +33,7 @@ class Echo:
             seen = outputs.samples(generator, start, count * step // lanes + 8)
             level += seen[(np.arange(count) * step) // lanes]
         self.back += self.growth
-        return Received(level, np.zeros(count), 0.0)
+        return ReceivedSignal(level, np.zeros(count), 0.0)
 
 
 def line(rng):
@@ -85,7 +85,7 @@ def test_a_new_epoch_forgets(monkeypatch):
 def test_a_plant_that_answers_too_little_is_told():
     class Short(Echo):
         def receive(self, readout, rate_hz, first, count, outputs):
-            return Received(np.zeros(count - 1), np.zeros(count), 0.0)
+            return ReceivedSignal(np.zeros(count - 1), np.zeros(count), 0.0)
 
     kept = traces.Traces(Short(back=0), 0)
     kept.begin(0)

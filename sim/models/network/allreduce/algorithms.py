@@ -93,7 +93,7 @@ def halving_doubling(members: Sequence[int], size_bytes: int) -> tuple[Chain, ..
     if g == 1 or size_bytes == 0:
         return ()
     core = 1 << (g.bit_length() - 1)
-    rest = np.array(members[core:], dtype=np.int64)
+    remaining_members = np.array(members[core:], dtype=np.int64)
     partners = np.array(members[: g - core], dtype=np.int64)
     full_sizes = np.full(g - core, size_bytes)
     halves = [
@@ -102,7 +102,11 @@ def halving_doubling(members: Sequence[int], size_bytes: int) -> tuple[Chain, ..
     ]
     rounds = [*halves, *reversed(halves)]
     if g > core:
-        rounds = [Phase(rest, partners, full_sizes), *rounds, Phase(partners, rest, full_sizes)]
+        rounds = [
+            Phase(remaining_members, partners, full_sizes),
+            *rounds,
+            Phase(partners, remaining_members, full_sizes),
+        ]
     return (tuple(rounds),)
 
 
@@ -152,8 +156,8 @@ def _find_parent(position: int, g: int) -> int:
     if position == 0:
         return 0
     bit = position & -position
-    up = (position ^ bit) | (bit << 1)
-    return up if up < g else position ^ bit
+    parent_position = (position ^ bit) | (bit << 1)
+    return parent_position if parent_position < g else position ^ bit
 
 
 def _list_levels(labels: Sequence[int]) -> list[list[tuple[int, int]]]:
@@ -165,15 +169,15 @@ def _list_levels(labels: Sequence[int]) -> list[list[tuple[int, int]]]:
 
     deepest = max(map(depth, range(len(labels))))
     return [
-        [(labels[at], labels[parents[at]]) for at in range(1, len(labels)) if depth(at) == level]
+        [(labels[node], labels[parents[node]]) for node in range(1, len(labels)) if depth(node) == level]
         for level in range(deepest, 0, -1)
     ]
 
 
-def _make_pipeline(up: list[list[tuple[int, int]]], share: int, chunk_bytes: int) -> Chain:
+def _make_pipeline(parent_position: list[list[tuple[int, int]]], share: int, chunk_bytes: int) -> Chain:
     """Return the chain that moves the chunks up, then down the levels: level l is busy in rounds l..l + chunks - 1."""
-    down = [[(parent, child) for child, parent in level] for level in reversed(up)]
-    levels = up + down
+    down = [[(parent, child) for child, parent in level] for level in reversed(parent_position)]
+    levels = parent_position + down
     chunks = -(-share // chunk_bytes)
     # The set of busy levels changes only here, so the rounds between two bounds are one phase of equal rounds.
     bounds = sorted({*range(len(levels)), *(chunks + level for level in range(len(levels)))})
@@ -185,6 +189,6 @@ def _make_pipeline(up: list[list[tuple[int, int]]], share: int, chunk_bytes: int
     return tuple(phases)
 
 
-def _find_busy_pairs(levels: list[list[tuple[int, int]]], chunks: int, at: int) -> Integers:
-    pairs = [pair for level, edges in enumerate(levels) if level <= at < level + chunks for pair in edges]
+def _find_busy_pairs(levels: list[list[tuple[int, int]]], chunks: int, node: int) -> Integers:
+    pairs = [pair for level, edges in enumerate(levels) if level <= node < level + chunks for pair in edges]
     return np.array(pairs, dtype=np.int64)

@@ -99,10 +99,10 @@ def _count_hops(nodes: int, steps: Sequence[int]) -> list[int]:
     hops = [nodes] * nodes
     hops[0] = 0
     reached = [0]
-    for place in reached:  # a breadth-first search: the loop extends its own list
+    for node in reached:  # a breadth-first search: the loop extends its own list
         for step in steps:
-            next_place = (place + step) % nodes
+            next_place = (node + step) % nodes
             if hops[next_place] == nodes and next_place:
-                hops[next_place] = hops[place] + 1
+                hops[next_place] = hops[node] + 1
                 reached.append(next_place)
     return hops

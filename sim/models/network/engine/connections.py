@@ -133,12 +133,12 @@ def fresh_queues(packet_s: Floats, marks: Flags, first_timeout_s: Floats, trains
 
 def with_more_trains(queues: Queues) -> Queues:
     """Return the queues with capacity for twice as many trains."""
-    before = queues.trains.size
-    trains = np.concatenate([queues.trains, np.zeros(before, TRAIN)])
-    trains["following"][before:] = np.arange(before + 1, 2 * before + 1)
+    train_count = queues.trains.size
+    trains = np.concatenate([queues.trains, np.zeros(train_count, TRAIN)])
+    trains["following"][train_count:] = np.arange(train_count + 1, 2 * train_count + 1)
     number = queues.number.copy()
     trains["following"][-1] = number[UNUSED]
-    number[UNUSED] = before
-    number[FREE] += before
-    events = np.concatenate([queues.events, np.zeros(before, EVENT)])
+    number[UNUSED] = train_count
+    number[FREE] += train_count
+    events = np.concatenate([queues.events, np.zeros(train_count, EVENT)])
     return queues._replace(number=number, trains=trains, events=events)

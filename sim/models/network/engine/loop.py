@@ -137,19 +137,19 @@ def start(program: Program, state: State, task: int) -> None:
 @compile_function
 def _enqueue(state: State, device: int, task: int) -> None:
     """Insert a task into the queue of its device, ordered by the time it became ready, then by number."""
-    before, following = -1, state.device_first[device]
-    last = state.device_last[device]
-    if _precedes(state, last, task):
-        before, following = last, -1
+    previous, following = -1, state.device_first[device]
+    end = state.device_last[device]
+    if _precedes(state, end, task):
+        previous, following = end, -1
     while following >= 0 and _precedes(state, following, task):
-        before, following = following, state.queued_next[following]
+        previous, following = following, state.queued_next[following]
     state.queued_next[task] = following
     if following < 0:
         state.device_last[device] = task
-    if before < 0:
+    if previous < 0:
         state.device_first[device] = task
     else:
-        state.queued_next[before] = task
+        state.queued_next[previous] = task
 
 
 @compile_function
@@ -216,8 +216,8 @@ def finish(program: Program, state: State, task: int) -> None:
     state.number[DONE] += 1
     if state.watch[task] & ENDS:
         state.number[WOKEN] = 1
-    for place in range(program.next_first[task], program.next_first[task + 1]):
-        successor = program.next_task[place]
+    for position in range(program.next_first[task], program.next_first[task + 1]):
+        successor = program.next_task[position]
         state.waits_for[successor] -= 1
         if state.waits_for[successor] == 0:
             state.ready[state.number[READY_IN]] = successor
@@ -226,22 +226,22 @@ def finish(program: Program, state: State, task: int) -> None:
 
 @compile_function
 def begin(program: Program, state: State, task: int) -> None:
-    first, last = program.chain_first[task], program.chain_first[task + 1]
-    state.chains_left[task] = last - first
+    first, end = program.chain_first[task], program.chain_first[task + 1]
+    state.chains_left[task] = end - first
     if state.watch[task] & BEGINS:
         state.number[WOKEN] = 1
-    if first == last:
+    if first == end:
         finish(program, state, task)
-    for chain in range(first, last):
+    for chain in range(first, end):
         _begin_round(program, state, chain)
 
 
 @compile_function
 def _begin_round(program: Program, state: State, chain: int) -> None:
     phase = state.chain_phase[chain]
-    first, last = program.group_first[phase], program.group_first[phase + 1]
-    state.groups_left[chain] = last - first
-    for group in range(first, last):
+    begin, end = program.group_first[phase], program.group_first[phase + 1]
+    state.groups_left[chain] = end - begin
+    for group in range(begin, end):
         set_timer(state, state.clock[0] + program.head_s[group], DATA, group)
 
 
@@ -250,23 +250,23 @@ def _start_flows(
     program: Program, routes: Routes, state: State, near: Neighbours, capacity: Floats, group: int
 ) -> None:
     """Start a flow for each message of a group; a message without links or bytes needs none."""
-    number, flows, size_bytes, first = state.number, state.flows, program.message_bytes, routes.first
-    left, since_s, begin_s = state.flow_left, state.flow_since_s, state.flow_begin_s
-    rate, until_s, place_of, now = state.flow_rate, state.flow_until_s, state.flow_place, state.clock[0]
-    before = number[FLOWS]
+    number, flows, size_bytes, begin = state.number, state.flows, program.message_bytes, routes.first
+    remaining, since_s, begin_s = state.flow_left, state.flow_since_s, state.flow_begin_s
+    rate, until_s, position_of, now = state.flow_rate, state.flow_until_s, state.flow_place, state.clock[0]
+    previous = number[FLOWS]
     for message in range(program.message_first[group], program.message_first[group + 1]):
         path = routes.path[message]
-        if size_bytes[message] == 0 or first[path] == first[path + 1]:
+        if size_bytes[message] == 0 or begin[path] == begin[path + 1]:
             continue
-        place = number[FLOWS]
-        flows[place], place_of[message], until_s[place] = message, place, np.inf
+        position = number[FLOWS]
+        flows[position], position_of[message], until_s[position] = message, position, np.inf
         number[FLOWS] += 1
-        left[message] = size_bytes[message]
+        remaining[message] = size_bytes[message]
         since_s[message] = begin_s[message] = now
         rate[message] = 0.0
-    added = number[FLOWS] - before
-    join(state, near, before)
-    _limit_wait(state, near, capacity, before)
+    added = number[FLOWS] - previous
+    join(state, near, previous)
+    _limit_wait(state, near, capacity, previous)
     state.flows_left[group] = added
     if added == 0:
         set_timer(state, now + program.tail_s[group], ARRIVED, group)
@@ -282,43 +282,43 @@ def _limit_wait(state: State, near: Neighbours, capacity: Floats, begin: int) ->
     if part <= 0:
         due_s[0] = now
         return
-    first, links, count, left = near.first, near.links, near.on_flows, state.flow_left
-    for place in range(begin, state.number[FLOWS]):
-        message, longest = state.flows[place], 0.0
+    first, links, count, remaining = near.first, near.links, near.on_flows, state.flow_left
+    for position in range(begin, state.number[FLOWS]):
+        message, longest = state.flows[position], 0.0
         path = near.path[message]
         for entry in range(first[path], first[path + 1]):
             link = links[entry]
             if capacity[link] > 0:
                 longest = max(longest, count[link] / capacity[link])
-        due_s[0] = min(due_s[0], now + part * longest * left[message])
+        due_s[0] = min(due_s[0], now + part * longest * remaining[message])
 
 
 @compile_function
 def _end_flows(program: Program, routes: Routes, state: State, near: Neighbours) -> None:
     """Remove the flows that have ended; the last flow of a group sets the timer of the group's arrival."""
     number, flows, until_s, size_bytes = state.number, state.flows, state.flow_until_s, program.message_bytes
-    first, links, link_bytes, group_of = routes.first, routes.links, state.link_bytes, program.message_group
-    flows_left, place_of, now, path_of = state.flows_left, state.flow_place, state.clock[0], routes.path
-    place, before, shortest_s = 0, number[FLOWS], np.inf
-    while place < number[FLOWS]:
-        if until_s[place] > now + TICK_S:
-            place += 1
+    begin, links, link_bytes, group_of = routes.first, routes.links, state.link_bytes, program.message_group
+    flows_left, position_of, now, path_of = state.flows_left, state.flow_place, state.clock[0], routes.path
+    position, previous, shortest_s = 0, number[FLOWS], np.inf
+    while position < number[FLOWS]:
+        if until_s[position] > now + TICK_S:
+            position += 1
             continue
         number[FLOWS] -= 1
-        message, last = flows[place], number[FLOWS]
-        flows[place], flows[last], until_s[place] = flows[last], message, until_s[last]
-        place_of[flows[place]] = place
+        message, end = flows[position], number[FLOWS]
+        flows[position], flows[end], until_s[position] = flows[end], message, until_s[end]
+        position_of[flows[position]] = position
         shortest_s = min(shortest_s, now - state.flow_begin_s[message])
         path = path_of[message]
-        for entry in range(first[path], first[path + 1]):
+        for entry in range(begin[path], begin[path + 1]):
             link_bytes[links[entry]] += size_bytes[message]
         flows_left[group_of[message]] -= 1
         if flows_left[group_of[message]] == 0:
             set_timer(state, now + program.tail_s[group_of[message]], ARRIVED, group_of[message])
-    if number[FLOWS] < before:
-        leave(state, near, before)
+    if number[FLOWS] < previous:
+        leave(state, near, previous)
         state.due_s[0] = min(state.due_s[0], now + state.rounding[1] * shortest_s)
-        note_flows(program, state, before)
+        note_flows(program, state, previous)
 
 
 @compile_function
@@ -350,12 +350,12 @@ def trace_is_full(state: State) -> bool:
 
 
 @compile_function
-def note_flows(program: Program, state: State, before: int) -> None:
-    """Append the flows that have just ended to the trace. In `flows` they follow the moving flows, up to `before`."""
+def note_flows(program: Program, state: State, previous: int) -> None:
+    """Append the flows that have just ended to the trace. In `flows` they follow the moving flows, up to `previous`."""
     if state.flow_rows.shape[0] == 0:
         return
-    for place in range(state.number[FLOWS], before):
-        message = state.flows[place]
+    for position in range(state.number[FLOWS], previous):
+        message = state.flows[position]
         row = state.flow_rows[state.number[FLOW_ROWS]]
         row[0] = message
         row[1] = state.chain_round[program.group_chain[program.message_group[message]]]
@@ -368,8 +368,8 @@ def note_flows(program: Program, state: State, before: int) -> None:
 def note_rates(routes: Routes, state: State) -> None:
     """Append the links whose rate has changed to the trace."""
     rate = np.zeros(state.link_rate.size)
-    for place in range(state.number[FLOWS]):
-        message = state.flows[place]
+    for position in range(state.number[FLOWS]):
+        message = state.flows[position]
         path = routes.path[message]
         for entry in range(routes.first[path], routes.first[path + 1]):
             rate[routes.links[entry]] += state.flow_rate[message]

@@ -59,16 +59,16 @@ __all__ = ["FINISHED", "FULL", "STALLED", "run_packets"]
 def set_event(queues: Queues, when_s: float, item: int) -> None:
     """Push an event onto the heap; of events at equal times the older one comes first."""
     number, events = queues.number, queues.events
-    place, order = number[EVENTS], number[SET]
+    position, order = number[EVENTS], number[SET]
     number[EVENTS] += 1
     number[SET] += 1
-    while place:
-        parent = (place - 1) // 2
+    while position:
+        parent = (position - 1) // 2
         if events[parent]["at_s"] <= when_s:
             break
-        events[place] = events[parent]
-        place = parent
-    events[place]["at_s"], events[place]["order"], events[place]["item"] = when_s, order, item
+        events[position] = events[parent]
+        position = parent
+    events[position]["at_s"], events[position]["order"], events[position]["item"] = when_s, order, item
 
 
 @compile_function
@@ -77,23 +77,23 @@ def take_event(queues: Queues) -> int:
     number, events = queues.number, queues.events
     item = events[0]["item"]
     number[EVENTS] -= 1
-    size, place = number[EVENTS], 0
-    while 2 * place + 1 < size:
-        child = 2 * place + 1
+    size, position = number[EVENTS], 0
+    while 2 * position + 1 < size:
+        child = 2 * position + 1
         if child + 1 < size and _comes_before(events, child + 1, child):
             child += 1
         if _comes_before(events, size, child):
             break
-        events[place] = events[child]
-        place = child
-    events[place] = events[size]
+        events[position] = events[child]
+        position = child
+    events[position] = events[size]
     return int(item)
 
 
 @compile_function
-def _comes_before(events: Table, first: int, second: int) -> bool:
-    at_s, other_s = events[first]["at_s"], events[second]["at_s"]
-    return bool(at_s < other_s or (at_s == other_s and events[first]["order"] < events[second]["order"]))
+def _comes_before(events: Table, first_mark: int, second: int) -> bool:
+    at_s, other_s = events[first_mark]["at_s"], events[second]["at_s"]
+    return bool(at_s < other_s or (at_s == other_s and events[first_mark]["order"] < events[second]["order"]))
 
 
 @compile_function
@@ -101,8 +101,8 @@ def send_train(
     queues: Queues, paths: Paths, transport: Transport, message: int, begin: int, count: int, now_s: float
 ) -> None:
     """Put a train into the queue of the first link; a `count` of 0 is the request to connect."""
-    number, place = queues.number, queues.number[UNUSED]
-    train, connection = queues.trains[place], queues.connections[message]
+    number, position = queues.number, queues.number[UNUSED]
+    train, connection = queues.trains[position], queues.connections[message]
     number[UNUSED] = train["following"]
     number[FREE] -= 1
     train["message"], train["opened"] = message, connection["times_opened"]
@@ -111,7 +111,7 @@ def send_train(
     train["begin"], train["count"] = begin, count
     train["marked"] = 0.0
     train["tail_s"] = train["sent_s"] = now_s
-    enqueue_train(queues, paths, transport, place, now_s)
+    enqueue_train(queues, paths, transport, position, now_s)
 
 
 @compile_function
@@ -156,18 +156,18 @@ def free_link(queues: Queues, transport: Transport, number: int, now_s: float) -
 
 
 @compile_function
-def _send_over_link(queues: Queues, transport: Transport, number: int, place: int, now_s: float) -> None:
+def _send_over_link(queues: Queues, transport: Transport, number: int, position: int, now_s: float) -> None:
     """Send a train over a link.
 
     A train arrives at the next link with its first packet, but at the target with its last. A link ends a train of
     several packets no earlier than one packet time after the last packet has arrived.
     """
-    link, train = queues.links[number], queues.trains[place]
+    link, train = queues.links[number], queues.trains[position]
     count, packet_s = train["count"], link["packet_s"]
     end_s = now_s + count * packet_s
     if count > 1:
         end_s = max(end_s, train["tail_s"] + packet_s)
-    link["serving"], link["sending"], link["initial"] = count, place, link["waiting"]
+    link["serving"], link["sending"], link["initial"] = count, position, link["waiting"]
     train["hop"] += 1
     is_last = train["hop"] == train["end"]
     flight_s = transport.link_s if is_last else transport.link_s + transport.relay_s
@@ -175,16 +175,16 @@ def _send_over_link(queues: Queues, transport: Transport, number: int, place: in
     first_s = end_s if is_last else now_s + min(count, 1) * packet_s
     # Set first: at equal times the link then marks its train before the train arrives.
     set_event(queues, end_s, -1 - number)
-    set_event(queues, first_s + flight_s, place)
+    set_event(queues, first_s + flight_s, position)
 
 
 @compile_function
-def _count_marked(first: float, last: float, count: int, limit: float) -> float:
+def _count_marked(first_mark: float, last: float, count: int, limit: float) -> float:
     """Return how many of `count` packets find a queue longer than `limit` when they leave it.
 
     The length of the queue is interpolated between `first`, at the first packet, and `last`, at the last packet.
     """
-    longest, shortest = max(first, last), min(first, last)
+    longest, shortest = max(first_mark, last), min(first_mark, last)
     if shortest > limit:
         return count * 1.0
     return count * (longest - limit) / (longest - shortest + 1.0) if longest > limit else 0.0
@@ -208,8 +208,8 @@ def connect(
     connection["round_trip_s"] = connection["deviation_s"] = 0.0
     connection["timeout_s"] = connection["first_timeout_s"]
     connection["deadline_s"] = now_s + connection["timeout_s"]
-    place = queues.number[ACTIVE]
-    queues.active[place], connection["place"] = message, place
+    position = queues.number[ACTIVE]
+    queues.active[position], connection["place"] = message, position
     queues.number[ACTIVE] += 1
     send_train(queues, paths, transport, message, -1, 0, now_s)
 
@@ -218,8 +218,8 @@ def connect(
 def close(queues: Queues, message: int) -> None:
     """Close a connection; its trains that still move are ignored when they arrive."""
     queues.number[ACTIVE] -= 1
-    place, last = queues.connections[message]["place"], queues.active[queues.number[ACTIVE]]
-    queues.active[place], queues.connections[last]["place"] = last, place
+    position, last = queues.connections[message]["place"], queues.active[queues.number[ACTIVE]]
+    queues.active[position], queues.connections[last]["place"] = last, position
     queues.connections[message]["times_opened"] += 1
 
 
@@ -323,8 +323,8 @@ def _send_window(queues: Queues, paths: Paths, transport: Transport, message: in
 @compile_function
 def time_out(queues: Queues, paths: Paths, transport: Transport, now_s: float) -> None:
     """Retransmit on connections whose deadline has passed, with a window of one packet and twice the timeout."""
-    for place in range(queues.number[ACTIVE]):
-        message = queues.active[place]
+    for position in range(queues.number[ACTIVE]):
+        message = queues.active[position]
         connection = queues.connections[message]
         if connection["deadline_s"] >= now_s:
             continue
@@ -441,11 +441,11 @@ def _open_connections(
     opened, chain_round = 0, state.chain_round[program.group_chain[group]]
     for message in range(program.message_first[group], program.message_first[group + 1]):
         pair = paths.pair[message]
-        first, count = paths.pair_first[pair], paths.pair_first[pair + 1] - paths.pair_first[pair]
+        first_mark, count = paths.pair_first[pair], paths.pair_first[pair + 1] - paths.pair_first[pair]
         packets = program.message_bytes[message] // transport.packet_bytes
         if packets == 0 or count == 0:
             continue
-        path = first + _hash(message, chain_round, transport.seed) % count
+        path = first_mark + _hash(message, chain_round, transport.seed) % count
         connect(queues, paths, transport, message, packets, path, state.clock[0])
         opened += 1
     state.flows_left[group] = opened
@@ -463,10 +463,10 @@ def _close_connection(program: Program, state: State, queues: Queues, message: i
 
 
 @compile_function
-def _hash(first: int, second: int, third: int) -> int:
+def _hash(first_mark: int, second: int, third: int) -> int:
     """Return a pseudorandom number below 2^31 from three integers (SplitMix64's finaliser)."""
     mixed = np.uint64(0)
-    for value in (first, second, third):
+    for value in (first_mark, second, third):
         mixed = (mixed ^ np.uint64(value)) + np.uint64(0x9E3779B97F4A7C15)
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -38,8 +38,8 @@ def share_in_proportion(state: State, near: Neighbours, capacity: Floats) -> Non
     """Set the rates and ends of all moving flows."""
     number = state.number
     number[SHARES] += 1
-    for place in range(number[DIRTY]):
-        state.dirty_mark[state.dirty[place]] = 0
+    for position in range(number[DIRTY]):
+        state.dirty_mark[state.dirty[position]] = 0
     number[DIRTY] = near.size[JOINED] = 0
     moving = state.flows[: number[FLOWS]]
     count = _count_flows_on_links(near, moving)
@@ -84,8 +84,8 @@ def _fill_link(near: Neighbours, link: int, count: int, capacity: float) -> floa
     """
     wait, begin, old_wait = near.share, near.start[link], near.price[link]
     smallest_wait, load = np.inf, 0.0
-    for place in range(begin, begin + count):
-        message = near.limited[place]
+    for position in range(begin, begin + count):
+        message = near.limited[position]
         wait[message] -= old_wait
         if wait[message] < 1e-14 * old_wait:
             wait[message] = 0.0  # a rounding error: this is the only link where the flow waits
@@ -97,8 +97,8 @@ def _fill_link(near: Neighbours, link: int, count: int, capacity: float) -> floa
         own_wait = max(1.0 / capacity - smallest_wait, 0.0)
         for _ in range(_MAX_STEPS):
             load = slope = 0.0
-            for place in range(begin, begin + count):
-                rate = 1.0 / (wait[near.limited[place]] + own_wait)
+            for position in range(begin, begin + count):
+                rate = 1.0 / (wait[near.limited[position]] + own_wait)
                 load += rate
                 slope += rate * rate
             step = (load - capacity) / slope
@@ -106,8 +106,8 @@ def _fill_link(near: Neighbours, link: int, count: int, capacity: float) -> floa
             if step <= 1e-13 * own_wait:
                 break
     longest = 0.0
-    for place in range(begin, begin + count):
-        message = near.limited[place]
+    for position in range(begin, begin + count):
+        message = near.limited[position]
         wait[message] += own_wait
         if wait[message] < np.inf:
             longest = max(longest, wait[message])
@@ -118,18 +118,18 @@ def _fill_link(near: Neighbours, link: int, count: int, capacity: float) -> floa
 @compile_function
 def _set_rates(state: State, near: Neighbours, moving: Integers) -> None:
     """Set the new rates, and the ends of the flows whose rate changes."""
-    rate, left, since_s, now = state.flow_rate, state.flow_left, state.flow_since_s, state.clock[0]
-    for place in range(moving.size):
-        message = moving[place]
+    rate, remaining, since_s, now = state.flow_rate, state.flow_left, state.flow_since_s, state.clock[0]
+    for position in range(moving.size):
+        message = moving[position]
         new = np.inf
         if near.first[message] < near.first[message + 1]:
             new = _round_rate(1.0 / near.share[message])
         if new != rate[message]:
-            left[message] = max(left[message] - rate[message] * (now - since_s[message]), 0.0)
+            remaining[message] = max(remaining[message] - rate[message] * (now - since_s[message]), 0.0)
             since_s[message] = now
             rate[message] = new
             begin_s = state.flow_begin_s[message]
-            state.flow_until_s[place] = end_s(now, left[message], new, begin_s, state.rounding[0])
+            state.flow_until_s[position] = end_s(now, remaining[message], new, begin_s, state.rounding[0])
 
 
 @compile_function

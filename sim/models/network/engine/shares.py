@@ -56,8 +56,8 @@ def fill(near: Neighbours, capacity: Floats) -> None:
     start, free_count, limited, limited_count = near.start, near.free_count, near.limited, near.limited_count
     heap, levels, share, limit, full_at = near.heap, near.heap_level, near.share, near.limit, near.full_at
     size, level, flow_count = near.size[TOUCHED], -1.0, near.flow_count
-    for place in range(size // 2 - 1, -1, -1):
-        _sift_down(heap, levels, place, size)
+    for position in range(size // 2 - 1, -1, -1):
+        _sift_down(heap, levels, position, size)
     while size:
         link = heap[0]
         if rising[link] and room[link] > level * TOGETHER * rising[link]:
@@ -93,31 +93,31 @@ def _prepare(near: Neighbours, capacity: Floats) -> None:
     """Set the room of the touched links without the free flows, and fill the heap."""
     touched, room, rising, heap, levels = near.touched, near.room, near.rising, near.heap, near.heap_level
     count, free_count, carried, free_flows = near.on_count, near.free_count, near.carried, near.free_flows
-    for place in range(near.size[TOUCHED]):
-        link = touched[place]
+    for position in range(near.size[TOUCHED]):
+        link = touched[position]
         rising[link] = free_flows[link]
         # If all flows of a link are free, its room is its capacity: rounding errors of `carried` do not accumulate.
         room[link] = (
             capacity[link] if free_count[link] == count[link] else max(capacity[link] - carried[link], 0.0)
         )
         near.limited_count[link], near.full_at[link] = 0, np.inf
-        heap[place] = link
-        levels[place] = room[link] / rising[link] if rising[link] else np.inf
+        heap[position] = link
+        levels[position] = room[link] / rising[link] if rising[link] else np.inf
 
 
 @compile_function
-def _sift_down(links: Integers, levels: Floats, place: int, size: int) -> None:
+def _sift_down(links: Integers, levels: Floats, position: int, size: int) -> None:
     """Move an entry of the heap down to its position; the least level comes first."""
-    link, level = links[place], levels[place]
-    while 2 * place + 1 < size:
-        child = 2 * place + 1
+    link, level = links[position], levels[position]
+    while 2 * position + 1 < size:
+        child = 2 * position + 1
         if child + 1 < size and levels[child + 1] < levels[child]:
             child += 1
         if levels[child] >= level:
             break
-        links[place], levels[place] = links[child], levels[child]
-        place = child
-    links[place], levels[place] = link, level
+        links[position], levels[position] = links[child], levels[child]
+        position = child
+    links[position], levels[position] = link, level
 
 
 @compile_function
@@ -138,8 +138,8 @@ def _stop_paths(
 ) -> int:
     """At `level`, stop the free paths of a full link that still rise; list them as limited, and return their number."""
     number = begin
-    for place in range(begin, begin + count):
-        path = free_on[place]
+    for position in range(begin, begin + count):
+        path = free_on[position]
         if share[path] >= 0:
             continue
         share[path] = level
@@ -157,7 +157,7 @@ def _stop_paths(
 def join(state: State, near: Neighbours, begin: int) -> None:
     """Add the new flows, from index `begin` on."""
     flows, first, links, size = state.flows, near.first, near.links, near.size
-    start, count, on_link, on_entry, place_of = (
+    start, count, on_link, on_entry, position_of = (
         near.start,
         near.on_count,
         near.on_link,
@@ -172,8 +172,8 @@ def join(state: State, near: Neighbours, begin: int) -> None:
         near.preceding,
     )
     number, dirty, mark, on_flows = state.number, state.dirty, state.dirty_mark, near.on_flows
-    for place in range(begin, number[FLOWS]):
-        message = flows[place]
+    for position in range(begin, number[FLOWS]):
+        message = flows[position]
         path = path_of[message]
         following[message], preceding[message] = head[path], -1
         if head[path] >= 0:
@@ -185,8 +185,8 @@ def join(state: State, near: Neighbours, begin: int) -> None:
             link = links[entry]
             on_flows[link] += 1
             if is_first:
-                at = start[link] + count[link]
-                on_link[at], on_entry[at], place_of[entry] = path, entry, at
+                slot = start[link] + count[link]
+                on_link[slot], on_entry[slot], position_of[entry] = path, entry, slot
                 count[link] += 1
             _mark_dirty(number, dirty, mark, link)
         if is_first:
@@ -201,7 +201,7 @@ def join(state: State, near: Neighbours, begin: int) -> None:
 def leave(state: State, near: Neighbours, end: int) -> None:
     """Remove the flows that have ended. In `flows` they follow the moving flows, up to `end`."""
     flows, first, links, rate = state.flows, near.first, near.links, state.flow_rate
-    start, count, on_link, on_entry, place_of = (
+    start, count, on_link, on_entry, position_of = (
         near.start,
         near.on_count,
         near.on_link,
@@ -217,8 +217,8 @@ def leave(state: State, near: Neighbours, end: int) -> None:
     )
     number, dirty, mark, on_flows = state.number, state.dirty, state.dirty_mark, near.on_flows
     carried = near.carried
-    for place in range(number[FLOWS], end):
-        message = flows[place]
+    for position in range(number[FLOWS], end):
+        message = flows[position]
         path = path_of[message]
         if preceding[message] >= 0:
             following[preceding[message]] = following[message]
@@ -228,19 +228,19 @@ def leave(state: State, near: Neighbours, end: int) -> None:
             preceding[following[message]] = preceding[message]
         flow_count[path] -= 1
         near.load[path] -= rate[message]
-        is_last, lost = flow_count[path] == 0, rate[message]
+        is_last, lost_rate = flow_count[path] == 0, rate[message]
         if is_last:
             near.limit[path], near.rate[path], near.load[path] = -1, 0.0, 0.0
         for entry in range(first[path], first[path + 1]):
             link = links[entry]
             on_flows[link] -= 1
             if is_last:
-                at = place_of[entry]
+                slot = position_of[entry]
                 count[link] -= 1
-                last = start[link] + count[link]
-                on_link[at], on_entry[at] = on_link[last], on_entry[last]
-                place_of[on_entry[at]] = at
-            carried[link] -= lost
+                last_position = start[link] + count[link]
+                on_link[slot], on_entry[slot] = on_link[last_position], on_entry[last_position]
+                position_of[on_entry[slot]] = slot
+            carried[link] -= lost_rate
             _mark_dirty(number, dirty, mark, link)
 
 
@@ -274,16 +274,16 @@ def share(state: State, near: Neighbours, capacity: Floats) -> None:
 def _begin_with_changes(state: State, near: Neighbours, stamp: int) -> None:
     """Touch the links that changed, and free the paths of new flows."""
     number, size = state.number, near.size
-    for place in range(number[DIRTY]):
-        link = state.dirty[place]
+    for position in range(number[DIRTY]):
+        link = state.dirty[position]
         state.dirty_mark[link] = 0
         near.touch_mark[link] = stamp
-        near.touched[place] = link
-    for place in range(size[JOINED]):
-        path = near.joined[place]
+        near.touched[position] = link
+    for position in range(size[JOINED]):
+        path = near.joined[position]
         near.joined_mark[path] = 0
         near.free_mark[path] = stamp
-        near.free[place] = path
+        near.free[position] = path
     size[TOUCHED], size[FREE] = number[DIRTY], size[JOINED]
     number[DIRTY] = size[JOINED] = size[FREE_VISITED] = size[TOUCHED_VISITED] = 0
 
@@ -309,19 +309,19 @@ def _free_affected_paths(near: Neighbours, stamp: int) -> None:
         size[TOUCHED_VISITED],
     )
     while link_place < reached or flow_place < paths:
-        for place in range(link_place, reached):
-            link = touched[place]
+        for position in range(link_place, reached):
+            link = touched[position]
             if level[link] == np.inf:
                 continue
-            for at in range(start[link], start[link] + limited_count[link]):
-                path = limited[at]
+            for slot in range(start[link], start[link] + limited_count[link]):
+                path = limited[slot]
                 if limit[path] == link and free_mark[path] != stamp:
                     free_mark[path] = stamp
                     free[paths] = path
                     paths += 1
         link_place = reached
-        for place in range(flow_place, paths):
-            path = free[place]
+        for position in range(flow_place, paths):
+            path = free[position]
             share[path] = -1.0
             rates, among = load[path], flow_count[path]
             for entry in range(first[path], first[path + 1]):
@@ -350,13 +350,13 @@ def _free_faster_paths(near: Neighbours, stamp: int) -> None:
         near.free,
     )
     rate, paths = near.rate, near.size[FREE]
-    for place in range(near.size[TOUCHED]):
-        link = near.touched[place]
+    for position in range(near.size[TOUCHED]):
+        link = near.touched[position]
         full_at = near.full_at[link]
         if full_at >= near.level[link] * (1 - SAME) or near.free_count[link] == count[link]:
             continue
-        for at in range(start[link], start[link] + count[link]):
-            path = on_link[at]
+        for slot in range(start[link], start[link] + count[link]):
+            path = on_link[slot]
             if rate[path] > full_at * (1 + SAME) and free_mark[path] != stamp:
                 free_mark[path] = stamp
                 free[paths] = path
@@ -379,17 +379,27 @@ def _store_levels(near: Neighbours, capacity: Floats) -> None:
 @compile_function
 def _set_rates(state: State, near: Neighbours) -> None:
     """Set the new rates of the free paths, and the ends of the flows whose rate changes."""
-    rate, left, since_s, until_s = state.flow_rate, state.flow_left, state.flow_since_s, state.flow_until_s
-    place_of, begin_s, rounding, now = state.flow_place, state.flow_begin_s, state.rounding[0], state.clock[0]
+    rate, remaining, since_s, until_s = (
+        state.flow_rate,
+        state.flow_left,
+        state.flow_since_s,
+        state.flow_until_s,
+    )
+    position_of, begin_s, rounding, now = (
+        state.flow_place,
+        state.flow_begin_s,
+        state.rounding[0],
+        state.clock[0],
+    )
     head, following = near.head, near.following
     for path in near.free[: near.size[FREE]]:
         new, message = near.share[path], head[path]
         near.rate[path], near.load[path] = new, new * near.flow_count[path]
         while message >= 0:
             if new != rate[message]:
-                left[message] = max(left[message] - rate[message] * (now - since_s[message]), 0.0)
+                remaining[message] = max(remaining[message] - rate[message] * (now - since_s[message]), 0.0)
                 since_s[message] = now
                 rate[message] = new
-                end = end_s(now, left[message], new, begin_s[message], rounding)
-                until_s[place_of[message]] = end
+                end = end_s(now, remaining[message], new, begin_s[message], rounding)
+                until_s[position_of[message]] = end
             message = following[message]

@@ -45,25 +45,25 @@ def share(state: State, near: Neighbours, capacity: Floats) -> None:
     state.dirty_mark[:] = 0
     moving = state.flows[: state.number[FLOWS]]
     rates = fair_rates(near.path[moving], near.first, near.links, capacity)
-    places = np.flatnonzero(rates != state.flow_rate[moving])
-    moving, rates, now = moving[places], rates[places], state.clock[0]
-    left = state.flow_left[moving] - state.flow_rate[moving] * (now - state.flow_since_s[moving])
-    state.flow_left[moving] = left = np.maximum(left, 0.0)
+    changed_positions = np.flatnonzero(rates != state.flow_rate[moving])
+    moving, rates, now = moving[changed_positions], rates[changed_positions], state.clock[0]
+    remaining = state.flow_left[moving] - state.flow_rate[moving] * (now - state.flow_since_s[moving])
+    state.flow_left[moving] = remaining = np.maximum(remaining, 0.0)
     state.flow_since_s[moving] = now
     state.flow_rate[moving] = rates
-    wait_s = np.divide(left, rates, out=np.where(left > 0, np.inf, 0.0), where=rates > 0)
-    state.flow_until_s[places] = now + wait_s
+    wait_s = np.divide(remaining, rates, out=np.where(remaining > 0, np.inf, 0.0), where=rates > 0)
+    state.flow_until_s[changed_positions] = now + wait_s
     if state.rounding[0] > 0:
-        _round_ends(state, places[rates > 0])
+        _round_ends(state, changed_positions[rates > 0])
 
 
-def _round_ends(state: State, places: Integers) -> None:
+def _round_ends(state: State, changed_positions: Integers) -> None:
     """Round the ends of the flows at these indices, as `timers.round_end_s`."""
-    begin_s, end_s = state.flow_begin_s[state.flows[places]], state.flow_until_s[places]
+    begin_s, end_s = state.flow_begin_s[state.flows[changed_positions]], state.flow_until_s[changed_positions]
     lasting = end_s > begin_s
     _, exponent = np.frexp((end_s - begin_s)[lasting] * state.rounding[0])
     step_s = np.ldexp(1.0, exponent - 1)
-    state.flow_until_s[places[lasting]] = np.ceil(end_s[lasting] / step_s) * step_s
+    state.flow_until_s[changed_positions[lasting]] = np.ceil(end_s[lasting] / step_s) * step_s
 
 
 def fair_rates(paths: Integers, first: Integers, links: Indices, capacity: Floats) -> Floats:

@@ -36,16 +36,16 @@ def _precedes(state: State, first: int, second: int) -> bool:
 @compile_function
 def set_timer(state: State, when_s: float, kind: int, item: int) -> None:
     """Set a timer for `item` at `when_s`."""
-    place = state.number[TIMERS]
-    state.timer_s[place] = when_s
-    state.timer_order[place] = state.number[ORDER]
-    state.timer_kind[place] = kind
-    state.timer_item[place] = item
+    position = state.number[TIMERS]
+    state.timer_s[position] = when_s
+    state.timer_order[position] = state.number[ORDER]
+    state.timer_kind[position] = kind
+    state.timer_item[position] = item
     state.number[TIMERS] += 1
     state.number[ORDER] += 1
-    while place and _precedes(state, place, (place - 1) // 2):
-        _swap(state, place, (place - 1) // 2)
-        place = (place - 1) // 2
+    while position and _precedes(state, position, (position - 1) // 2):
+        _swap(state, position, (position - 1) // 2)
+        position = (position - 1) // 2
 
 
 @compile_function
@@ -55,27 +55,27 @@ def take_timer(state: State) -> tuple[int, int]:
     state.number[TIMERS] -= 1
     size = state.number[TIMERS]
     _swap(state, TOP, size)
-    place = TOP
+    position = TOP
     while True:
-        child = 2 * place + 1
+        child = 2 * position + 1
         if child >= size:
             return kind, item
         if child + 1 < size and _precedes(state, child + 1, child):
             child += 1
-        if not _precedes(state, child, place):
+        if not _precedes(state, child, position):
             return kind, item
-        _swap(state, place, child)
-        place = child
+        _swap(state, position, child)
+        position = child
 
 
 @compile_function
-def end_s(now_s: float, left: float, rate: float, begin_s: float, rounding: float) -> float:
-    """Return when a flow with `left` bytes ends at this rate; infinity if it has bytes left and a rate of 0."""
+def end_s(now_s: float, remaining: float, rate: float, begin_s: float, rounding: float) -> float:
+    """Return when a flow with `remaining` bytes ends at this rate; infinity if it has bytes left and a rate of 0."""
     if rate > 0:
-        end = now_s + left / rate
+        end = now_s + remaining / rate
         return round_end_s(begin_s, end, rounding) if rounding > 0 else end
     # With no bytes left only a rounded end lies ahead: if the link dies before it, the flow ends now.
-    return np.inf if left > 0 else now_s
+    return np.inf if remaining > 0 else now_s
 
 
 @compile_function
@@ -99,11 +99,11 @@ def next_end_s(until_s: Floats) -> float:
     """
     one = two = three = four = np.inf
     rest = until_s.size % 4
-    for place in range(rest, until_s.size, 4):
-        one = min(one, until_s[place])
-        two = min(two, until_s[place + 1])
-        three = min(three, until_s[place + 2])
-        four = min(four, until_s[place + 3])
-    for place in range(rest):
-        one = min(one, until_s[place])
+    for position in range(rest, until_s.size, 4):
+        one = min(one, until_s[position])
+        two = min(two, until_s[position + 1])
+        three = min(three, until_s[position + 2])
+        four = min(four, until_s[position + 3])
+    for position in range(rest):
+        one = min(one, until_s[position])
     return min(one, two, three, four)

@@ -9,7 +9,7 @@ from sim.models.network.engine.program import Floats, Integers
 @compile_function
 def assign_circuits(
     pairs: Integers,
-    wanted: Floats,
+    demand: Floats,
     circuits: Integers,
     out: Integers,
     into: Integers,
@@ -18,7 +18,7 @@ def assign_circuits(
 ) -> None:
     """Add a circuit for the pair of greatest use whose ports are free, until no use is left.
 
-    Pair s * n + t of `pairs`, sorted by use, has the use `wanted` for its first circuit, and half as much for each
+    Pair s * n + t of `pairs`, sorted by use, has the use `demand` for its first circuit, and half as much for each
     further one; of equal uses the lower pair comes first. `out` and `into` (n,) are free ports. `heap_use` and
     `heap_pair` have room for all circuits.
     """
@@ -27,11 +27,11 @@ def assign_circuits(
     while free > 0 and (size > 0 or following < pairs.size):
         takes_next = size == 0
         if not takes_next and following < pairs.size:
-            use = wanted[pairs[following]]
+            use = demand[pairs[following]]
             takes_next = use > heap_use[0] or (use == heap_use[0] and pairs[following] < heap_pair[0])
         if takes_next:
             pair = pairs[following]
-            use = wanted[pair]
+            use = demand[pair]
             following += 1
         else:
             pair, use = heap_pair[0], heap_use[0]
@@ -53,29 +53,29 @@ def _precedes(use: float, pair: int, other_use: float, other_pair: int) -> bool:
 
 
 @compile_function
-def _push(heap_use: Floats, heap_pair: Integers, place: int, use: float, pair: int) -> None:
+def _push(heap_use: Floats, heap_pair: Integers, position: int, use: float, pair: int) -> None:
     """Insert a use at the end of the heap, and move it up."""
-    while place > 0:
-        parent = (place - 1) // 2
+    while position > 0:
+        parent = (position - 1) // 2
         if not _precedes(use, pair, heap_use[parent], heap_pair[parent]):
             break
-        heap_use[place], heap_pair[place] = heap_use[parent], heap_pair[parent]
-        place = parent
-    heap_use[place], heap_pair[place] = use, pair
+        heap_use[position], heap_pair[position] = heap_use[parent], heap_pair[parent]
+        position = parent
+    heap_use[position], heap_pair[position] = use, pair
 
 
 @compile_function
 def _sift_down(heap_use: Floats, heap_pair: Integers, size: int) -> None:
     """Move the last use to the top of a heap that has lost it, and down to its place."""
-    use, pair, place = heap_use[size], heap_pair[size], 0
-    while 2 * place + 1 < size:
-        child = 2 * place + 1
+    use, pair, position = heap_use[size], heap_pair[size], 0
+    while 2 * position + 1 < size:
+        child = 2 * position + 1
         if child + 1 < size and _precedes(
             heap_use[child + 1], heap_pair[child + 1], heap_use[child], heap_pair[child]
         ):
             child += 1
         if not _precedes(heap_use[child], heap_pair[child], use, pair):
             break
-        heap_use[place], heap_pair[place] = heap_use[child], heap_pair[child]
-        place = child
-    heap_use[place], heap_pair[place] = use, pair
+        heap_use[position], heap_pair[position] = heap_use[child], heap_pair[child]
+        position = child
+    heap_use[position], heap_pair[position] = use, pair

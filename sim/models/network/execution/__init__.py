@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from sim.models.network.execution.simulation import Change, Execution, Stalled, Trace, simulate
+from sim.models.network.execution.simulation import Change, Execution, StalledError, Trace, simulate
 
-__all__ = ["Change", "Execution", "Stalled", "Trace", "simulate"]
+__all__ = ["Change", "Execution", "StalledError", "Trace", "simulate"]

@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 
 from sim.models.network.allreduce.algorithms import Algorithm, ring
 from sim.models.network.engine.program import ARMED, BEGINS, ENDS, Routes
-from sim.models.network.execution.lowering import Lowered, lower
-from sim.models.network.execution.simulation import Execution, Run, Stalled
+from sim.models.network.execution.lowering import LoweredGraph, lower
+from sim.models.network.execution.simulation import Execution, Run, StalledError
 from sim.models.network.fabrics.cost import Cost, circuit_switch_cost
 from sim.models.network.fabrics.direct import next_links, path_router
 from sim.models.network.fabrics.model import CyclicRouter, Fabric, check_sizes
@@ -177,10 +177,10 @@ class CircuitSwitch:
         if self.forwarding:
             return self._serve_by_forwarding_s(wanted_bytes, circuits)
         on_circuits = np.divide(wanted_bytes, circuits * rate, out=np.zeros(wanted_bytes.shape), where=lit)
-        rest = np.where(lit, 0.0, wanted_bytes)
-        np.fill_diagonal(rest, 0.0)
+        unserved_bytes = np.where(lit, 0.0, wanted_bytes)
+        np.fill_diagonal(unserved_bytes, 0.0)
         on_circuits_s = float(on_circuits.max(initial=0.0))
-        busiest = float(max(rest.sum(axis=0).max(), rest.sum(axis=1).max()))
+        busiest = float(max(unserved_bytes.sum(axis=0).max(), unserved_bytes.sum(axis=1).max()))
         if self.packet_gbps:
             return max(on_circuits_s, busiest / (self.packet_gbps * 1e9 / 8))
         return on_circuits_s + busiest / (self.degree * rate) + self.delay_s * (busiest > 0)
@@ -189,8 +189,8 @@ class CircuitSwitch:
         """Return the seconds of the fullest circuit on shortest paths."""
         pairs = np.argwhere(circuits > 0)
         sources, targets = np.nonzero(wanted_bytes)
-        apart = sources != targets
-        sources, targets = sources[apart], targets[apart]
+        is_between_hosts = sources != targets
+        sources, targets = sources[is_between_hosts], targets[is_between_hosts]
         paths = path_router(next_links(self.nodes, pairs, 0), pairs[:, 1], {})(sources, targets, sources)
         loads = np.zeros(len(pairs) + 1)
         np.add.at(loads, paths, np.broadcast_to(wanted_bytes[sources, targets][:, None], paths.shape))
@@ -210,7 +210,7 @@ def simulate_circuits(
 ) -> Execution:
     """Simulate one iteration over circuits that follow the demand; `rounding` as in `execution.simulate`.
 
-    Raise `Stalled` if pairs wait for a circuit that never comes, `ValueError` if the graph has more nodes than the
+    Raise `StalledError` if pairs wait for a circuit that never comes, `ValueError` if the graph has more nodes than the
     switch.
     """
     fabric = switch.fabric()
@@ -240,7 +240,7 @@ class _Plant:
     """A run on circuits: the `lit` circuits, the times when circuits moved, and the processor time of choosing them."""
 
     run: Run
-    lowered: Lowered
+    lowered: LoweredGraph
     switch: CircuitSwitch
     lit: Integers = field(init=False)
     moved_s: list[float] = field(default_factory=list)
@@ -300,7 +300,7 @@ def _move_at_begin(plant: _Plant) -> None:
     elif plant.move(circuits):
         return
     if not plant.run.run_until(np.inf):
-        raise Stalled(
+        raise StalledError(
             f"some pairs have no circuit, and controller {plant.switch.controller.when} does not move circuits during "
             "an iteration: choose a controller that moves them more often, or more circuits"
         )
@@ -308,19 +308,19 @@ def _move_at_begin(plant: _Plant) -> None:
 
 def _move_every_period(plant: _Plant) -> None:
     now_s, idle, progress = 0.0, 0, -1
-    before = np.zeros_like(plant.lit, dtype=np.float64)
+    previous_demand = np.zeros_like(plant.lit, dtype=np.float64)
     while idle < _MAX_IDLE_PERIODS:
         demand = plant.demand()
         # Where nothing moved in a period, hysteresis would keep waiting pairs from a circuit for ever.
-        is_stuck = bool(demand.any() and (demand == before).all())
-        before = demand
+        is_stuck = bool(demand.any() and (demand == previous_demand).all())
+        previous_demand = demand
         if plant.move(plant.choose([demand], may_stay=not is_stuck)):
             return
         now_s += plant.switch.controller.period_s
         if plant.run.run_until(now_s):
             return
         idle = idle + 1 if progress == (progress := plant.run.progress()) else 0
-    raise Stalled(
+    raise StalledError(
         f"nothing moved in {_MAX_IDLE_PERIODS} periods, up to {now_s:.3f} s: increase the degree or the period"
     )
 
@@ -330,25 +330,28 @@ def _move_by_layers(plant: _Plant, graph: TaskGraph) -> None:
     communicates = layers >= 0
     look_ahead = plant.switch.controller.look_ahead
     ends = ENDS if look_ahead else 0
-    last = decided = -1
+    last_layer = decided = -1
     # Progress when all flows last waited for a circuit. If it is the same the next time, no circuit ever comes.
     progress: tuple[float, ...] = ()
     is_stuck = may_move = False
     while True:
         begun = communicates & ~np.isnan(state.begin_s)
-        last = int(layers[begun].max(initial=last))
+        last_layer = int(layers[begun].max(initial=last_layer))
         is_idle = not (begun & np.isnan(state.end_s)).any()
         # Before the first communication, and between two layers, circuits can move for the next layer.
-        first = last + 1 if look_ahead and is_idle else last
+        first = last_layer + 1 if look_ahead and is_idle else last_layer
         if first > decided or is_stuck:
             decided = max(decided, first)
             if is_stuck:
                 demands = [plant.demand()]
-                left = float(plant.run.moving()[1].sum())
-                before, progress = progress, (float(state.link_bytes.sum()), left, plant.run.progress())
-                may_move = before != progress
+                remaining = float(plant.run.moving()[1].sum())
+                previous_demand, progress = (
+                    progress,
+                    (float(state.link_bytes.sum()), remaining, plant.run.progress()),
+                )
+                may_move = previous_demand != progress
                 if not may_move and not plant.run.woke:
-                    raise Stalled(f"at {plant.now_s * 1e3:.3f} ms no circuit helps: increase the degree")
+                    raise StalledError(f"at {plant.now_s * 1e3:.3f} ms no circuit helps: increase the degree")
             else:
                 demands = [plant.demand(communicates & (begun | (layers <= first)))]
                 demands += [
@@ -368,7 +371,7 @@ def _move_by_layers(plant: _Plant, graph: TaskGraph) -> None:
 def communication_layers(graph: TaskGraph) -> Integers:
     """Return the length of the longest chain of communications before each, (tasks,); -1 for other tasks."""
     communicates = np.isin(graph.kind, (Kind.TRANSFER, Kind.ALLREDUCE, Kind.EXCHANGE))
-    own = communicates.astype(np.int64)
+    peers = communicates.astype(np.int64)
     depth = np.zeros(graph.tasks, np.int64)
     edges_out = np.bincount(graph.before, minlength=graph.tasks)
     first = np.cumsum(edges_out) - edges_out
@@ -379,7 +382,7 @@ def communication_layers(graph: TaskGraph) -> Integers:
         counts = edges_out[ready]
         edges = np.repeat(first[ready] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
         successors = following[edges]
-        np.maximum.at(depth, successors, np.repeat(depth[ready] + own[ready], counts))
+        np.maximum.at(depth, successors, np.repeat(depth[ready] + peers[ready], counts))
         np.subtract.at(waits, successors, 1)
         ready = np.unique(successors[waits[successors] == 0])
     return np.where(communicates, depth, -1)
@@ -409,16 +412,16 @@ def plan_circuits(
         reach_s = total_s[:, None] + dark_s * is_other
         came_from.append(np.argmin(reach_s, axis=0))
         total_s = reach_s.min(axis=0) + row
-    places = [int(np.argmin(total_s))]
+    indices = [int(np.argmin(total_s))]
     for previous in reversed(came_from):
-        places.append(int(previous[places[-1]]))
-    return [candidates[place] for place in reversed(places)]
+        indices.append(int(previous[indices[-1]]))
+    return [candidates[index] for index in reversed(indices)]
 
 
 def _propose_circuits(switch: CircuitSwitch, demands: Sequence[Floats], lit: Integers) -> Iterator[Integers]:
     for first in range(len(demands)):
-        for last in range(first, len(demands)):
-            yield switch.choose(np.sum(demands[first : last + 1], axis=0), lit)
+        for last_layer in range(first, len(demands)):
+            yield switch.choose(np.sum(demands[first : last_layer + 1], axis=0), lit)
     if lit.any():
         yield lit
 
@@ -428,34 +431,34 @@ def _improve(switch: CircuitSwitch, wanted_bytes: Floats, circuits: Integers) ->
 
     A circuit takes its pair off the packet switch, so one for a small pair can be slower than none.
     """
-    best, least_s, improves = circuits, switch.serve_s(wanted_bytes, circuits), True
+    best_circuits, least_s, improves = circuits, switch.serve_s(wanted_bytes, circuits), True
     while improves:
         improves = False
         for source, target in np.argwhere(wanted_bytes > 0):
             for change in (-1, 1) if source != target else ():
-                changed = _change_circuit(best, source, target, change, switch.degree)
+                changed = _change_circuit(best_circuits, source, target, change, switch.degree)
                 if (changed < 0).any() or changed.sum(axis=1).max() > switch.degree:
                     continue
                 changed_s = switch.serve_s(wanted_bytes, changed)
                 if changed_s < least_s * (1 - 1e-9):
-                    best, least_s, improves = changed, changed_s, True
-    return best
+                    best_circuits, least_s, improves = changed, changed_s, True
+    return best_circuits
 
 
 def _change_circuit(circuits: Integers, source: int, target: int, change: int, degree: int) -> Integers:
     """Return circuits with one more or less for a pair. If no port is free, it takes the port of another pair."""
     changed = circuits.copy()
     changed[source, target] += change
-    for ports, own in ((changed[source], target), (changed[:, target], source)):
-        others = np.flatnonzero(ports)
-        others = others[others != own]
-        if ports.sum() > degree and others.size:
-            ports[others[0]] -= 1
+    for ports, peers in ((changed[source], target), (changed[:, target], source)):
+        other_ports = np.flatnonzero(ports)
+        other_ports = other_ports[other_ports != peers]
+        if ports.sum() > degree and other_ports.size:
+            ports[other_ports[0]] -= 1
     return changed
 
 
 def remaining_demand(
-    run: Run, lowered: Lowered, nodes: int, domain: int = 1, tasks: NDArray[np.bool_] | None = None
+    run: Run, lowered: LoweredGraph, nodes: int, domain: int = 1, tasks: NDArray[np.bool_] | None = None
 ) -> Floats:
     """Return the bytes that `tasks` (tasks,) still have to move, by default running tasks: (nodes, nodes).
 
@@ -491,12 +494,14 @@ def choose_circuits(wanted_bytes: Floats, switch: CircuitSwitch, lit: Integers) 
     if switch.forwarding:
         circuits[np.arange(switch.nodes), np.roll(np.arange(switch.nodes), -1)] = 1
     out, into = switch.degree - circuits.sum(axis=1), switch.degree - circuits.sum(axis=0)
-    wanted = np.where(np.eye(len(lit), dtype=bool), 0.0, wanted_bytes).reshape(-1)
-    pairs = np.flatnonzero(wanted > 0)
+    wanted_bytes_by_pair = np.where(np.eye(len(lit), dtype=bool), 0.0, wanted_bytes).reshape(-1)
+    pairs = np.flatnonzero(wanted_bytes_by_pair > 0)
     # Most pairs get no circuit, so the first use of each is sorted, and only further uses are in the heap.
-    pairs = pairs[np.argsort(-wanted[pairs], kind="stable")]
+    pairs = pairs[np.argsort(-wanted_bytes_by_pair[pairs], kind="stable")]
     room = min(int(out.sum()), int(into.sum()))
-    assign_circuits(pairs, wanted, circuits, out, into, np.zeros(room + 1), np.zeros(room + 1, np.int64))
+    assign_circuits(
+        pairs, wanted_bytes_by_pair, circuits, out, into, np.zeros(room + 1), np.zeros(room + 1, np.int64)
+    )
     for source, target in np.argwhere(lit > circuits):
         staying = min(lit[source, target] - circuits[source, target], out[source], into[target])
         circuits[source, target] += staying
@@ -505,7 +510,7 @@ def choose_circuits(wanted_bytes: Floats, switch: CircuitSwitch, lit: Integers) 
     return circuits
 
 
-def _route_messages(lowered: Lowered, circuits: Integers, switch: CircuitSwitch) -> Routes:
+def _route_messages(lowered: LoweredGraph, circuits: Integers, switch: CircuitSwitch) -> Routes:
     """Return routes over the current circuits, with the link numbers of the fabric.
 
     Pairs without a circuit use the packet switch if there is one, else the shortest path.

@@ -52,7 +52,7 @@ class Messages(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Exchanged:
+class ExchangedBytes:
     """Bytes of all exchanges that move as loads of links.
 
     `payload`, the same in whole `packets`, and the part of `packets` that leaves a host (`between_hosts`). `unshared`
@@ -66,7 +66,7 @@ class Exchanged:
 
 
 @dataclass(frozen=True, slots=True)
-class Lowered:
+class LoweredGraph:
     """A program, its initial routes, and the description of its messages.
 
     An exchange is one message for each link that it loads, from end to end of the link; `exchanged` counts its bytes.
@@ -75,7 +75,7 @@ class Lowered:
     program: Program
     routes: Routes
     messages: Messages
-    exchanged: Exchanged = Exchanged()
+    exchanged: ExchangedBytes = ExchangedBytes()
 
 
 def lower(
@@ -86,7 +86,7 @@ def lower(
     *,
     parts: int = 1,
     by_pair: bool = False,
-) -> Lowered:
+) -> LoweredGraph:
     """Return the program of one iteration.
 
     Messages are split into equal `parts` over as many paths, or by the weights of the fabric. An exchange becomes the
@@ -102,7 +102,7 @@ def lower(
     routes = route_messages(messages, fabric)
     head_s, tail_s = _compute_latencies(routes, fabric, latency)
     tail_s = _add_merged_rounds(messages, head_s, tail_s)
-    exchanged = Exchanged()
+    exchanged = ExchangedBytes()
     if graph.exchanges and not by_pair:
         times = np.bincount(graph.group[graph.kind == Kind.EXCHANGE], minlength=len(graph.exchanges))
         loads = [load_links(exchange, fabric, latency, parts) for exchange in graph.exchanges]
@@ -133,7 +133,7 @@ def lower(
         message_group=group_of,
         message_bytes=latency.wire_bytes(messages.size_bytes // messages.merged) * messages.merged,
     )
-    return Lowered(program, routes._replace(path=routes.path[order]), messages, exchanged)
+    return LoweredGraph(program, routes._replace(path=routes.path[order]), messages, exchanged)
 
 
 class Load(NamedTuple):
@@ -155,20 +155,20 @@ def load_links(exchange: Exchange, fabric: Fabric, latency: Latency, parts: int)
     moves = _find_moves(exchange)
     for begin in range(0, moves.size, _TRANSFERS_AT_ONCE):
         rows = moves[begin : begin + _TRANSFERS_AT_ONCE]
-        zero, one = np.zeros(rows.size, np.int64), np.ones(rows.size, np.int64)
+        zero, ones = np.zeros(rows.size, np.int64), np.ones(rows.size, np.int64)
         source, target, size_bytes = _select_rows(exchange, rows)
-        whole = Messages(zero, zero, source, target, size_bytes, one, one, choice=rows)
-        messages = _split_messages(whole, fabric, latency, parts)
+        whole_messages = Messages(zero, zero, source, target, size_bytes, ones, ones, choice=rows)
+        messages = _split_messages(whole_messages, fabric, latency, parts)
         routes = route_messages(messages, fabric)
-        sent = latency.wire_bytes(messages.size_bytes)
-        by_path = np.bincount(routes.path, sent, minlength=routes.first.size - 1)
+        sent_bytes = latency.wire_bytes(messages.size_bytes)
+        by_path = np.bincount(routes.path, sent_bytes, minlength=routes.first.size - 1)
         # Sums of whole numbers below 2**53 are exact.
         loads += np.bincount(routes.links, np.repeat(by_path, np.diff(routes.first)), minlength=fabric.links)
         heads, tails = _compute_latencies(routes, fabric, latency)
         head_s, tail_s = max(head_s, float(heads.max())), max(tail_s, float(tails.max()))
-        payload, packets = payload + int(size_bytes.sum()), packets + int(sent.sum())
+        payload, packets = payload + int(size_bytes.sum()), packets + int(sent_bytes.sum())
         leaves = messages.source // fabric.domain != messages.target // fabric.domain
-        between_hosts += int(sent[leaves].sum())
+        between_hosts += int(sent_bytes[leaves].sum())
     links = np.flatnonzero(loads)
     return Load(links, loads[links].astype(np.int64), head_s, tail_s, payload, packets, between_hosts)
 
@@ -193,13 +193,13 @@ def _find_shared_links(
 
 def _sum_loads(
     loads: Sequence[Load], times: Sequence[int], shared: Sequence[NDArray[np.bool_]], links: int
-) -> Exchanged:
+) -> ExchangedBytes:
     """Return the total bytes of exchanges that each run the number of `times`."""
     unshared = np.zeros(links, np.int64)
     for load, count, delays in zip(loads, times, shared, strict=True):
         unshared[load.links[~delays]] += load.link_bytes[~delays] * count
     counts = list(zip(loads, times, strict=True))
-    return Exchanged(
+    return ExchangedBytes(
         sum(load.payload * count for load, count in counts),
         sum(load.packets * count for load, count in counts),
         sum(load.between_hosts * count for load, count in counts),
@@ -225,12 +225,12 @@ def _add_loads(
     messages, routes, head_s, tail_s = lowered
     task = chains.task[chains.phase_chain]
     phases = np.flatnonzero(graph.kind[task] == Kind.EXCHANGE)
-    load_of = [loads[place] for place in graph.group[task[phases]].tolist()]
+    load_of = [loads[position] for position in graph.group[task[phases]].tolist()]
     sizes = [load.links.size for load in load_of]
     phase, links = np.repeat(phases, sizes), _join([load.links for load in load_of])
     size_bytes = _join([load.link_bytes for load in load_of])
-    one, ends = np.ones(links.size, np.int64), (fabric.sources[links], fabric.targets[links])
-    added = Messages(task[phase], phase, *ends, size_bytes, one, one, choice=task[phase])
+    ones, ends = np.ones(links.size, np.int64), (fabric.sources[links], fabric.targets[links])
+    added = Messages(task[phase], phase, *ends, size_bytes, ones, ones, choice=task[phase])
     # Each link is a path of its own, behind the paths of the other messages.
     paths = routes.first.size - 1
     first = np.concatenate([routes.first, routes.first[-1] + np.arange(1, fabric.links + 1)])
@@ -355,8 +355,8 @@ def _make_planner(
 def _make_messages(graph: TaskGraph, chains: Chains) -> Messages:
     task, merged = chains.task[chains.phase_chain[chains.phase]], chains.merged[chains.phase]
     # The transfers of an exchange take turns over the paths; all messages of another task choose alike.
-    place = np.arange(task.size) - np.searchsorted(task, task)
-    choice = np.where(graph.kind[task] == Kind.EXCHANGE, place, task)
+    position = np.arange(task.size) - np.searchsorted(task, task)
+    choice = np.where(graph.kind[task] == Kind.EXCHANGE, position, task)
     return Messages(
         task=task,
         phase=chains.phase,
@@ -372,10 +372,12 @@ def _make_messages(graph: TaskGraph, chains: Chains) -> Messages:
 def bytes_by_pair(graph: TaskGraph, latency: Latency, allreduce: Algorithm) -> Floats:
     """Return the bytes that one iteration sends from node to node, (nodes, nodes); AllReduces by their algorithm."""
     messages = _make_messages(graph, _make_chains(graph, latency, allreduce, by_pair=True))
-    sent = np.zeros((graph.nodes, graph.nodes))
-    np.add.at(sent, (messages.source, messages.target), (messages.size_bytes * messages.rounds).astype(float))
-    np.fill_diagonal(sent, 0.0)
-    return sent
+    sent_bytes = np.zeros((graph.nodes, graph.nodes))
+    np.add.at(
+        sent_bytes, (messages.source, messages.target), (messages.size_bytes * messages.rounds).astype(float)
+    )
+    np.fill_diagonal(sent_bytes, 0.0)
+    return sent_bytes
 
 
 def _split_messages(messages: Messages, fabric: Fabric, latency: Latency, parts: int) -> Messages:

@@ -38,8 +38,8 @@ from sim.models.network.engine.connections import (
     with_more_trains,
 )
 from sim.models.network.engine.program import fresh_state
-from sim.models.network.execution.lowering import Lowered, lower
-from sim.models.network.execution.simulation import Execution, Stalled
+from sim.models.network.execution.lowering import LoweredGraph, lower
+from sim.models.network.execution.simulation import Execution, StalledError
 from sim.models.network.fabrics.model import Fabric, Integers
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import Kind, TaskGraph
@@ -66,7 +66,7 @@ def simulate_packets(
 ) -> Execution:
     """Simulate one iteration; `seed` selects the paths, `train` is the number of packets per train.
 
-    By default `train` grows with the number of packets. Raise `Stalled` if a link on a path has no capacity,
+    By default `train` grows with the number of packets. Raise `StalledError` if a link on a path has no capacity,
     `ValueError` if the graph has more nodes than the fabric.
     """
     from sim.models.network.engine import packets as loop
@@ -80,7 +80,7 @@ def simulate_packets(
     train = train or max(1, min(LONGEST_TRAIN, packets // PACKETS_ONE_BY_ONE))
     is_dead = fabric.capacity_bps[paths.links] == 0
     if is_dead.any():
-        raise Stalled(f"link {paths.links[np.argmax(is_dead)]} is on a path and has no capacity")
+        raise StalledError(f"link {paths.links[np.argmax(is_dead)]} is on a path and has no capacity")
     queues = _make_queues(graph, fabric, lowered, latency)
     transport = _make_transport(lowered, fabric, latency, train, seed)
     state = fresh_state(program, fabric.links)
@@ -90,7 +90,7 @@ def simulate_packets(
         while (reason := loop.run_packets(program, state, paths, queues, transport)) == loop.FULL:
             queues = with_more_trains(queues)
     if reason == loop.STALLED:
-        raise Stalled(
+        raise StalledError(
             f"at {state.clock[0] * 1000.0:.3f} ms nothing moves, and no link is dead: this is a bug"
         )
     return Execution(
@@ -98,7 +98,9 @@ def simulate_packets(
     )
 
 
-def _make_transport(lowered: Lowered, fabric: Fabric, latency: Latency, train: int, seed: int) -> Transport:
+def _make_transport(
+    lowered: LoweredGraph, fabric: Fabric, latency: Latency, train: int, seed: int
+) -> Transport:
     group = int(np.diff(lowered.program.message_first).max(initial=0))
     return Transport(
         packet_bytes=latency.packet_bytes,
@@ -115,7 +117,7 @@ def _make_transport(lowered: Lowered, fabric: Fabric, latency: Latency, train: i
     )
 
 
-def _find_paths(lowered: Lowered, fabric: Fabric) -> Paths:
+def _find_paths(lowered: LoweredGraph, fabric: Fabric) -> Paths:
     """Return the distinct paths of each pair of nodes with traffic."""
     messages = lowered.messages
     pairs, pair = np.unique(messages.source * fabric.nodes + messages.target, return_inverse=True)
@@ -138,7 +140,7 @@ def _compute_offsets(counts: list[int]) -> Integers:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
-def _make_queues(graph: TaskGraph, fabric: Fabric, lowered: Lowered, latency: Latency) -> Queues:
+def _make_queues(graph: TaskGraph, fabric: Fabric, lowered: LoweredGraph, latency: Latency) -> Queues:
     is_ring = graph.kind[lowered.messages.task] == Kind.ALLREDUCE
     with np.errstate(divide="ignore"):
         packet_s = latency.packet_bytes * 8 / fabric.capacity_bps

@@ -23,7 +23,7 @@ from sim.models.network.engine.program import (
     fresh_neighbours,
     fresh_state,
 )
-from sim.models.network.execution.lowering import Lowered, lower
+from sim.models.network.execution.lowering import LoweredGraph, lower
 from sim.models.network.fabrics.model import Fabric
 from sim.models.network.latency import Latency
 from sim.models.network.taskgraph import Kind, TaskGraph
@@ -34,7 +34,7 @@ Integers = NDArray[np.int64]
 _TRACE_ROWS = 1 << 16
 
 
-class Stalled(RuntimeError):
+class StalledError(RuntimeError):
     """Nothing can move any more, because links on the paths of flows are dead."""
 
 
@@ -64,7 +64,7 @@ class Execution:
 
     graph: TaskGraph
     fabric: Fabric
-    lowered: Lowered
+    lowered: LoweredGraph
     begin_s: Floats
     end_s: Floats
     link_bytes: Integers
@@ -121,9 +121,9 @@ class Execution:
         """Bytes on links between hosts that several nodes share, beyond the first link of each message."""
         if self.fabric.domain == 1:
             return 0
-        sent = self._sum_sent(self.lowered.program.message_bytes, self.fabric.domain)
-        sent += self.lowered.exchanged.between_hosts
-        return _sum_exactly(self.link_bytes[self.fabric.leaves_shared_host]) - sent
+        sent_bytes = self._sum_sent(self.lowered.program.message_bytes, self.fabric.domain)
+        sent_bytes += self.lowered.exchanged.between_hosts
+        return _sum_exactly(self.link_bytes[self.fabric.leaves_shared_host]) - sent_bytes
 
     @property
     def bandwidth_tax(self) -> float:
@@ -159,8 +159,8 @@ def simulate(
     into `parts`, which take different paths if the router of the fabric offers several. Rates are max-min fair or,
     with `in_proportion`, the rates of equal windows over FIFO queues (see `engine.proportional`).
 
-    Raise `Stalled` if a flow waits for a dead link for ever, `ValueError` for a graph with more nodes than the fabric,
-    a change of an unknown link, or a rounding outside [0, 1).
+    Raise `StalledError` if a flow waits for a dead link for ever, `ValueError` for a graph with more nodes than the
+    fabric, a change of an unknown link, or a rounding outside [0, 1).
     """
     if changes:  # a link that loses capacity may be full
         fabric = replace(fabric, never_full=np.zeros(fabric.links, dtype=bool))
@@ -181,7 +181,7 @@ def simulate(
             break
         run.capacity[change.link] = change.capacity_bps / 8
     if not run.run_until(np.inf):
-        raise Stalled(run.describe_stalled(fabric))
+        raise StalledError(run.describe_stalled(fabric))
     return run.result(graph, fabric)
 
 
@@ -193,7 +193,7 @@ class Run:
 
     def __init__(
         self,
-        lowered: Lowered,
+        lowered: LoweredGraph,
         capacity: Floats,
         never_full: NDArray[np.bool_],
         *,
@@ -246,14 +246,14 @@ class Run:
         from sim.models.network.engine import loop
 
         state = self.state
-        moving, left = self.moving()
-        moved = self.lowered.program.message_bytes[moving] - np.ceil(left).astype(np.int64)
+        moving, remaining = self.moving()
+        moved = self.lowered.program.message_bytes[moving] - np.ceil(remaining).astype(np.int64)
         for message, size_bytes in zip(moving, moved, strict=True):
-            state.link_bytes[self.links_of(message)] += size_bytes
+            state.link_bytes[self.list_links(message)] += size_bytes
         self.routes = routes
         # A flow adds all its bytes to its links when it ends, so subtract the bytes that the old links carried.
         for message, size_bytes in zip(moving, moved, strict=True):
-            state.link_bytes[self.links_of(message)] -= size_bytes
+            state.link_bytes[self.list_links(message)] -= size_bytes
         self._neighbours = fresh_neighbours(routes, self._never_full, in_proportion=self._in_proportion)
         loop.join(state, self._neighbours, 0)
         state.due_s[0] = state.clock[0]
@@ -264,7 +264,7 @@ class Run:
         passed_s = state.clock[0] - state.flow_since_s[moving]
         return moving, np.maximum(state.flow_left[moving] - state.flow_rate[moving] * passed_s, 0.0)
 
-    def links_of(self, message: int) -> Integers:
+    def list_links(self, message: int) -> Integers:
         """Return the links that a message uses now."""
         path = self.routes.path[message]
         return self.routes.links[self.routes.first[path] : self.routes.first[path + 1]]
@@ -277,13 +277,13 @@ class Run:
         """Return a message that names a flow and the dead link for which it waits."""
         messages = self.lowered.messages
         for flow in self.state.flows[: self.state.number[FLOWS]]:
-            links = self.links_of(flow)
+            links = self.list_links(flow)
             dead = links[self.capacity[links] == 0]
             if dead.size:
                 pair = f"{messages.source[flow]} -> {messages.target[flow]}"
-                ends = f"{fabric.sources[dead[0]]} -> {fabric.targets[dead[0]]}"
+                link = f"{fabric.sources[dead[0]]} -> {fabric.targets[dead[0]]}"
                 when = f"{self.state.clock[0] * 1e3:.3f} ms"
-                return f"at {when} the flow {pair} waits for link {dead[0]} ({ends}), which has no capacity any more"
+                return f"at {when} the flow {pair} waits for link {dead[0]} ({link}), which has no capacity any more"
         return f"at {self.state.clock[0] * 1e3:.3f} ms nothing moves, and no link is dead: this is a bug"
 
     def result(self, graph: TaskGraph, fabric: Fabric) -> Execution:

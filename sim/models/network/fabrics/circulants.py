@@ -65,31 +65,31 @@ def balance_strides(nodes: int, coins: Sequence[int], copies: NDArray[np.float64
     >>> balance_strides(12, (1, 5, 7, 11), np.ones(4)).sum(axis=(0, 1)).tolist()
     [20, 20, 20, 20]
     """
-    ways = _find_shortest_ways(nodes, coins) * ROUTE_SETS
+    paths_by_distance = _find_shortest_ways(nodes, coins) * ROUTE_SETS
     random = np.random.default_rng(0)
-    best, lowest_unevenness = np.zeros((len(ways), len(coins)), np.int64), np.inf
+    best_uses, lowest_unevenness = np.zeros((len(paths_by_distance), len(coins)), np.int64), np.inf
     for _ in range(_RANDOM_STARTS if nodes <= _SMALL_NODES else 1):
-        uses = np.stack([options[int(random.integers(len(options)))] for options in ways])
-        _even_out(uses, ways, random.permutation(len(ways)).tolist(), copies)
+        uses = np.stack([options[int(random.integers(len(options)))] for options in paths_by_distance])
+        _even_out(uses, paths_by_distance, random.permutation(len(paths_by_distance)).tolist(), copies)
         unevenness = float((uses.sum(axis=0) ** 2 / copies).sum())
         if unevenness < lowest_unevenness:
-            best, lowest_unevenness = uses, unevenness
-    return best.reshape(ROUTE_SETS, nodes, len(coins))
+            best_uses, lowest_unevenness = uses, unevenness
+    return best_uses.reshape(ROUTE_SETS, nodes, len(coins))
 
 
 def _even_out(
-    uses: Integers, ways: list[Integers], order: Sequence[int], copies: NDArray[np.float64]
+    uses: Integers, paths_by_distance: list[Integers], order: Sequence[int], copies: NDArray[np.float64]
 ) -> None:
     """Change the chosen ways in place, one distance after another, until the loads do not become more even."""
     load = uses.sum(axis=0)
     for _ in range(_MAX_SWEEPS):
-        before = uses.copy()
+        previous_uses = uses.copy()
         for distance in order:
-            others = load - uses[distance]
-            unevenness = ((others + ways[distance]) ** 2 / copies).sum(axis=1)
-            uses[distance] = ways[distance][int(np.argmin(unevenness))]
-            load = others + uses[distance]
-        if (uses == before).all():
+            other_uses = load - uses[distance]
+            unevenness = ((other_uses + paths_by_distance[distance]) ** 2 / copies).sum(axis=1)
+            uses[distance] = paths_by_distance[distance][int(np.argmin(unevenness))]
+            load = other_uses + uses[distance]
+        if (uses == previous_uses).all():
             return
 
 
@@ -98,25 +98,25 @@ def _find_shortest_ways(nodes: int, coins: Sequence[int]) -> list[Integers]:
 
     Raise `ValueError` if the strides do not reach every distance.
     """
-    ways: dict[int, set[tuple[int, ...]]] = {0: {(0,) * len(coins)}}
+    paths_by_distance: dict[int, set[tuple[int, ...]]] = {0: {(0,) * len(coins)}}
     layer = [0]
     while layer:
         reached: dict[int, set[tuple[int, ...]]] = {}
-        for place in layer:
+        for node in layer:
             for index, coin in enumerate(coins):
-                following = (place + coin) % nodes
-                if following in ways:
+                following = (node + coin) % nodes
+                if following in paths_by_distance:
                     continue
                 new_ways = reached.setdefault(following, set())
-                for way in sorted(ways[place])[: _MAX_TIES - len(new_ways)]:
-                    new_ways.add((*way[:index], way[index] + 1, *way[index + 1 :]))
-        ways |= reached
+                for path in sorted(paths_by_distance[node])[: _MAX_TIES - len(new_ways)]:
+                    new_ways.add((*path[:index], path[index] + 1, *path[index + 1 :]))
+        paths_by_distance |= reached
         layer = sorted(reached)
-    if len(ways) < nodes:
+    if len(paths_by_distance) < nodes:
         raise ValueError(
-            f"strides {tuple(coins)} reach {len(ways)} of {nodes} nodes: their common factor is too large"
+            f"strides {tuple(coins)} reach {len(paths_by_distance)} of {nodes} nodes: their common factor is too large"
         )
-    return [np.array(sorted(ways[distance]), dtype=np.int64) for distance in range(nodes)]
+    return [np.array(sorted(paths_by_distance[distance]), dtype=np.int64) for distance in range(nodes)]
 
 
 def _list_strides(uses: Integers) -> Integers:
@@ -133,7 +133,7 @@ def _make_router(nodes: int, steps: Integers, moves: Integers) -> Router:
     def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
         stride_index = moves[choices % ROUTE_SETS, (targets - sources) % nodes]
         hops = steps[stride_index]
-        at = (sources[:, None] + np.cumsum(hops, axis=1) - hops) % nodes
-        return np.where(hops > 0, stride_index * nodes + at, -1)
+        current_nodes = (sources[:, None] + np.cumsum(hops, axis=1) - hops) % nodes
+        return np.where(hops > 0, stride_index * nodes + current_nodes, -1)
 
     return route

@@ -38,7 +38,7 @@ def direct_connect(
     pairs = np.array(sorted(set(edges)), dtype=np.int64).reshape(-1, 2)
     if pairs.size and (pairs.min() < 0 or pairs.max() >= nodes or (pairs[:, 0] == pairs[:, 1]).any()):
         raise ValueError(f"edges must join different nodes of 0..{nodes - 1}")
-    number = {(int(source), int(target)): place for place, (source, target) in enumerate(pairs)}
+    number = {(int(source), int(target)): index for index, (source, target) in enumerate(pairs)}
     copies = np.zeros(len(number))
     for edge in edges:
         copies[number[edge]] += 1
@@ -75,14 +75,14 @@ def next_links(nodes: int, pairs: Integers, seed: int) -> Integers:
     """Return the link on which each node sends towards each target, (nodes, nodes), -1 without a path."""
     distance = _count_hops(nodes, pairs)
     following = np.full((nodes, nodes), -1, np.int64)
-    best = np.full((nodes, nodes), np.iinfo(np.int64).max)
+    least_hops = np.full((nodes, nodes), np.iinfo(np.int64).max)
     targets = np.arange(nodes)
     for link, (source, target) in enumerate(pairs):
         nearer = distance[target] + 1 == distance[source]
         rank = mix(np.full(nodes, link), targets, np.array(seed))
-        is_better = nearer & (rank < best[source])
+        is_better = nearer & (rank < least_hops[source])
         following[source, is_better] = link
-        best[source, is_better] = rank[is_better]
+        least_hops[source, is_better] = rank[is_better]
     return following
 
 
@@ -90,15 +90,18 @@ def _count_hops(nodes: int, pairs: Integers) -> NDArray[np.float64]:
     """Return the hops between all pairs, (nodes, nodes), infinity without a path."""
     order = np.argsort(pairs[:, 0], kind="stable")
     sources, targets = pairs[order].T
-    nth = np.arange(sources.size) - np.searchsorted(sources, sources)
+    parallel_index = np.arange(sources.size) - np.searchsorted(sources, sources)
     # One set of links per number of the link at its source, so that no source appears twice in a set.
-    sets = [(sources[nth == number], targets[nth == number]) for number in range(nth.max(initial=-1) + 1)]
+    sets = [
+        (sources[parallel_index == number], targets[parallel_index == number])
+        for number in range(parallel_index.max(initial=-1) + 1)
+    ]
     reached = np.eye(nodes, dtype=bool)
     distance = np.where(reached, 0.0, np.inf)
     for hops in range(1, nodes):
         grown = reached.copy()
-        for starts, ends in sets:
-            grown[starts] |= reached[ends]
+        for starts, target_sets in sets:
+            grown[starts] |= reached[target_sets]
         new = grown & ~reached
         if not new.any():
             break
@@ -116,24 +119,24 @@ def path_router(
     """
 
     def route(sources: Integers, targets: Integers, choices: Integers) -> Integers:
-        columns, at = [], sources.copy()
-        while (at != targets).any():
-            link = np.where(at == targets, -1, following[at, targets])
-            is_stuck = (link < 0) & (at != targets)
+        columns, current = [], sources.copy()
+        while (current != targets).any():
+            link = np.where(current == targets, -1, following[current, targets])
+            is_stuck = (link < 0) & (current != targets)
             if is_stuck.any():
                 pair = int(np.argmax(is_stuck))
                 raise ValueError(f"nothing connects node {sources[pair]} to node {targets[pair]}")
-            at = np.where(link >= 0, head[link], at)
+            current = np.where(link >= 0, head[link], current)
             columns.append(link)
         longest = max([len(columns), *(len(path) for paths in fixed_paths.values() for path in paths)])
         padded = np.full((sources.size, longest), -1, np.int64)
         if columns:
             padded[:, : len(columns)] = np.stack(columns, axis=1)
-        for row, ends in enumerate(
+        for row, target_sets in enumerate(
             zip(sources.tolist(), targets.tolist(), strict=True) if fixed_paths else ()
         ):
-            if ends in fixed_paths:
-                links = fixed_paths[ends][choices[row] % len(fixed_paths[ends])]
+            if target_sets in fixed_paths:
+                links = fixed_paths[target_sets][choices[row] % len(fixed_paths[target_sets])]
                 padded[row] = [*links, *[-1] * (longest - len(links))]
         return padded
 
@@ -156,20 +159,23 @@ def shortest_paths(nodes: int, sources: Integers, targets: Integers, seed: int =
     links_out = [order[first[node] : first[node + 1]] for node in range(nodes)]
 
     def walk(source: int, target: int, choice: int) -> list[int]:
-        path, at = [], source
-        while at != target:
-            nearer = links_out[at][distance[targets[links_out[at]], target] + 1 == distance[at, target]]
+        path, current = [], source
+        while current != target:
+            nearer = links_out[current][
+                distance[targets[links_out[current]], target] + 1 == distance[current, target]
+            ]
             if not nearer.size:
                 raise ValueError(f"nothing connects node {source} to node {target}")
-            begin = int(mix(np.array([at]), np.array([target]), np.array([seed]))[0])
+            begin = int(mix(np.array([current]), np.array([target]), np.array([seed]))[0])
             path.append(int(nearer[(begin + choice) % nearer.size]))
             choice //= nearer.size
-            at = int(targets[path[-1]])
+            current = int(targets[path[-1]])
         return path
 
     def route(from_nodes: Integers, to_nodes: Integers, choices: Integers) -> Integers:
         paths = [
-            walk(*ends) for ends in zip(from_nodes.tolist(), to_nodes.tolist(), choices.tolist(), strict=True)
+            walk(*target_sets)
+            for target_sets in zip(from_nodes.tolist(), to_nodes.tolist(), choices.tolist(), strict=True)
         ]
         longest = max((len(path) for path in paths), default=0)
         padded = [path + [-1] * (longest - len(path)) for path in paths]
@@ -215,14 +221,14 @@ def _make_router(nodes: int, head: Integers, onward: Integers, weights: Floats) 
         route_set = choices % len(weights)
         route_set = np.where(weights[route_set, sources, targets] > 0, route_set, 0)
         columns: list[Integers] = []
-        at = sources.copy()
-        while (at != targets).any():
-            link = np.where(at == targets, -1, onward[route_set, targets, at])
-            is_stuck = (link < 0) & (at != targets)
+        current = sources.copy()
+        while (current != targets).any():
+            link = np.where(current == targets, -1, onward[route_set, targets, current])
+            is_stuck = (link < 0) & (current != targets)
             if is_stuck.any() or len(columns) >= nodes:
-                pair = int(np.argmax(is_stuck if is_stuck.any() else at != targets))
+                pair = int(np.argmax(is_stuck if is_stuck.any() else current != targets))
                 raise ValueError(f"the routes do not lead from node {sources[pair]} to node {targets[pair]}")
-            at = np.where(link >= 0, head[link], at)
+            current = np.where(link >= 0, head[link], current)
             columns.append(link)
         return np.stack(columns, axis=1) if columns else np.full((sources.size, 0), -1, np.int64)
 

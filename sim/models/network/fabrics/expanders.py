@@ -24,8 +24,8 @@ def expander(nodes: int, degree: int, rate_gbps: float, *, seed: int = 0) -> Fab
             f"no connected {degree}-regular graph of {nodes} nodes: n * d must be even and d from 2 to n - 1"
         )
     pairs = random_regular(nodes, degree, np.random.default_rng(seed))
-    both = np.concatenate([pairs, pairs[:, ::-1]])
-    edges = [(int(source), int(target)) for source, target in both]
+    directed_pairs = np.concatenate([pairs, pairs[:, ::-1]])
+    edges = [(int(source), int(target)) for source, target in directed_pairs]
     return direct_connect(nodes, edges, rate_gbps, name="expander", seed=seed)
 
 
@@ -45,30 +45,30 @@ def random_regular(nodes: int, degree: int, random: np.random.Generator) -> Inte
 def _find_bad_pairs(pairs: Integers) -> Integers:
     """Return the indices of pairs that are loops or duplicates."""
     ordered = np.sort(pairs, axis=1)
-    _, first = np.unique(ordered, axis=0, return_index=True)
+    _, first_rows = np.unique(ordered, axis=0, return_index=True)
     is_duplicate = np.ones(len(pairs), dtype=bool)
-    is_duplicate[first] = False
+    is_duplicate[first_rows] = False
     return np.flatnonzero(is_duplicate | (pairs[:, 0] == pairs[:, 1]))
 
 
 def _exchange_bad_pairs(pairs: Integers, random: np.random.Generator) -> bool:
     """Exchange ends of bad pairs in place; return False if some are still bad after `_TRIES` rounds."""
     for _ in range(_TRIES):
-        bad = _find_bad_pairs(pairs)
-        if not bad.size:
+        bad_indices = _find_bad_pairs(pairs)
+        if not bad_indices.size:
             return True
-        for place in bad:
-            other = int(random.integers(len(pairs)))
-            pairs[place, 1], pairs[other, 1] = pairs[other, 1], pairs[place, 1]
+        for index in bad_indices:
+            other_index = int(random.integers(len(pairs)))
+            pairs[index, 1], pairs[other_index, 1] = pairs[other_index, 1], pairs[index, 1]
     return False
 
 
 def _is_connected(nodes: int, pairs: Integers) -> bool:
     label = np.arange(nodes)
     for _ in range(nodes):
-        before = label.copy()
+        previous_label = label.copy()
         np.minimum.at(label, pairs[:, 0], label[pairs[:, 1]])
         np.minimum.at(label, pairs[:, 1], label[pairs[:, 0]])
-        if (label == before).all():
+        if (label == previous_label).all():
             break
     return not label.any()

@@ -91,9 +91,11 @@ class Fabric:
 
         The path of a node to itself has no links. Raise `ValueError` for nodes outside the fabric.
         """
-        ends = np.concatenate([sources, targets])
-        if ends.size and (ends.min() < 0 or ends.max() >= self.nodes):
-            raise ValueError(f"{self.name} has nodes 0..{self.nodes - 1}, not {ends.min()}..{ends.max()}")
+        endpoints = np.concatenate([sources, targets])
+        if endpoints.size and (endpoints.min() < 0 or endpoints.max() >= self.nodes):
+            raise ValueError(
+                f"{self.name} has nodes 0..{self.nodes - 1}, not {endpoints.min()}..{endpoints.max()}"
+            )
         hops, links = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)]
         for begin in range(0, sources.size, _PAIRS_AT_ONCE):
             part = slice(begin, begin + _PAIRS_AT_ONCE)
@@ -108,8 +110,8 @@ class Fabric:
         """Return the number of hosts that forward on each path, (paths,), of paths as `routes` returns them."""
         forwarded = np.zeros(first.size - 1, np.int64)
         for leaves_host in (self.sources[links] < self.nodes, self.leaves_shared_host[links]):
-            before = np.concatenate([[0], np.cumsum(leaves_host)])
-            forwarded += np.maximum(np.diff(before[first]) - 1, 0)
+            relays_before = np.concatenate([[0], np.cumsum(leaves_host)])
+            forwarded += np.maximum(np.diff(relays_before[first]) - 1, 0)
         return forwarded
 
     @property

@@ -150,8 +150,11 @@ def rail_cost(gpus: int, domain: int, rail_gbps: float, *, has_spine: bool) -> C
     """
     if has_spine:
         return fat_tree_cost(gpus, rail_gbps)
-    one = fat_tree_cost(gpus // domain, rail_gbps)
-    return Cost(tuple((part, number * domain, price) for part, number, price in one.parts), one.recalled)
+    single_rail_cost = fat_tree_cost(gpus // domain, rail_gbps)
+    return Cost(
+        tuple((part, number * domain, price) for part, number, price in single_rail_cost.parts),
+        single_rail_cost.recalled,
+    )
 
 
 def _route_over_domains(gpus: int, domain: int, one_way: int) -> Router:

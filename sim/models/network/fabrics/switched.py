@@ -109,9 +109,11 @@ def _make_cables(nodes: int, half: int) -> Cables:
     edge, aggregation, core = nodes, nodes + switches, nodes + 2 * switches
     host = np.arange(nodes)
     lower, port = np.divmod(np.arange(switches * half), half)
-    pod, place = np.divmod(lower, half)
+    pod, position = np.divmod(lower, half)
     up = np.concatenate([host, edge + lower, aggregation + lower])
-    down = np.concatenate([edge + host // half, aggregation + pod * half + port, core + place * half + port])
+    down = np.concatenate(
+        [edge + host // half, aggregation + pod * half + port, core + position * half + port]
+    )
     return Cables(up, down, np.ones(up.size, np.int64))
 
 

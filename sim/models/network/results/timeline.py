@@ -97,9 +97,9 @@ def _draw_devices(axes: Any, execution: Execution) -> None:
     shown_devices = (
         used if used.size <= _DEVICES else used[np.linspace(0, used.size - 1, _DEVICES).round().astype(int)]
     )
-    where = (graph.kind == Kind.COMPUTE) & np.isin(graph.device, shown_devices)
-    rows = np.searchsorted(shown_devices, graph.device[where]) + 0.1
-    _draw_bars(axes, execution.begin_s[where], execution.end_s[where], rows, 0.8, _COLOURS["compute"])
+    is_shown = (graph.kind == Kind.COMPUTE) & np.isin(graph.device, shown_devices)
+    rows = np.searchsorted(shown_devices, graph.device[is_shown]) + 0.1
+    _draw_bars(axes, execution.begin_s[is_shown], execution.end_s[is_shown], rows, 0.8, _COLOURS["compute"])
     axes.set_yticks(np.arange(len(shown_devices)) + 0.5, [str(device) for device in shown_devices])
     axes.set_ylim(max(len(shown_devices), 1), 0)
     axes.set_ylabel(f"device ({len(shown_devices)} of {used.size})")

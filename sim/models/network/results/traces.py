@@ -49,8 +49,8 @@ def link_table(execution: Execution) -> Table:
     rows = rows[np.lexsort((np.arange(len(rows)), rows[:, 1]))]
     link = rows[:, 1].astype(np.int64)
     end_s = np.append(rows[1:, 0], execution.iteration_s)[: len(rows)]
-    last = np.append(link[1:] != link[:-1], np.ones(1, dtype=bool))[: len(rows)]
-    end_s[last] = execution.iteration_s
+    is_last = np.append(link[1:] != link[:-1], np.ones(1, dtype=bool))[: len(rows)]
+    end_s[is_last] = execution.iteration_s
     busy = (rows[:, 2] > 0) & (end_s > rows[:, 0])
     link = link[busy]
     return {

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from sim.models.light import DARK_FLOOR_DBM
 from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.fault_list import Fault
-from sim.twins.switch.matrix import Pair, Reason, Refused
+from sim.twins.switch.matrix import MatrixRefusal, Pair, Reason
 
 _DESCRIPTIONS: Mapping[Reason, str] = {
     Reason.OCCUPIED: "Invalid Connection: port {port} is in use",
@@ -45,7 +45,7 @@ class Circuit:
 
 
 class CircuitConfiguration:
-    """All circuits of one switch. Methods that change circuits raise `Refused` if the switch refuses.
+    """All circuits of one switch. Methods that change circuits raise `MatrixRefusal` if the switch refuses.
 
     `moving_states` are the administrative and operational states of a circuit whose mirrors move. `dark` holds the
     pairs that pass no light because of the fault `oc_fail`.
@@ -97,28 +97,28 @@ class CircuitConfiguration:
         return [(port_in, self.names.ports + port_out) for port_in, port_out in circuit.ends()]
 
     def find(self, name: str) -> Circuit:
-        """Return the circuit with a name. Raise `Refused` if it does not exist."""
+        """Return the circuit with a name. Raise `MatrixRefusal` if it does not exist."""
         for circuit in self.circuits():
             if self.name(circuit) == name.strip():
                 return circuit
-        raise Refused(Reason.NOT_CONNECTED, 0)
+        raise MatrixRefusal(Reason.NOT_CONNECTED, 0)
 
     def provision(self, source: int, target: int, *, two_way: bool, group: str) -> Circuit:
-        """Reserve the ports of a new circuit, and return it. Raise `Refused` if a port is in use or unusable."""
+        """Reserve the ports of a new circuit, and return it. Raise `MatrixRefusal` if a port is in use or unusable."""
         circuit = Circuit(source, target, two_way, group or "SYSTEM")
         pairs = self.pairs(circuit)
         if two_way and source == target:
-            raise Refused(Reason.REPEATED, source)
-        if any(self._share_ports(other, pairs) for other in self.circuits()):
-            raise Refused(Reason.OCCUPIED, source)
+            raise MatrixRefusal(Reason.REPEATED, source)
+        if any(self._share_ports(circuit, pairs) for circuit in self.circuits()):
+            raise MatrixRefusal(Reason.OCCUPIED, source)
         self._device.matrix.with_connections(
             [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-        )  # only to check: raises `Refused`
+        )  # only to check: raises `MatrixRefusal`
         self._circuits.append(circuit)
         return circuit
 
     def activate(self, circuit: Circuit) -> None:
-        """Connect a provisioned circuit. Raise `Refused` if a port is in use or unusable.
+        """Connect a provisioned circuit. Raise `MatrixRefusal` if a port is in use or unusable.
 
         Do nothing if the circuit is active, or if a fault (`skip_activate`, `stuck`) prevents the activation.
         """
@@ -129,20 +129,22 @@ class CircuitConfiguration:
         if circuit.active:
             return
         pairs = self.pairs(circuit)
-        after = self._device.matrix.with_connections([pair[0] for pair in pairs], [pair[1] for pair in pairs])
+        connections = self._device.matrix.with_connections(
+            [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+        )
         if self._device.faults.stuck.intersection(pairs):  # connect both directions, or neither
             self._device.faults.fired["stuck"] += 1
             return
         circuit.active = True
         self._device.faults.fired["oc_fail"] += len(self.dark.intersection(pairs))
-        self._device.change(after)
+        self._device.change(connections)
 
     def deactivate(self, circuit: Circuit) -> None:
         """Disconnect a circuit, but keep its ports reserved."""
         if circuit.active:
-            after = self._device.matrix.without([pair[0] for pair in self.pairs(circuit)])
+            connections = self._device.matrix.without_inputs([pair[0] for pair in self.pairs(circuit)])
             circuit.active = False
-            self._device.change(after)
+            self._device.change(connections)
 
     def delete(self, circuit: Circuit) -> None:
         """Deactivate a circuit if it is active, and remove it."""
@@ -191,7 +193,7 @@ class CircuitConfiguration:
         dark = {pair[1] for pair in self.dark if pair in self._device.matrix.connections.items()}
         return None if number in dark or dbm <= DARK_FLOOR_DBM else dbm
 
-    def describe(self, refusal: Refused) -> str:
+    def describe(self, refusal: MatrixRefusal) -> str:
         """Return the device's text for a refusal."""
         port = self.names.name((refusal.port - 1) % self.names.ports + 1) if refusal.port else "?"
         return _DESCRIPTIONS.get(refusal.reason, f"Failed: {refusal.reason.value}").format(port=port)
@@ -240,12 +242,12 @@ class PortNames:
         return f"{segment + 1}.{fibre + 1}.{port + 1}"
 
     def number(self, name: str) -> int:
-        """Return the number of a port by its name. Raise `Refused` if the port does not exist."""
+        """Return the number of a port by its name. Raise `MatrixRefusal` if the port does not exist."""
         match = _PORT_NAME.fullmatch(name.strip())
         if match is None or not all(1 <= int(part) <= 8 for part in match.groups()):
-            raise Refused(Reason.NO_SUCH_PORT, 0)
+            raise MatrixRefusal(Reason.NO_SUCH_PORT, 0)
         segment, fibre, port = (int(part) - 1 for part in match.groups())
         number = (segment * FIBRES_PER_SEGMENT + fibre) * PORTS_PER_FIBRE + port + 1
         if number > self.ports:
-            raise Refused(Reason.NO_SUCH_PORT, number)
+            raise MatrixRefusal(Reason.NO_SUCH_PORT, number)
         return number

@@ -15,7 +15,7 @@ from sim.twins.families.calient.circuits import Circuit, CircuitConfiguration
 from sim.twins.frontends.http_server import HttpAnswer, HttpRefusal, HttpRequest, Route, make_json_answer
 from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.fault_list import Fault
-from sim.twins.switch.matrix import Refused
+from sim.twins.switch.matrix import MatrixRefusal
 from sim.twins.wire.control import Request
 
 _CROSSCONNECTS, _PORTS = r"/rest/crossconnects/?", r"/rest/ports/?"
@@ -122,13 +122,15 @@ class RestFrontend:
                 return make_json_answer(
                     [self._describe_circuit(self._configuration.find(request.query.get("conn", "")))]
                 )
-            except Refused:
+            except MatrixRefusal:
                 return make_json_answer([])
         raise _make_unknown_id_refusal(resource)
 
     def _describe_circuit(self, circuit: Circuit) -> dict[str, Any]:
         name = self._configuration.name(circuit)
-        halves = {f"half{n}": self._describe_half(circuit, *ends) for n, ends in enumerate(circuit.ends(), 1)}
+        halves = {
+            f"half{n}": self._describe_half(circuit, *ports) for n, ports in enumerate(circuit.ends(), 1)
+        }
         direction = "bi" if circuit.two_way else "uni"
         return {"name": name, "group": circuit.group, "dir": direction, "band": "O", **halves}
 
@@ -161,7 +163,7 @@ class RestFrontend:
             raise _make_unknown_id_refusal(resource)
         try:
             return make_json_answer([self._describe_port(self._names.number(request.query.get("port", "")))])
-        except Refused as refusal:
+        except MatrixRefusal as refusal:
             raise HttpRefusal(404, str(refusal)) from None
 
     def _summarise(self, number: int) -> dict[str, str]:
@@ -264,7 +266,7 @@ class RestFrontend:
             return _make_failure("Failed", "the connection could not be aligned")
         try:
             action(item)
-        except Refused as refusal:
+        except MatrixRefusal as refusal:
             return _make_failure("Failed", self._configuration.describe(refusal))
         return _make_success()
 
@@ -276,7 +278,7 @@ class RestFrontend:
         )
         try:
             self._configuration.activate(circuit)
-        except Refused:
+        except MatrixRefusal:
             self._configuration.delete(circuit)
             raise
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from sim.twins.families.calient.circuits import Circuit, CircuitConfiguration
-from sim.twins.frontends.tl1 import Command, Denied, Framing, Handler, Lines, Tl1Frontend, Tl1Session
+from sim.twins.frontends.tl1 import Command, Denial, Framing, Handler, Lines, Tl1Frontend, Tl1Session
 from sim.twins.switch.device import SwitchDevice
 from sim.twins.switch.fault_list import Fault
-from sim.twins.switch.matrix import Refused
+from sim.twins.switch.matrix import MatrixRefusal
 
 PROMPT = b"agent> "
 NOTICE = "   /* NOTICE: this is a simulated switch;\r\n      no light is hurt. */"
@@ -76,9 +76,9 @@ class CalientTl1(Tl1Frontend):
         return verb[: len("INH-MSG")] if verb.startswith(("INH-MSG", "ALW-MSG")) else verb
 
     def check_account(self, session: Tl1Session, command: Command) -> str:
-        """Return the user of a login command. Raise `Denied` for a refused login or a user who is logged in already."""
+        """Return the user of a login command. Raise `Denial` for a refused login or a user who is logged in already."""
         if session.user == command.aid:
-            raise Denied("SNVS", "Already logged in")
+            raise Denial("SNVS", "Already logged in")
         return super().check_account(session, command)
 
     def welcome(self, session: Tl1Session) -> Lines:
@@ -89,7 +89,7 @@ class CalientTl1(Tl1Frontend):
         """Return the notice that follows a login, or an empty string for other commands."""
         return NOTICE if command.verb == "ACT-USER" else ""
 
-    def describe(self, refusal: Refused) -> str:
+    def describe(self, refusal: MatrixRefusal) -> str:
         """Return the device's text for a refusal."""
         return self.configuration.describe(refusal)
 
@@ -157,7 +157,7 @@ class CalientTl1(Tl1Frontend):
     def _summarise_port(self, port: int) -> str:
         powers = [self._format_power(number) for number in (port, port + self._names.ports)]
         circuits = [
-            entry for entry in self.configuration.circuits() if any(port in ends for ends in entry.ends())
+            entry for entry in self.configuration.circuits() if any(port in ports for ports in entry.ends())
         ][:2]
         connections = [
             (self.configuration.name(entry), "ACT" if entry.active else "PRO") for entry in circuits
@@ -180,21 +180,21 @@ class CalientTl1(Tl1Frontend):
     def _provision(self, command: Command) -> Lines:
         names = command.aid.split(",")
         if len(names) != 2:
-            raise Denied("IIAC", "Invalid Port: two ports are needed")
+            raise Denial("IIAC", "Invalid Port: two ports are needed")
         source, target = (self._names.number(name) for name in names)
         *group, direction = [*command.positional, ""][:2] if len(command.positional) > 1 else ["", "1WAY"]
         if direction.upper() not in {"1WAY", "2WAY"}:
-            raise Denied("IDNV", "Invalid direction")
+            raise Denial("IDNV", "Invalid direction")
         if not self.device.faults.take_dropped_command():
             two_way = direction.upper() == "2WAY"
             self.configuration.provision(source, target, two_way=two_way, group="".join(group))
         return ()
 
     def _apply_to_circuit(self, command: Command, action: Callable[[Circuit], None]) -> Lines:
-        """Call `action` with the circuit that the command names. Raise `Denied` unless it names exactly one."""
+        """Call `action` with the circuit that the command names. Raise `Denial` unless it names exactly one."""
         names = [text for text in command.positional if ">" in text or "-" in text]
         if len(names) != 1:
-            raise Denied("IPMS", "a connection is needed")
+            raise Denial("IPMS", "a connection is needed")
         circuit = self.configuration.find(names[0])
         if not self.device.faults.take_dropped_command():
             action(circuit)

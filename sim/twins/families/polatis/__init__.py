@@ -49,7 +49,7 @@ def twin(settings: TwinSettings) -> SwitchTwin:
     scpi = ScpiFrontend(
         device,
         identity=f"Polatis,{model},{serial},{FIRMWARE}",
-        network=lambda: _describe_network(switch_twin.host_of("scpi")),
+        network=lambda: _describe_network(switch_twin.get_host("scpi")),
         separate_lines=settings.flag("separate_lines"),
     )
     attenuators = Attenuators(device)

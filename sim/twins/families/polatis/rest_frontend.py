@@ -27,7 +27,7 @@ from sim.twins.families.polatis.rest_syntax import (
 )
 from sim.twins.frontends.http_server import HttpAnswer, HttpRefusal, HttpRequest, Route
 from sim.twins.switch.device import Change, SwitchDevice
-from sim.twins.switch.matrix import Connections, Pair, Refused
+from sim.twins.switch.matrix import Connections, MatrixRefusal, Pair
 
 _DATA = "/api/data/(?:optical-switch:)?"
 _PAIRS = "optical-switch:cross-connects"
@@ -78,7 +78,7 @@ class RestFrontend:
 
     def routes(self) -> Sequence[Route]:
         """Return the routes of the interface."""
-        whole, pairs = f"{_DATA}cross-connects", f"{_DATA}cross-connects/pair"
+        is_whole, pairs = f"{_DATA}cross-connects", f"{_DATA}cross-connects/pair"
         single = rf"{pairs}=(\d{{1,6}})(?:,(\d{{1,6}}))?"
         ports, powers, attenuators = (
             rf"{_DATA}{node}(/port(?:=(\d{{1,6}}))?)?" for node in ("port-config", "opm-power", "voa")
@@ -87,14 +87,14 @@ class RestFrontend:
             ("GET", "/api", lambda _: Reply(200, _ROOT)),
             (
                 "GET",
-                whole,
+                is_whole,
                 lambda _: self._show_pairs({_PAIRS: {"pair": _list_pairs(self._matrix.connections)}}),
             ),
             ("GET", pairs, lambda _: self._show_pairs({_PAIR: _list_pairs(self._matrix.connections)})),
-            ("PUT", whole, self._put_all),
-            ("POST", whole, self._post_pair),
-            ("PATCH", f"{whole}(?:/pair)?", self._patch_pairs),
-            ("DELETE", f"{whole}(?:/pair)?", self._delete_all),
+            ("PUT", is_whole, self._put_all),
+            ("POST", is_whole, self._post_pair),
+            ("PATCH", f"{is_whole}(?:/pair)?", self._patch_pairs),
+            ("DELETE", f"{is_whole}(?:/pair)?", self._delete_all),
             ("GET", single, self._show_pair),
             ("PUT", single, self._put_pair),
             ("DELETE", single, self._delete_pair),
@@ -116,7 +116,7 @@ class RestFrontend:
             try:
                 reply = handler(request)
                 return (reply if isinstance(reply, Reply) else await reply).answer(media)
-            except Refused as refusal:
+            except MatrixRefusal as refusal:
                 failure = make_refusal(refusal)
             except HttpRefusal as refusal:
                 failure = refusal
@@ -158,7 +158,7 @@ class RestFrontend:
         pairs = parse_pairs(read_body(request, _PAIRS))
         self._check_etag(request)
         inputs, outputs = [source for source, _ in pairs], [output for _, output in pairs]
-        return await self._change(lambda: self._matrix.only(inputs, outputs), 204, whole=True)
+        return await self._change(lambda: self._matrix.with_only(inputs, outputs), 204, is_whole=True)
 
     async def _put_pair(self, request: HttpRequest) -> Reply:
         port_in_path = parse_number(request.captured[0])
@@ -182,7 +182,7 @@ class RestFrontend:
     def _add_pairs(self, pairs: Sequence[Pair]) -> Connections:
         """Return the connections with new pairs, which replace pairs of the same inputs.
 
-        If an output is connected to another input, `Matrix.when_occupied` applies. Raise `Refused`.
+        If an output is connected to another input, `Matrix.when_occupied` applies. Raise `MatrixRefusal`.
         """
         inputs, outputs = [source for source, _ in pairs], [output for _, output in pairs]
         replaceable = all(self._matrix.peer(output) in {None, *inputs} for output in outputs)
@@ -201,16 +201,16 @@ class RestFrontend:
     async def _remove_later(self, source: int, output: int) -> None:
         await self._device.clock.sleep(self._post_vanishes_s)
         if self._matrix.connections.get(source) == output:
-            self._device.change(self._matrix.without([source]))
+            self._device.change(self._matrix.without_inputs([source]))
 
     async def _delete_all(self, request: HttpRequest) -> Reply:
         self._check_etag(request)
-        return await self._change(self._matrix.empty, 204, whole=True)
+        return await self._change(self._matrix.without_connections, 204, is_whole=True)
 
     async def _delete_pair(self, request: HttpRequest) -> Reply:
         source, _ = self._find_pair(request)
         self._check_etag(request)
-        return await self._change(lambda: self._matrix.without([source]), 204)
+        return await self._change(lambda: self._matrix.without_inputs([source]), 204)
 
     def _find_pair(self, request: HttpRequest) -> Pair:
         source = parse_number(request.captured[0])
@@ -227,14 +227,17 @@ class RestFrontend:
         if tags != "*" and self._etag not in {tag.strip() for tag in tags.split(",")}:
             raise HttpRefusal(412, make_error_document("operation-failed", "the cross-connects have changed"))
 
-    async def _change(self, after: Callable[[], Connections], status: int, *, whole: bool = False) -> Reply:
+    async def _change(
+        self, make_connections: Callable[[], Connections], status: int, *, is_whole: bool = False
+    ) -> Reply:
         """Change the configuration and wait for the light, unless the fault `drop_command` discards the request.
 
-        `after` returns the new connections, or raises `Refused`. It is called even if the request is then discarded.
+        `make_connections` returns the new connections, or raises `MatrixRefusal`. It is called even if the request is
+        then discarded.
         """
-        connections = after()
+        connections = make_connections()
         if not self._device.faults.take_dropped_command():
-            motion = self._device.change(connections, whole=whole)
+            motion = self._device.change(connections, is_whole=is_whole)
             if motion:
                 await asyncio.wait({motion})  # a client that disconnects meanwhile does not stop the mirrors
         return self._make_reply(status)

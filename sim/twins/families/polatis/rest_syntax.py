@@ -14,7 +14,7 @@ from typing import Any, Literal
 from xml.etree import ElementTree as ET
 
 from sim.twins.frontends.http_server import HttpAnswer, HttpRefusal, HttpRequest
-from sim.twins.switch.matrix import Pair, Reason, Refused
+from sim.twins.switch.matrix import MatrixRefusal, Pair, Reason
 
 Media = Literal["json", "xml"]
 
@@ -120,10 +120,10 @@ def make_error_document(tag: str, message: str) -> dict[str, Any]:
     return {"ietf-restconf:errors": {"error": [error]}}
 
 
-def make_refusal(refusal: Refused) -> HttpRefusal:
+def make_refusal(refusal: MatrixRefusal) -> HttpRefusal:
     """Return the HTTP refusal for a request that the switch refuses.
 
-    >>> make_refusal(Refused(Reason.OCCUPIED, 9)).status
+    >>> make_refusal(MatrixRefusal(Reason.OCCUPIED, 9)).status
     409
     """
     status, tag = _STATUS_BY_REASON[refusal.reason]

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from sim.twins.frontends.scpi import ErrorQueue, ScpiError, Unit, compile_header, make_error
 from sim.twins.switch.device import BOOT_MODES, SwitchDevice
-from sim.twins.switch.matrix import Refused
+from sim.twins.switch.matrix import MatrixRefusal
 
 MAX_POWER_PORTS = 256
 _OPERATION_COMPLETE, _COMMAND_ERROR, _EXECUTION_ERROR = 1, 32, 16
@@ -119,7 +119,7 @@ class ScpiFrontend:
                 raise ScpiError(-113, unit.header[:40])
             reply = handler(unit.parameters)
             return reply if reply is None or isinstance(reply, str) else await reply
-        except Refused as refusal:
+        except MatrixRefusal as refusal:
             self.report(make_error(refusal))
         except ScpiError as error:
             self.report(error)
@@ -150,7 +150,7 @@ class ScpiFrontend:
             action()
 
     def _reset(self) -> None:
-        self._device.change(self._matrix.empty(), whole=True)
+        self._device.change(self._matrix.without_connections(), is_whole=True)
 
     def _connect(self, texts: Sequence[str]) -> None:
         inputs, outputs = _parse_two_lists(texts)
@@ -158,11 +158,11 @@ class ScpiFrontend:
 
     def _connect_only(self, texts: Sequence[str]) -> None:
         inputs, outputs = _parse_two_lists(texts)
-        self._apply(lambda: self._device.change(self._matrix.only(inputs, outputs), whole=True))
+        self._apply(lambda: self._device.change(self._matrix.with_only(inputs, outputs), is_whole=True))
 
     def _disconnect(self, texts: Sequence[str]) -> None:
         inputs, outputs = _parse_two_lists(texts)
-        self._apply(lambda: self._device.change(self._matrix.without(inputs, outputs)))
+        self._apply(lambda: self._device.change(self._matrix.without_inputs(inputs, outputs)))
 
     def _show_connections(self) -> str:
         connections = self._matrix.connections

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from sim.twins.families.polatis.attenuators import LEVEL_RANGE_DB, MODES, Attenuators, AttenuatorSetting
-from sim.twins.frontends.tl1 import Command, Denied, Handler, Lines, Tl1Frontend, Tl1Session, read_local_time
+from sim.twins.frontends.tl1 import Command, Denial, Handler, Lines, Tl1Frontend, Tl1Session, read_local_time
 from sim.twins.switch.device import SwitchDevice
 
 DEFAULT_IDLE_TIMEOUT_S = 1800.0
@@ -64,9 +64,9 @@ class PolatisTl1(Tl1Frontend):
         return {**commands, **self._ports.table()}
 
     def check_target(self, command: Command) -> None:
-        """Raise `Denied` (IITA) if a command names another device."""
+        """Raise `Denial` (IITA) if a command names another device."""
         if command.tid not in {"", self.device.name}:
-            raise Denied("IITA", f"this is {self.device.name}")
+            raise Denial("IITA", f"this is {self.device.name}")
 
     def format_change(self, number: int, verb: str, pair: tuple[int, int]) -> str:
         """Return the line that reports the change of one circuit, with date and time."""
@@ -98,14 +98,14 @@ class PolatisTl1(Tl1Frontend):
             return [f"ATTEN::PORT={port},MODE={self._ports.attenuation(port).mode}" for port in outputs]
         if query == ("TIMEOUT", "ADMIN"):
             return [f"TIMEOUT:ADMIN={self.idle_timeout_s / 60:g}"]
-        raise Denied("IIAC", f"no parameter {query[1]} of {query[0]}")
+        raise Denial("IIAC", f"no parameter {query[1]} of {query[0]}")
 
     def _edit_equipment(self, command: Command) -> Lines:
         if command.aid.upper() != "TIMEOUT":
-            raise Denied("IIAC", f"{command.aid} cannot be edited")
+            raise Denial("IIAC", f"{command.aid} cannot be edited")
         text = command.keyword("ADMIN")
         if not text.isdecimal():
-            raise Denied("IDNV", "ADMIN is a number of minutes")
+            raise Denial("IDNV", "ADMIN is a number of minutes")
         self.idle_timeout_s = 60.0 * int(text)
         return ()
 
@@ -114,7 +114,7 @@ class PolatisTl1(Tl1Frontend):
     async def _connect(self, command: Command) -> Lines:
         inputs, comma, outputs = command.aid.partition(",")
         if not comma:
-            raise Denied("IIAC", "an input and an output are needed")
+            raise Denial("IIAC", "an input and an output are needed")
         forced = command.positional[0].lower() == "frcd"
         pairs = parse_ports(inputs), parse_ports(outputs)
         await self._change(lambda: self.device.matrix.with_connections(*pairs, "replace" if forced else None))
@@ -123,17 +123,17 @@ class PolatisTl1(Tl1Frontend):
     async def _disconnect(self, command: Command) -> Lines:
         matrix = self.device.matrix
         if command.aid.upper() == "ALL":
-            await self._change(matrix.empty)
+            await self._change(matrix.without_connections)
         else:
             ports = parse_ports(command.aid)
             await self._change(lambda: matrix.without_ports(ports))
         return ()
 
-    async def _change(self, after: Callable[[], dict[int, int]]) -> None:
+    async def _change(self, make_connections: Callable[[], dict[int, int]]) -> None:
         """Change the configuration and wait for the light, unless the fault `drop_command` discards the command."""
         if self.device.faults.take_dropped_command():
             return
-        motion = self.device.change(after())
+        motion = self.device.change(make_connections())
         if motion:
             await asyncio.wait({motion})  # if the session ends meanwhile, the mirrors go on moving
 
@@ -153,10 +153,10 @@ def parse_ports(aid: str) -> list[int]:
     >>> parse_ports("1&4&10"), parse_ports("1&&4")
     ([1, 4, 10], [1, 2, 3, 4])
 
-    Raise `Denied` (IIAC) if the text is not a list of ports. At most 4096 ports are returned.
+    Raise `Denial` (IIAC) if the text is not a list of ports. At most 4096 ports are returned.
     """
     if not _PORT_LIST.fullmatch(aid):
-        raise Denied("IIAC", f"{aid[:40]!r} is not a list of ports")
+        raise Denial("IIAC", f"{aid[:40]!r} is not a list of ports")
     ports: list[int] = []
     for item in _LIST_ITEM.findall(aid):
         first, _, last = item.partition("&&")
@@ -253,18 +253,18 @@ class PortCommands:
         try:
             off_ms, on_ms, cycles = (int(text) for text in command.positional)
         except ValueError:
-            raise Denied("IDNV", "three whole numbers are needed: off ms, on ms, cycles") from None
+            raise Denial("IDNV", "three whole numbers are needed: off ms, on ms, cycles") from None
         if min(off_ms, on_ms, cycles) < 1 or cycles > _MAX_CYCLES:
-            raise Denied("IDRG", f"times are from 1 ms, cycles from 1 to {_MAX_CYCLES}")
+            raise Denial("IDRG", f"times are from 1 ms, cycles from 1 to {_MAX_CYCLES}")
         flaps = dict.fromkeys(self._parse_ports(command), Flap(off_ms / 1000, on_ms / 1000, cycles))
         return self._apply(lambda: self._flaps.update(flaps))
 
     def _start_flaps(self, command: Command) -> Lines:
-        """Start the flap tests of ports, without waiting (assumption). Raise `Denied` if a port has no test."""
+        """Start the flap tests of ports, without waiting (assumption). Raise `Denial` if a port has no test."""
         ports = self._parse_ports(command)
         for port in ports:
             if port not in self._flaps:
-                raise Denied("SNVS", f"no flap was entered for port {port}")
+                raise Denial("SNVS", f"no flap was entered for port {port}")
         return self._apply(
             lambda: [self._device.start(self._run_flap(port, self._flaps[port])) for port in ports]
         )
@@ -312,7 +312,7 @@ class PortCommands:
     # -- attenuators
 
     def attenuation(self, port: int) -> AttenuatorSetting:
-        """Return the attenuator setting of an output. Raise `Denied` (IICM) for an input."""
+        """Return the attenuator setting of an output. Raise `Denial` (IICM) for an input."""
         self._check_output(port)
         return self._attenuators.setting(port)
 
@@ -328,18 +328,18 @@ class PortCommands:
         if mode == "NONE":
             return AttenuatorSetting()
         if mode not in MODES:
-            raise Denied("IDNV", f"no attenuation mode {mode[:40]}")
+            raise Denial("IDNV", f"no attenuation mode {mode[:40]}")
         command.keyword("LEVEL")
         level, reference = _parse_number(command, "LEVEL", 0.0), int(_parse_number(command, "REFS", 0))
         if abs(level) > LEVEL_RANGE_DB:
-            raise Denied("IDRG", f"level {level} is out of range")
+            raise Denial("IDRG", f"level {level} is out of range")
         if reference:
             self._matrix.check_port(reference)
         return AttenuatorSetting(mode, level, reference)
 
     def _check_output(self, port: int) -> None:
         if self._matrix.is_input(port):
-            raise Denied("IICM", f"port {port} has no attenuator")
+            raise Denial("IICM", f"port {port} has no attenuator")
 
 
 def _parse_number(command: Command, name: str, default: float) -> float:
@@ -349,4 +349,4 @@ def _parse_number(command: Command, name: str, default: float) -> float:
     try:
         return float(text)
     except ValueError:
-        raise Denied("IDNV", f"{name} is not a number") from None
+        raise Denial("IDNV", f"{name} is not a number") from None

@@ -162,14 +162,14 @@ def _make_command_line(
     )
 
 
-def _make_abbreviation_pattern(word: str, shortest: str) -> str:
-    """Return a regular expression for `word` and its abbreviations, of which `shortest` is the shortest.
+def _make_abbreviation_pattern(keyword: str, shortest: str) -> str:
+    """Return a regular expression for `keyword` and its abbreviations, of which `shortest` is the shortest.
 
     >>> _make_abbreviation_pattern("create", "cr")
     'cr(?:e(?:a(?:t(?:e)?)?)?)?'
     """
-    rest = word.removeprefix(shortest)
-    return shortest + "".join(f"(?:{letter}" for letter in rest) + ")?" * len(rest)
+    optional_part = keyword.removeprefix(shortest)
+    return shortest + "".join(f"(?:{letter}" for letter in optional_part) + ")?" * len(optional_part)
 
 
 _CONNECTION, _CREATE, _DISCONNECT = (

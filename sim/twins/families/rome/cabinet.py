@@ -27,7 +27,7 @@ from typing import Literal
 
 from sim.twins.frontends.cli import CommandError
 from sim.twins.switch.device import Change, SwitchDevice
-from sim.twins.switch.matrix import Pair, Refused
+from sim.twins.switch.matrix import MatrixRefusal, Pair
 from sim.twins.switch.robot import Event, Job, Kind, Robot
 
 Scheme = Literal["AB", "Q", "P", "XY", "numbers"]
@@ -170,7 +170,7 @@ class Cabinet:
         east = self.sizes[0]
         return f"E{port}" if port <= east else f"W{port - east}"
 
-    def matrix_of(self, port: int) -> str:
+    def get_matrix(self, port: int) -> str:
         """Return the letter of a port's matrix."""
         return self._places[port].matrix
 
@@ -181,8 +181,8 @@ class Cabinet:
 
     def _make_place(self, port: int) -> Place:
         side, number = self.name(port)[0], int(self.name(port)[1:])
-        first = self.matrices["A"]["EW".index(side)]
-        matrix, number_in_matrix = ("A", number) if number <= first else ("B", number - first)
+        east_index = self.matrices["A"]["EW".index(side)]
+        matrix, number_in_matrix = ("A", number) if number <= east_index else ("B", number - east_index)
         return Place(port, side, number, matrix, number_in_matrix)
 
     def logical(self, port: int) -> str:
@@ -218,7 +218,7 @@ class Cabinet:
         else:
             east, west = sorted((port1, port2))
             pairs = [(self.port(east), self.port(west))]
-        if not pairs or any(self.matrix_of(source) != self.matrix_of(output) for source, output in pairs):
+        if not pairs or any(self.get_matrix(source) != self.get_matrix(output) for source, output in pairs):
             raise CommandError("Ports are not of the same matrix")
         return pairs
 
@@ -273,8 +273,8 @@ class Cabinet:
             if kind == "connect":
                 matrix.with_connections([pair[0]], [pair[1]])
             else:
-                matrix.without([pair[0]], [pair[1]])
-        except Refused:
+                matrix.without_inputs([pair[0]], [pair[1]])
+        except MatrixRefusal:
             return False
         return True
 

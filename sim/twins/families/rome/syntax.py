@@ -101,8 +101,8 @@ class Printer:
         if self.product == "AFM":
             east, west = cabinet.sizes
             return [
-                f"{indent}MIN_PORT_{side} 1  MAX_PORT_{side} {last}"
-                for side, last in (("EAST", east), ("WEST", west))
+                f"{indent}MIN_PORT_{side} 1  MAX_PORT_{side} {highest_port}"
+                for side, highest_port in (("EAST", east), ("WEST", west))
             ]
         spare_east, spare_west = self._count_spares()
         return [
@@ -134,7 +134,7 @@ class Printer:
         ports = [
             port
             for port in cabinet.device.matrix.ports
-            if cabinet.name(port)[0] == side and cabinet.matrix_of(port) == matrix
+            if cabinet.name(port)[0] == side and cabinet.get_matrix(port) == matrix
         ]
         spare_count = self._count_spares()["EW".index(side)]
         return [self._format_rome_row(cabinet, port) for port in ports] + [
@@ -177,10 +177,10 @@ class Printer:
 
     def format_logic_table(self, cabinet: Cabinet) -> str:
         """Return the table of logical ports with their transmit and receive fibres."""
-        last = cabinet.logical_port_count
+        highest_port = cabinet.logical_port_count
         rows = [
-            f"{'customer':<16}{number:<16}{_format_half(number, last):<16}e{number:<6}w{number}"
-            for number in range(1, last + 1)
+            f"{'customer':<16}{number:<16}{_format_half(number, highest_port):<16}e{number:<6}w{number}"
+            for number in range(1, highest_port + 1)
         ]
         return "\n".join([_LOGIC_TABLE_HEADING, *rows])
 
@@ -193,10 +193,10 @@ class Printer:
 
     def _format_logic_row(self, cabinet: Cabinet, number: int) -> str:
         matrix = cabinet.device.matrix
-        ends = (cabinet.port(f"E{number}"), cabinet.port(f"W{number}"))
-        peers = {cabinet.name(peer)[1:] for peer in map(matrix.peer, ends) if peer is not None}
+        ports = (cabinet.port(f"E{number}"), cabinet.port(f"W{number}"))
+        peers = {cabinet.name(peer)[1:] for peer in map(matrix.peer, ports) if peer is not None}
         peer = "/".join(sorted(peers, key=int))
-        is_locked, is_disabled = matrix.locked & set(ends), matrix.disabled & set(ends)
+        is_locked, is_disabled = matrix.locked & set(ports), matrix.disabled & set(ports)
         return (
             f"{number:<30}{peer:<30}{number:<20}{peer:<20}{'Disabled' if is_disabled else 'Enabled':<20}"
             f"{'Locked' if is_locked else 'Unlocked'}"
@@ -261,11 +261,11 @@ def _format_circuit(cells: tuple[str, ...], widths: tuple[int, int, int]) -> str
     return "".join(cell.ljust(width) for cell, width in zip(cells, (*widths, 0), strict=True)).rstrip()
 
 
-def _format_half(number: int, last: int) -> str:
+def _format_half(number: int, highest_port: int) -> str:
     """Return the first and last logical port of the half of the cabinet that contains port `number`.
 
     >>> _format_half(90, 180), _format_half(91, 180)
     ('1_90', '91_180')
     """
-    half = -(-last // 2)
-    return f"1_{half}" if number <= half else f"{half + 1}_{last}"
+    half = -(-highest_port // 2)
+    return f"1_{half}" if number <= half else f"{half + 1}_{highest_port}"

@@ -20,7 +20,7 @@ from sim.twins.families.sonic.configuration import (
     parse_pairs,
 )
 from sim.twins.frontends.cli import CommandError, CommandOutput, Handler, TypedCommand
-from sim.twins.switch.matrix import Refused
+from sim.twins.switch.matrix import MatrixRefusal
 from sim.twins.switch.settings import serial_number
 
 VERSION = "SONiC.simulated.0-ocs"
@@ -96,7 +96,7 @@ class Commands:
                 return change(typed)
             except (InvalidPairs, CommandError) as error:
                 return CommandOutput(str(error), REFUSED_STATUS)
-            except Refused as refusal:
+            except MatrixRefusal as refusal:
                 return CommandOutput(describe_refusal(refusal, self._matrix.inputs), REFUSED_STATUS)
 
         return run
@@ -225,8 +225,8 @@ def _format_usage(path: str) -> str:
     return " ".join(("Usage:", path, "[OPTIONS]", *arguments))
 
 
-def _format_error(path: str, why: str) -> CommandOutput:
-    return CommandOutput(f'{_format_usage(path)}\nTry "{path} -h" for help.\n\nError: {why}', USAGE_STATUS)
+def _format_error(path: str, reason: str) -> CommandOutput:
+    return CommandOutput(f'{_format_usage(path)}\nTry "{path} -h" for help.\n\nError: {reason}', USAGE_STATUS)
 
 
 def _format_help(path: str) -> CommandOutput:

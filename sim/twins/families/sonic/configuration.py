@@ -15,7 +15,7 @@ from typing import Literal
 from sim.twins.frontends.cli import CommandError
 from sim.twins.switch.device import Change, SwitchDevice
 from sim.twins.switch.fault_list import Fault
-from sim.twins.switch.matrix import Reason, Refused
+from sim.twins.switch.matrix import MatrixRefusal, Reason
 from sim.twins.wire.control import Request, VerbError
 
 Pair = tuple[int, int]
@@ -51,11 +51,11 @@ def parse_pairs(text: str, inputs: int, outputs: int) -> list[Pair]:
     return pairs
 
 
-def _parse_range(first: int, last: int | None, ports: int, side: str) -> range:
-    last = first if last is None else last
-    if not 1 <= first <= last <= ports:
+def _parse_range(lowest: int, highest: int | None, ports: int, side: str) -> range:
+    highest = lowest if highest is None else highest
+    if not 1 <= lowest <= highest <= ports:
         raise InvalidPairs(f"Error: port out of range 1{side}..{ports}{side}")
-    return range(first, last + 1)
+    return range(lowest, highest + 1)
 
 
 def format_port_name(port: int, inputs: int) -> str:
@@ -127,8 +127,8 @@ class Configuration:
         """Configure all cross-connects, or none if there is an error.
 
         Mode `safe` raises `CommandError` for a port in use, `update` replaces conflicting circuits, and `overwrite`
-        replaces all configured circuits. Raise `CommandError` also for a conflict with a ghost, and `Refused` for an
-        unusable port.
+        replaces all configured circuits. Raise `CommandError` also for a conflict with a ghost, and `MatrixRefusal`
+        for an unusable port.
         """
         if self.device.faults.take_dropped_command():
             return
@@ -150,7 +150,7 @@ class Configuration:
     def delete(self, pairs: Collection[Pair]) -> None:
         """Remove all cross-connects from configuration and hardware, or none if there is an error.
 
-        Raise `CommandError` for a cross-connect that is not configured, and `Refused` for a locked port.
+        Raise `CommandError` for a cross-connect that is not configured, and `MatrixRefusal` for a locked port.
         """
         if self.device.faults.take_dropped_command():
             return
@@ -187,7 +187,7 @@ class Configuration:
         matrix = self.device.matrix
         for port in sorted(matrix.locked & {port for pair in removed for port in pair}):
             matrix.refusals[Reason.LOCKED] += 1
-            raise Refused(Reason.LOCKED, port)
+            raise MatrixRefusal(Reason.LOCKED, port)
 
     def _note_change(self, change: Change) -> None:
         self.configured.difference_update(change.removed)
@@ -216,6 +216,6 @@ class Configuration:
         self.configured |= self.ghosts
 
 
-def describe_refusal(refusal: Refused, inputs: int) -> str:
+def describe_refusal(refusal: MatrixRefusal, inputs: int) -> str:
     """Return the device's message for a refusal by its hardware. No wording is published (assumption)."""
     return f"Error: port {format_port_name(refusal.port, inputs)}: {refusal.reason.name.lower().replace('_', ' ')}"

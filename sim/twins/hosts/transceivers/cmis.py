@@ -43,7 +43,7 @@ def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
     )  # CMIS 4.0, paged, ModuleReady; single mode
     (temperature,), (voltage,) = measurements.temperature.flags, measurements.voltage.flags
     # Low four bits are the temperature flags, high four bits the voltage flags, each from high alarm to low warning.
-    lower[9] = sum(on << index for index, on in enumerate((*temperature, *voltage)))
+    lower[9] = sum(is_on << index for index, is_on in enumerate((*temperature, *voltage)))
     lower[14:18] = measurements.temperature.memory + measurements.voltage.memory
     lanes = {value_at: quantity.memory for (value_at, _, _), quantity in lane_quantities.items()}
     lanes |= {
@@ -152,7 +152,7 @@ def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
         yield from text.format_lanes(module, name, format_value, value_at, _SHOWN_LANES, _LANE_PAGE)
     for index, name in enumerate(("Module temperature", "Module voltage")):
         for level, label in enumerate(text.LEVELS):
-            yield text.format_flag(name, label, on=bool(module.byte(9) >> 4 * index + level & 1))
+            yield text.format_flag(name, label, is_on=bool(module.byte(9) >> 4 * index + level & 1))
     for lane in range(_SHOWN_LANES):
         yield from _describe_lane(module, lane)
     yield from text.format_thresholds(
@@ -175,4 +175,4 @@ def _describe_lane(module: ModuleMemory, lane: int) -> Iterator[str]:
     for name, (_, flags_at, _), lane_name in rows:
         for level, label in enumerate(text.LEVELS):
             is_on = module.byte(flags_at + level, _LANE_PAGE) >> lane & 1
-            yield text.format_flag(name, label, on=bool(is_on), lane=f"{lane_name} {lane + 1}")
+            yield text.format_flag(name, label, is_on=bool(is_on), lane=f"{lane_name} {lane + 1}")

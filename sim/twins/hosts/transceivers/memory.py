@@ -57,7 +57,7 @@ class ModuleMemory:
 
     def complete(self) -> bytes:
         """Return the bytes of a complete dump."""
-        return b"".join(self.pages[place] for place in self.dump)
+        return b"".join(self.pages[page] for page in self.dump)
 
     def byte(self, offset: int, page: int = 0, *, address: int = FIRST_ADDRESS) -> int:
         """Return one byte as a number. Raise `NoSuchPageError`."""

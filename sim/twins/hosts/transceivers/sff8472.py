@@ -67,14 +67,14 @@ def memory(nic: str, measurements: Diagnostics) -> ModuleMemory:
     for flags_offset, (high, low) in ((_ALARMS, (0, 1)), (_WARNINGS, (2, 3))):
         bits = "".join(f"{quantity.flags[0][high]:d}{quantity.flags[0][low]:d}" for quantity in quantities)
         diagnostics[flags_offset : flags_offset + 2] = int(bits.ljust(16, "0"), 2).to_bytes(2, "big")
-    places = [
+    offsets = [
         (FIRST_ADDRESS, 0, LOWER),
         (FIRST_ADDRESS, 0, 0),
         (SECOND_ADDRESS, 0, LOWER),
         (SECOND_ADDRESS, 0, 0),
     ]
     contents = (bytes(identity), bytes(128), bytes(diagnostics), bytes(128))
-    return ModuleMemory(dict(zip(places, contents, strict=True)), tuple(places))
+    return ModuleMemory(dict(zip(offsets, contents, strict=True)), tuple(offsets))
 
 
 def describe(module: ModuleMemory) -> Iterator[str]:
@@ -123,6 +123,6 @@ def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
     for name, index in _FLAGS:
         for level, label in enumerate(text.LEVELS):
             flags = module.word(_ALARMS if level < 2 else _WARNINGS, address=SECOND_ADDRESS)
-            yield text.format_flag(name, label, on=bool(flags & 1 << 15 - 2 * index - level % 2))
-    places = {f"{name}_at": 8 * index for index, name in enumerate(_ORDER)}
-    yield from text.format_thresholds(module, **places, address=SECOND_ADDRESS)
+            yield text.format_flag(name, label, is_on=bool(flags & 1 << 15 - 2 * index - level % 2))
+    offsets = {f"{name}_at": 8 * index for index, name in enumerate(_ORDER)}
+    yield from text.format_thresholds(module, **offsets, address=SECOND_ADDRESS)

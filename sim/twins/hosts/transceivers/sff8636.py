@@ -81,7 +81,7 @@ def _make_identity(nic: str) -> bytearray:
 
 def _encode_flags(quantity: Quantity) -> bytes:
     """Return the flag bytes of a quantity: four bits for each value, two values in each byte."""
-    bits = "".join("".join(f"{on:d}" for on in flags) for flags in quantity.flags)
+    bits = "".join("".join(f"{is_on:d}" for is_on in flags) for flags in quantity.flags)
     width = -(-len(bits) // 8) * 8
     return int(bits.ljust(width, "0"), 2).to_bytes(width // 8, "big")
 
@@ -103,8 +103,8 @@ def describe(module: ModuleMemory) -> Iterator[str]:
     yield text.format_line("BR, Nominal", f"{module.byte(140) * 100}Mbps")
     yield text.format_line("Rate identifier", f"0x{module.byte(141):02x}")
     lengths = (("SMF,km", 1, "km"), ("OM3 50um", 2, "m"), ("OM2 50um", 1, "m"), ("OM1 62.5um", 1, "m"))
-    for at, (fibre, unit, name) in enumerate((*lengths, ("Copper or Active cable", 1, "m"))):
-        yield text.format_line(f"Length ({fibre})", f"{module.byte(142 + at) * unit}{name}")
+    for offset, (fibre, unit, name) in enumerate((*lengths, ("Copper or Active cable", 1, "m"))):
+        yield text.format_line(f"Length ({fibre})", f"{module.byte(142 + offset) * unit}{name}")
     yield text.format_code("Transmitter technology", module.byte(147) & 0xF0, _TECHNOLOGIES)
     yield from text.format_wavelength(module, 186)
     yield from text.format_vendor(module, _VENDOR)
@@ -140,10 +140,10 @@ def _describe_diagnostics(module: ModuleMemory) -> Iterator[str]:
 
 
 def _describe_flags(
-    module: ModuleMemory, name: str, at: int, lane_name: str = "", lanes: int = 1
+    module: ModuleMemory, name: str, offset: int, lane_name: str = "", lanes: int = 1
 ) -> Iterator[str]:
     for lane in range(lanes):
-        half = module.byte(at + lane // 2) >> (4 if lane % 2 == 0 else 0)
+        half = module.byte(offset + lane // 2) >> (4 if lane % 2 == 0 else 0)
         for level, label in enumerate(text.LEVELS):
             lane_label = f"{lane_name} {lane + 1}" if lane_name else ""
-            yield text.format_flag(name, label, on=bool(half & 8 >> level), lane=lane_label)
+            yield text.format_flag(name, label, is_on=bool(half & 8 >> level), lane=lane_label)

@@ -46,10 +46,10 @@ def format_vendor(module: ModuleMemory, fields: VendorFields) -> Iterator[str]:
     yield format_line("Date code", module.text(fields.date, 8))
 
 
-def format_wavelength(module: ModuleMemory, at: int, page: int = 0) -> Iterator[str]:
-    """Yield the lines of the wavelength (0.05 nm units, at offset `at`) and tolerance (0.005 nm units, at + 2)."""
-    yield format_line("Laser wavelength", f"{module.word(at, page) * 0.05:.3f}nm")
-    yield format_line("Laser wavelength tolerance", f"{module.word(at + 2, page) * 0.005:.3f}nm")
+def format_wavelength(module: ModuleMemory, offset: int, page: int = 0) -> Iterator[str]:
+    """Yield the lines of the wavelength (0.05 nm units, at `offset`) and tolerance (0.005 nm units, two further)."""
+    yield format_line("Laser wavelength", f"{module.word(offset, page) * 0.05:.3f}nm")
+    yield format_line("Laser wavelength tolerance", f"{module.word(offset + 2, page) * 0.005:.3f}nm")
 
 
 def format_power(name: str, value: int) -> str:
@@ -83,26 +83,28 @@ def format_voltage(name: str, value: int) -> str:
     return format_line(name, f"{value / 10_000:.4f} V")
 
 
-def format_flag(name: str, level: str, *, on: bool, lane: str = "") -> str:
+def format_flag(name: str, level: str, *, is_on: bool, lane: str = "") -> str:
     r"""Return the line of an alarm or warning flag. `lane` is a text in parentheses; an empty text is left out.
 
     >>> format_flag("Laser rx power", "low alarm", on=True, lane="Channel 2")
     '\tLaser rx power low alarm    (Channel 2)   : On'
     """
-    return format_line(f"{name} {level:<12} ({lane})" if lane else f"{name} {level}", "On" if on else "Off")
+    return format_line(
+        f"{name} {level:<12} ({lane})" if lane else f"{name} {level}", "On" if is_on else "Off"
+    )
 
 
 def format_lanes(
     module: ModuleMemory,
     name: str,
     format_value: Callable[[str, int], str],
-    at: int,
+    offset: int,
     count: int,
     page: int = 0,
 ) -> Iterator[str]:
-    """Yield one line for each of `count` lanes. The words of the lanes are adjacent and start at offset `at`."""
+    """Yield one line for each of `count` lanes. The words of the lanes are adjacent and start at `offset`."""
     for lane in range(count):
-        yield format_value(f"{name}(Channel {lane + 1})", module.word(at + 2 * lane, page))
+        yield format_value(f"{name}(Channel {lane + 1})", module.word(offset + 2 * lane, page))
 
 
 def format_thresholds(
@@ -125,6 +127,6 @@ def format_thresholds(
         ("Laser rx power", format_power, receive_at),
     )
     for name, format_value, offset in quantities:
-        for at, level in enumerate(LEVELS):
-            value = module.word(offset + 2 * at, page, address=address)
+        for index, level in enumerate(LEVELS):
+            value = module.word(offset + 2 * index, page, address=address)
             yield format_value(f"{name} {level} threshold", value)

@@ -71,10 +71,10 @@ class Knob:
             raise ValueError(f"{self.field} must be on or off, not {value!r}") from None
 
     def _parse_choice(self, value: object) -> str:
-        word = {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else str(value)
-        if word not in get_args(Noise):
+        text = {True: "on", False: "off"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+        if text not in get_args(Noise):
             raise ValueError(f"{self.field} must be one of {', '.join(get_args(Noise))}, not {value!r}")
-        return word
+        return text
 
     def _parse_number(self, value: object) -> float:
         try:
@@ -134,10 +134,10 @@ def find_knob(name: str) -> Knob:
     try:
         return KNOBS[name]
     except KeyError:
-        known = ", ".join(
+        known_names = ", ".join(
             sorted({knob.field + ("_0..3" if knob.modulator is not None else "") for knob in KNOBS.values()})
         )
-        raise UnknownKnob(f"the kit has no knob {name!r}; known: {known}") from None
+        raise UnknownKnob(f"the kit has no knob {name!r}; known: {known_names}") from None
 
 
 def turn(kit: KitParameters, settings: Mapping[str, object]) -> KitParameters:

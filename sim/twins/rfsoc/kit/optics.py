@@ -32,12 +32,12 @@ DRIFT_STEP_S = 1.0
 
 def modulator(snapshot: Snapshot, index: int) -> Modulator:
     """Return a modulator for drive voltages of its generator. The null voltage includes bias, drift and temperature."""
-    one = snapshot.parameters.modulators[index]
+    parameters = snapshot.parameters.modulators[index]
     return Modulator(
-        half_wave_v=one.v_pi,
-        null_v=present_null_v(snapshot, index) - one.bias_v,
-        extinction_db=one.extinction_db,
-        insertion_loss_db=one.insertion_loss_db,
+        half_wave_v=parameters.v_pi,
+        null_v=present_null_v(snapshot, index) - parameters.bias_v,
+        extinction_db=parameters.extinction_db,
+        insertion_loss_db=parameters.insertion_loss_db,
     )
 
 
@@ -101,21 +101,23 @@ def tap_power_w(snapshot: Snapshot) -> float:
     return float(detect_power_w(snapshot, idle_drives)[0]) * attenuate(snapshot.parameters.meter_tap_db)
 
 
-def draw_drift(now: Snapshot, rng: np.random.Generator, *, seconds: float) -> tuple[tuple[float, ...], float]:
+def draw_drift(
+    snapshot: Snapshot, rng: np.random.Generator, *, seconds: float
+) -> tuple[tuple[float, ...], float]:
     """Return the drift of each null voltage in V and of the polarisation in rad, `seconds` later, at random."""
-    kit = now.parameters
+    kit = snapshot.parameters
     drift_v = tuple(
         step(_make_drift_process(kit, index), before_v, seconds, float(rng.standard_normal()))
-        for index, before_v in enumerate(now.drift_v)
+        for index, before_v in enumerate(snapshot.drift_v)
     )
-    return drift_v, step_rad(polariser(kit), now.walk_rad, seconds, float(rng.standard_normal()))
+    return drift_v, step_rad(polariser(kit), snapshot.walk_rad, seconds, float(rng.standard_normal()))
 
 
-def present_null_v(now: Snapshot, index: int) -> float:
+def present_null_v(snapshot: Snapshot, index: int) -> float:
     """Return the bias voltage in V at which a modulator now transmits least."""
-    kit = now.parameters
+    kit = snapshot.parameters
     drift = BiasDrift(_make_drift_process(kit, index), kit.null_v_per_k)
-    return null_v(drift, kit.modulators[index].null_v, now.drift_v[index], kit.temperature_c)
+    return null_v(drift, kit.modulators[index].null_v, snapshot.drift_v[index], kit.temperature_c)
 
 
 def polariser(kit: KitParameters) -> Polariser:

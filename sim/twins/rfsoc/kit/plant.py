@@ -23,7 +23,7 @@ from sim.twins.rfsoc.kit.knobs import KNOBS, KitKnobs, turn
 from sim.twins.rfsoc.kit.optics import DRIFT_STEP_S, Samples, delay_output, detect_power_w, draw_drift
 from sim.twins.rfsoc.kit.parameters import MODULATORS, KitParameters, vary
 from sim.twins.rfsoc.kit.state import KitState, Snapshot
-from sim.twins.rfsoc.plant import Outputs, Received
+from sim.twins.rfsoc.plant import Outputs, ReceivedSignal
 
 if TYPE_CHECKING:
     from sim.twins.rfsoc.kit.bench import Bench
@@ -117,16 +117,18 @@ class PhotonicKit:
             if self.state.now.parameters.drift:
                 self.state.drift(partial(draw_drift, seconds=elapsed_s))
 
-    def receive(self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs) -> Received:
+    def receive(
+        self, readout: int, rate_hz: float, first: int, count: int, outputs: Outputs
+    ) -> ReceivedSignal:
         """Return the signal at a readout, as `Plant.receive` specifies."""
-        now = self.state.now
-        kit = now.parameters
+        snapshot = self.state.now
+        kit = snapshot.parameters
         if readout != DETECTOR:
             dark = np.zeros(count)
-            return Received(dark, dark, 0.0, receiver.converter_noise(kit, dark, dark))
-        light_a, slope_a_s = _compute_light(now, self._driven_count, rate_hz, first, count, outputs)
+            return ReceivedSignal(dark, dark, 0.0, receiver.converter_noise(kit, dark, dark))
+        light_a, slope_a_s = _compute_light(snapshot, self._driven_count, rate_hz, first, count, outputs)
         correlation = 0.0 if kit.noise == "constant" else receiver.memory(kit, rate_hz)
-        return Received(
+        return ReceivedSignal(
             receiver.level(kit, light_a),
             receiver.noise(kit, light_a),
             correlation,
@@ -135,26 +137,26 @@ class PhotonicKit:
 
 
 def _compute_light(
-    now: Snapshot, driven_count: int, rate_hz: float, first: int, count: int, outputs: Outputs
+    snapshot: Snapshot, driven_count: int, rate_hz: float, first: int, count: int, outputs: Outputs
 ) -> tuple[Samples, Samples]:
     """Return the photocurrent after the receiver's pole at each sample of the converter, in A, and its slope in A/s.
 
     The light changes at the sample rate of the generators, so it is computed at that rate.
     """
-    kit = now.parameters
+    kit = snapshot.parameters
     fine_hz = outputs.rate_hz(0)
     ratio = round(fine_hz / rate_hz, 9)
     begin = math.floor(first * ratio)
     warm_up = receiver.count_remembered(kit, fine_hz)
     length = math.ceil((first + count - 1) * ratio) + 1 - begin + warm_up
     drives = _compute_drives(kit, driven_count, fine_hz, begin - warm_up, length, outputs)
-    before_a = receiver.current_a(kit, _compute_power_w(now, drives))
+    before_a = receiver.current_a(kit, _compute_power_w(snapshot, drives))
     if len(before_a) == 1:
         return np.full(count, before_a[0]), np.zeros(count)
     after_a = pole.response(before_a, receiver.memory(kit, fine_hz))
     slope_a_s = receiver.slope_a_s(kit, before_a, after_a)
-    place = first * ratio - begin + warm_up
-    return _sample_at(after_a, ratio, place, count), _sample_at(slope_a_s, ratio, place, count)
+    position = first * ratio - begin + warm_up
+    return _sample_at(after_a, ratio, position, count), _sample_at(slope_a_s, ratio, position, count)
 
 
 def _compute_drives(
@@ -162,21 +164,21 @@ def _compute_drives(
 ) -> list[Samples]:
     """Return the drive of each modulator, (count,), or (1,) if constant. Only the first `driven_count` are not zero."""
     drives = [np.zeros(1) for _ in kit.modulators]
-    for index, one in enumerate(kit.modulators[:driven_count]):
-        delay_s = (kit.delay_ns + one.skew_ns) * 1e-9
+    for index, modulator in enumerate(kit.modulators[:driven_count]):
+        delay_s = (kit.delay_ns + modulator.skew_ns) * 1e-9
         drives[index] = delay_output(
             outputs, index, rate_hz=rate_hz, first=first, count=count, delay_s=delay_s
         )
     return drives
 
 
-def _compute_power_w(now: Snapshot, drives: Sequence[Samples]) -> Samples:
+def _compute_power_w(snapshot: Snapshot, drives: Sequence[Samples]) -> Samples:
     """Return the power on the detector in W. Compute it only once for each run of samples with constant drives."""
     starts = _find_constant_runs(drives)
     if len(starts) == 0:
-        return detect_power_w(now, drives)
+        return detect_power_w(snapshot, drives)
     count = max(len(drive) for drive in drives)
-    power_w = detect_power_w(now, [drive[starts] if len(drive) > 1 else drive for drive in drives])
+    power_w = detect_power_w(snapshot, [drive[starts] if len(drive) > 1 else drive for drive in drives])
     return np.repeat(power_w, np.diff(starts, append=count))
 
 

@@ -45,14 +45,14 @@ class KitState:
     def change(self, change: Callable[[KitParameters], KitParameters]) -> None:
         """Replace the parameters by the result of `change`. If they differ, the version increases."""
         with self._lock:
-            before = self._now
-            after = change(before.parameters)
-            if after != before.parameters:
-                self._now = Snapshot(after, before.drift_v, before.walk_rad, before.version + 1)
+            previous = self._now
+            parameters = change(previous.parameters)
+            if parameters != previous.parameters:
+                self._now = Snapshot(parameters, previous.drift_v, previous.walk_rad, previous.version + 1)
 
     def drift(self, step: Callable[[Snapshot, np.random.Generator], tuple[tuple[float, ...], float]]) -> None:
         """Replace the drifts by the result of `step`. Its arguments are the current state and a random generator."""
         with self._lock:
-            before = self._now
-            drift_v, walk_rad = step(before, self._drift_rng)
-            self._now = Snapshot(before.parameters, drift_v, walk_rad, before.version + 1)
+            previous = self._now
+            drift_v, walk_rad = step(previous, self._drift_rng)
+            self._now = Snapshot(previous.parameters, drift_v, walk_rad, previous.version + 1)

@@ -77,8 +77,8 @@ def _digitise(
     for i in range(len(trace)):
         value = trace[i]
         if is_noisy:
-            drawn = rng.standard_normal()
-            correlated_noise = drawn if i == 0 else correlation * correlated_noise + innovation * drawn
+            deviate = rng.standard_normal()
+            correlated_noise = deviate if i == 0 else correlation * correlated_noise + innovation * deviate
             value += noise[i] * correlated_noise
         out[i] = value
     if own.any():

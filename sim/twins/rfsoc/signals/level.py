@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sim.twins.rfsoc.plant import Received
+from sim.twins.rfsoc.plant import ReceivedSignal
 
 Floats = npt.NDArray[np.float64]
 DRAWN_TOGETHER = 0.01
@@ -43,16 +43,16 @@ class Mixing:
     sources: npt.NDArray[np.int64]
 
 
-def make_level(signals: Sequence[Received], which: npt.NDArray[np.int64], bits: int) -> Level:
+def make_level(signals: Sequence[ReceivedSignal], which: npt.NDArray[np.int64], bits: int) -> Level:
     """Return the levels for signals of a plant at a converter of `bits` bits. `which` is the signal of each window."""
-    noises = np.stack([one.noise for one in signals])
-    correlations = np.array([one.correlation for one in signals], np.float64)
-    owns = np.stack([_remove_rounding(one, bits) for one in signals])
+    noises = np.stack([signal.noise for signal in signals])
+    correlations = np.array([signal.correlation for signal in signals], np.float64)
+    owns = np.stack([_remove_rounding(signal, bits) for signal in signals])
     drawn_together = (correlations < DRAWN_TOGETHER)[:, None]
     noises = np.where(drawn_together, np.hypot(noises, owns), noises)
     owns = np.where(drawn_together, 0.0, owns)
     return Level(
-        np.stack([one.level for one in signals]),
+        np.stack([signal.level for signal in signals]),
         noises,
         correlations,
         owns if owns.any() else owns[:, :0],
@@ -60,7 +60,7 @@ def make_level(signals: Sequence[Received], which: npt.NDArray[np.int64], bits: 
     )
 
 
-def _remove_rounding(received: Received, bits: int) -> Floats:
+def _remove_rounding(received: ReceivedSignal, bits: int) -> Floats:
     """Return the standard deviation (samples,) of the converter's noise without rounding, because `convert` rounds.
 
     This is `sim.models.photonics.converter.excess_v2`, but 0 if the rounding alone is larger than the noise.

@@ -103,33 +103,33 @@ def _make_generator(board_state: BoardState, cfg: Mapping[str, Any]) -> Generato
 
 def _make_track(board_state: BoardState, run: Run, before: ChannelStates, number: int) -> Track | None:
     cfg = board_state.cfg["gens"][number]
-    times, sent = _find_words(board_state, run, cfg["tproc_ch"], cfg.get("tmux_ch"))
+    times, sent_words = _find_words(board_state, run, cfg["tproc_ch"], cfg.get("tmux_ch"))
     channel_state = before.get(("gen", number))
     if not len(times) and channel_state is None:
         return None
     if cfg["type"] not in GENERATORS:
         raise NotSimulated(f"a generator of type {cfg['type']}", f"use one of type {GENERATORS[-1]}")
-    return play(_make_generator(board_state, cfg), times, sent, channel_state)
+    return play(_make_generator(board_state, cfg), times, sent_words, channel_state)
 
 
 def _make_readout_track(board_state: BoardState, run: Run, before: ChannelStates, number: int) -> Track:
     """Return the track of the words to a readout. Each word applies until the next word, whatever its length is."""
     cfg = board_state.cfg["readouts"][number]
-    times, sent = _find_words(board_state, run, cfg["tproc_ctrl"], cfg.get("tmux_ch"))
+    times, sent_words = _find_words(board_state, run, cfg["tproc_ctrl"], cfg.get("tmux_ch"))
     receiver = Generator(cfg["fs"] * 1e6 * board_state.clock_factor, cfg["f_fabric"] / board_state.f_time, 8)
-    return play(receiver, times, sent, before.get(("ro", number)), is_last_kept=True)
+    return play(receiver, times, sent_words, before.get(("ro", number)), is_last_kept=True)
 
 
 def _find_words(
     board_state: BoardState, run: Run, port: int, lane: int | None
 ) -> tuple[npt.NDArray[np.int64], waves.Waves]:
     writes = run.writes[run.writes["port"] == port]
-    sent = waves.decode(writes["words"], board_state.version)
+    sent_words = waves.decode(writes["words"], board_state.version)
     times = writes["time"].astype(np.int64)
     if lane is None:
-        return times, sent
-    selected = sent.lane == lane
-    return times[selected], sent.rows(selected)
+        return times, sent_words
+    selected = sent_words.lane == lane
+    return times[selected], sent_words.rows(selected)
 
 
 def _make_counter_lookup(
@@ -137,7 +137,7 @@ def _make_counter_lookup(
 ) -> Callable[[int], tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]:
     @cache
     def counter(address: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        mine = counts[counts["address"] == address]
-        return mine["time"].astype(np.int64), mine["value"].astype(np.int64)
+        own_counts = counts[counts["address"] == address]
+        return own_counts["time"].astype(np.int64), own_counts["value"].astype(np.int64)
 
     return counter

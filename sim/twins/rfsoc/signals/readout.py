@@ -101,11 +101,11 @@ class AverageBuffer:
         return _read(self._samples, address, length)
 
 
-def _check_length(length: int, size: int, what: str) -> None:
+def _check_length(length: int, size: int, quantity: str) -> None:
     """Raise `RuntimeError` if a length does not fit. QICK's driver leaves one place of a memory unused."""
     if length >= size:
         raise RuntimeError(
-            f"{length} {what} at once are too many: the memory has {size} places, one of which cannot be "
+            f"{length} {quantity} at once are too many: the memory has {size} places, one of which cannot be "
             "used; shorten the readout, or use fewer repetitions"
         )
 

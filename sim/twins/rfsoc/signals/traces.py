@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from sim.twins.rfsoc.plant import Plant, Received
+from sim.twins.rfsoc.plant import Plant, ReceivedSignal
 from sim.twins.rfsoc.signals.track import Recorder, TimeLine, whole_ratio
 
 MEMORY_BYTES = 64 << 20
@@ -34,7 +34,7 @@ class Traces:
         self._readout = readout
         self.epoch: Any = None
         self._reach: dict[int, tuple[int, int]] | None = None
-        self._traces: dict[Any, Received] = {}
+        self._traces: dict[Any, ReceivedSignal] = {}
         self.plant_calls = 0
         """Number of calls of the plant."""
 
@@ -45,19 +45,19 @@ class Traces:
             self._reach = None
             self._traces = {}
 
-    def receive(self, timeline: TimeLine, rate_hz: float, first: int, count: int) -> Received:
+    def receive(self, timeline: TimeLine, rate_hz: float, first: int, count: int) -> ReceivedSignal:
         """Return the trace of `count` samples from number `first`. For the same trace, return the same object."""
-        places = [_split_position(first, generator.rate_hz / rate_hz) for generator in timeline.generators]
-        key = None if self._reach is None else self._key(timeline, places, self._reach)
+        positions = [_split_position(first, generator.rate_hz / rate_hz) for generator in timeline.generators]
+        key = None if self._reach is None else self._key(timeline, positions, self._reach)
         if key is not None and key in self._traces:
             return self._traces[key]
         recorder = Recorder(timeline)
         received = _check_shapes(self._plant.receive(self._readout, rate_hz, first, count, recorder), count)
         self.plant_calls += 1
-        reach = _reach(self._reach or {}, recorder.requests, places)
+        reach = _reach(self._reach or {}, recorder.requests, positions)
         if reach != self._reach:
             self._reach, self._traces = reach, {}  # keys of a shorter reach are ambiguous
-            key = self._key(timeline, places, reach)
+            key = self._key(timeline, positions, reach)
         elif len(self._traces) * received.level.nbytes * 2 > MEMORY_BYTES:
             self._traces = {}
         self._traces[key] = received
@@ -65,7 +65,7 @@ class Traces:
 
     def of_windows(
         self, timeline: TimeLine, rate_hz: float, firsts: npt.NDArray[np.int64], count: int
-    ) -> tuple[list[Received], npt.NDArray[np.int64]]:
+    ) -> tuple[list[ReceivedSignal], npt.NDArray[np.int64]]:
         """Return a list of traces, and (windows,) the number of the trace of each window of `count` samples.
 
         Windows with the same signals form a group and share a trace, so a thousand equal shots need one trace.
@@ -81,13 +81,13 @@ class Traces:
                 self._reach == reach
             ):  # otherwise the plant has read more samples, and groups of a shorter reach are ambiguous
                 return received, group
-        each = [self.receive(timeline, rate_hz, first, count) for first in firsts.tolist()]
-        return each, np.arange(len(each))
+        received_signals = [self.receive(timeline, rate_hz, first, count) for first in firsts.tolist()]
+        return received_signals, np.arange(len(received_signals))
 
     @staticmethod
-    def _key(timeline: TimeLine, places: list[Place], reach: dict[int, tuple[int, int]]) -> Any:
+    def _key(timeline: TimeLine, positions: list[Place], reach: dict[int, tuple[int, int]]) -> Any:
         return tuple(
-            (places[g][1], timeline.signature(g, places[g][0] + low, high - low))
+            (positions[g][1], timeline.signature(g, positions[g][0] + low, high - low))
             for g, (low, high) in reach.items()
         )
 
@@ -99,8 +99,8 @@ def _group_windows(
     columns = [np.zeros((len(firsts), 1), np.int64)]
     for g, (low, high) in reach.items():
         step, lanes = whole_ratio(timeline.generators[g].rate_hz / rate_hz)
-        places, rest = np.divmod(firsts * step, lanes)
-        columns += [rest[:, None], timeline.signatures(g, places + low, high - low)]
+        positions, rest = np.divmod(firsts * step, lanes)
+        columns += [rest[:, None], timeline.signatures(g, positions + low, high - low)]
     table = np.ascontiguousarray(np.column_stack(columns))
     rows = table.view(np.dtype((np.void, table.itemsize * table.shape[1]))).ravel()
     _, representatives, group = np.unique(rows, return_index=True, return_inverse=True)
@@ -113,14 +113,14 @@ def _split_position(sample: int, ratio: float) -> Place:
 
 
 def _reach(
-    before: dict[int, tuple[int, int]], requests: Iterable[tuple[int, int, int]], places: list[Place]
+    before: dict[int, tuple[int, int]], requests: Iterable[tuple[int, int, int]], positions: list[Place]
 ) -> dict[int, tuple[int, int]]:
     """Return the range that a plant reads on each generator's time line, relative to the window."""
     reach = dict(before)
     for generator, begin, length in requests:
-        if generator >= len(places):
+        if generator >= len(positions):
             continue
-        low, high = begin - places[generator][0], begin - places[generator][0] + length
+        low, high = begin - positions[generator][0], begin - positions[generator][0] + length
         known_range = reach.get(generator)
         if known_range is None or low < known_range[0] or high > known_range[1]:
             low, high = low - REACH_SLACK, high + REACH_SLACK
@@ -130,13 +130,13 @@ def _reach(
     return reach
 
 
-def _check_shapes(received: Received, count: int) -> Received:
+def _check_shapes(received: ReceivedSignal, count: int) -> ReceivedSignal:
     level = np.ascontiguousarray(received.level, dtype=np.float64)
     noise = np.ascontiguousarray(received.noise, dtype=np.float64)
     own = None if received.own is None else np.ascontiguousarray(received.own, dtype=np.float64)
-    shapes = [one.shape for one in (level, noise, own) if one is not None]
+    shapes = [array.shape for array in (level, noise, own) if array is not None]
     if any(shape != (count,) for shape in shapes):
         raise ValueError(
             f"a plant returned {' and '.join(map(str, shapes))} where {count} samples were requested"
         )
-    return Received(level, noise, received.correlation, own)
+    return ReceivedSignal(level, noise, received.correlation, own)

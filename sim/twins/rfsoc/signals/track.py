@@ -66,7 +66,7 @@ class Track:
 
     def __post_init__(self) -> None:
         numbers: dict[bytes, int] = {}
-        codes = [numbers.setdefault(one, len(numbers)) for one in self.contents]
+        codes = [numbers.setdefault(pulse, len(numbers)) for pulse in self.contents]
         object.__setattr__(self, "codes", np.array(codes, np.int64))
 
     def channel_state(self) -> ChannelState | None:
@@ -88,7 +88,7 @@ class Track:
         The sections may belong to different runs.
         """
         pulses = (self._describe_pulse(i, first, count) for i in self.overlapping(first, count))
-        return tuple(one for one in pulses if one is not None)
+        return tuple(pulse for pulse in pulses if pulse is not None)
 
     def signatures(self, firsts: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
         """Return (sections, columns) for many sections at once. Equal rows mean equal signatures."""
@@ -133,8 +133,8 @@ class Track:
             if begin < end:
                 out[begin - first : end - first] = self._synthesise(i, envelope, begin, end - begin)
             if self.waves.is_held[i]:
-                after = self.starts[i + 1] if i + 1 < len(self.starts) else FOREVER
-                begin, end = max(int(self.ends[i]), first), min(int(after), first + count)
+                next_start = self.starts[i + 1] if i + 1 < len(self.starts) else FOREVER
+                begin, end = max(int(self.ends[i]), first), min(int(next_start), first + count)
                 if begin < end:
                     out[begin - first : end - first] = self._synthesise(i, envelope, int(self.ends[i]) - 1, 1)
         return (out & -DAC_STEP) / FULL_SCALE
@@ -219,8 +219,13 @@ def _find_earlier_start(channel_state: ChannelState) -> int:
     return -length * (1 << 20) if channel_state.wave.is_periodic[0] else -length
 
 
-def _join(before: Waves, after: Waves) -> Waves:
-    return Waves(*(np.concatenate([getattr(before, name), getattr(after, name)]) for name in Waves.__slots__))
+def _join(lengths_before: Waves, next_start: Waves) -> Waves:
+    return Waves(
+        *(
+            np.concatenate([getattr(lengths_before, name), getattr(next_start, name)])
+            for name in Waves.__slots__
+        )
+    )
 
 
 def _compute_starts(
@@ -232,8 +237,8 @@ def _compute_starts(
     """
     if is_periodic.any():
         return _compute_starts_in_order(ready, lengths, is_periodic)
-    before = np.concatenate([[0], np.cumsum(lengths)[:-1]]) if len(lengths) else lengths
-    return np.maximum.accumulate(ready - before) + before if len(ready) else ready
+    lengths_before = np.concatenate([[0], np.cumsum(lengths)[:-1]]) if len(lengths) else lengths
+    return np.maximum.accumulate(ready - lengths_before) + lengths_before if len(ready) else ready
 
 
 def _compute_starts_in_order(

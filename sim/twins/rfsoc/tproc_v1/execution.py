@@ -110,8 +110,8 @@ class Execution:
         row = self._state[machine.PC] * FIELDS
         channel, half = int(self._code[row + CHANNEL]), int(self._code[row + OPER] == UPPER)
         tick = int(self._state[machine.TICK]) + 1
-        word = read(channel, half, tick) & machine.WORD if channel < INPUTS else 0
-        machine.assign(self._registers, self._code[row + A], word)
+        value = read(channel, half, tick) & machine.WORD if channel < INPUTS else 0
+        machine.assign(self._registers, self._code[row + A], value)
         self._state[machine.PC] += 1
         self._state[machine.TICK] += READ_TICKS
         self._state[machine.STEPS] += 1
@@ -139,9 +139,9 @@ class Execution:
                 f"at address {address}, word none: the program has only {len(self._words)} words; make sure "
                 "that every path reaches `end`"
             )
-        word = int(self._words[address])
-        reason = self._describe_endless(status) or _REASONS[status].format(opcode=word >> 56)
-        return ProgramError(f"at address {address}, word {word:#018x}: {reason}")
+        value = int(self._words[address])
+        reason = self._describe_endless(status) or _REASONS[status].format(opcode=value >> 56)
+        return ProgramError(f"at address {address}, word {value:#018x}: {reason}")
 
     def _describe_endless(self, status: int) -> str:
         """Return the message for a run that exceeds a limit, or an empty text for any other status."""

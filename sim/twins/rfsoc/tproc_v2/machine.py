@@ -437,9 +437,11 @@ def polls_time(code: Cells, row: int, target: int, state: Cells) -> bool:
         return False
     if target == state[PC]:
         return True
-    before = row - WIDTH
-    is_plain_test = before >= 0 and code[before + ACTION] == NOTHING and code[before + TARGET] < 0
-    return target == state[PC] - 1 and is_plain_test and code[before + LEFT] == S_TIME
+    previous_row = row - WIDTH
+    is_plain_test = (
+        previous_row >= 0 and code[previous_row + ACTION] == NOTHING and code[previous_row + TARGET] < 0
+    )
+    return target == state[PC] - 1 and is_plain_test and code[previous_row + LEFT] == S_TIME
 
 
 def call(target: int, state: Cells) -> int:
@@ -505,15 +507,17 @@ def move_wave(
 ) -> int:
     """Move six words between port, wave memory and wave registers. The memory is read before it is written."""
     size = len(wmem) // WAVE_WORDS
-    place = (code[row + PLACE] if code[row + PLACE_LITERAL] else reg[code[row + PLACE]]) % size * WAVE_WORDS
+    position = (
+        (code[row + PLACE] if code[row + PLACE_LITERAL] else reg[code[row + PLACE]]) % size * WAVE_WORDS
+    )
     base = state[RECORDS] * RECORD + 3
     from_registers = code[row + FROM_REGISTERS]
     for word in range(WAVE_WORDS):
         register = reg[WAVE_REGISTERS + word] & get_word_mask(word)
-        wave_word = register if from_registers else wmem[place + word]
+        wave_word = register if from_registers else wmem[position + word]
         records[base + word] = wave_word
         if code[row + TO_MEMORY]:
-            wmem[place + word] = register
+            wmem[position + word] = register
         if code[row + TO_REGISTERS]:
             reg[WAVE_REGISTERS + word] = wave_word
     if not code[row + TO_PORT]:
@@ -589,8 +593,8 @@ def read_data(code: Cells, row: int, result: int, reg: Cells, dmem: Cells) -> in
 
 def data_address(code: Cells, row: int, reg: Cells) -> int:
     """Return an address of the data memory: a literal or register, plus another register."""
-    place = code[row + PLACE] if code[row + PLACE_LITERAL] else reg[code[row + PLACE]]
-    return place + reg[code[row + OFFSET]]
+    position = code[row + PLACE] if code[row + PLACE_LITERAL] else reg[code[row + PLACE]]
+    return position + reg[code[row + OFFSET]]
 
 
 # -- instructions

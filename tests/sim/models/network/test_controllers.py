@@ -19,7 +19,7 @@ from sim.models.network.execution.circuits import (
     simulate_circuits,
 )
 from sim.models.network.execution.lowering import lower
-from sim.models.network.execution.simulation import Run, Stalled
+from sim.models.network.execution.simulation import Run, StalledError
 from sim.models.network.fabrics import ideal_switch
 from sim.models.network.latency import NO_LATENCY
 from sim.models.network.taskgraph import Exchange, TaskGraphBuilder
@@ -73,7 +73,7 @@ def test_circuits_move_when_the_controller_says(controller, iteration_s, moves):
 
 @pytest.mark.parametrize("when", ["once", "per-iteration"])
 def test_circuits_that_never_move_leave_pairs_without_one(when):
-    with pytest.raises(Stalled, match="choose a controller that moves them more often"):
+    with pytest.raises(StalledError, match="choose a controller that moves them more often"):
         run([THERE, ASIDE], Controller(when))
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sim.models.network.execution import Change, Stalled
+from sim.models.network.execution import Change, StalledError
 from sim.models.network.execution.flows import Flow, max_min_rates, transfer
 from sim.models.network.fabrics import direct_connect, fat_tree, ideal_switch
 from sim.models.network.results.traces import flow_table, link_table
@@ -128,7 +128,7 @@ def test_a_failed_link_holds_its_flows_until_it_lives_again():
 def test_a_link_that_stays_dead_is_named():
     fabric = ideal_switch(2, 8)
     dead = Change(1e-3, fabric.link(0, 2), 0.0)
-    with pytest.raises(Stalled, match=r"flow 0 -> 1 waits for link 0 \(0 -> 2\)"):
+    with pytest.raises(StalledError, match=r"flow 0 -> 1 waits for link 0 \(0 -> 2\)"):
         transfer(fabric, [Flow(0, 1, 2_000_000)], changes=[dead])
 
 

@@ -69,7 +69,7 @@ class Bench:
         with self._start_lock:
             if self._thread is None:
                 self._start()
-            ports = {role: one.getsockname()[1] for role, one in self._sockets.items()}
+            ports = {role: sock.getsockname()[1] for role, sock in self._sockets.items()}
         return {role: f"TCPIP::127.0.0.1::{port}::SOCKET" for role, port in ports.items()}
 
     def close(self) -> None:

@@ -76,8 +76,8 @@ class LaserTwin:
         return f"{_to_milliwatt(power_dbm) if self._uses_milliwatt else power_dbm:+.4f}"
 
     def _read_actual_dbm(self) -> float:
-        now = self._state.now
-        return now.parameters.laser_dbm if now.is_lit else _DARK_DBM
+        snapshot = self._state.now
+        return snapshot.parameters.laser_dbm if snapshot.is_lit else _DARK_DBM
 
 
 def _to_milliwatt(power_dbm: float) -> float:

@@ -69,8 +69,8 @@ class MeterTwin:
         return f"{10.0 * math.log10(power_w / 1e-3):.8E}" if power_w > 0 else _NOT_A_NUMBER
 
     def _measure_power_w(self) -> float:
-        now = self._state.now
-        power_w = tap_power_w(now) * now.parameters.wavelength_nm / self._wavelength_nm
-        if now.parameters.noise == "off":
+        snapshot = self._state.now
+        power_w = tap_power_w(snapshot) * snapshot.parameters.wavelength_nm / self._wavelength_nm
+        if snapshot.parameters.noise == "off":
             return power_w
         return power_w + READING_NOISE_W / math.sqrt(self._averages) * float(self._rng.standard_normal())
