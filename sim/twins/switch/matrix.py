@@ -79,7 +79,7 @@ class Matrix:
             raise MatrixRefusal(Reason.NO_SUCH_PORT, port)
 
     def state(self, port: int) -> Literal["D", "E", "F"]:
-        """Return the state of a port: disabled (D), enabled (E) or failed (F). Raise `MatrixRefusal` for an unknown port."""
+        """Return the state of a port: disabled (D), enabled (E), failed (F). Raise `MatrixRefusal` if it is unknown."""
         self.check_port(port)
         if port in self.failed:
             return "F"

@@ -122,7 +122,7 @@ def test_lenet_under_verilator_is_the_model_bit_by_bit(verilated, lenet, mnist):
 FAULTS = [
     # block, what stands there, what is planted
     ("signed_products", "signs_i[i] ? magnitude : -magnitude", "magnitude"),
-    ("adder_tree", "stage[s][2*i*SumWidth+:SumWidth]", "stage[s][0+:SumWidth]"),
+    ("adder_tree", "sums[2*n] + sums[2*n+1]", "sums[2*n] + sums[2*n]"),
     ("running_maximum", "!any_q || ($signed", "($signed"),
     ("running_maximum", "$signed(sample_i) > $signed(largest_q)", "sample_i > largest_q"),
     ("normalised_activation", "result_i[Width-1] ? 8'd0 : ", ""),
@@ -130,7 +130,7 @@ FAULTS = [
     ("activation_memory", "(mine || lane == '0)", "mine"),
     ("beat_queue", "if (pop_i && valid_o) read_q", "if (valid_o) read_q"),
     ("preamble_window", "assign next_o    = history[Stages];", "assign next_o    = history[Stages+1];"),
-    ("preamble_detector", "window[{1'b0, place_o}*Width+:Lanes*Width]", "current"),
+    ("preamble_detector", "window[int'(place_o)*Width+:Lanes*Width]", "current"),
     ("photonic_mac", "samples[i*16+7+:8]", "samples[i*16+8+:8]"),
     ("photonic_inference", ".result_write_i(result_valid_o && !layer_o[0])", ".result_write_i(result_valid_o)"),
     ("photonic_inference", "if (rst_i || run_i) highest_q", "if (rst_i) highest_q"),
