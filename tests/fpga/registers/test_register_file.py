@@ -305,7 +305,7 @@ def test_a_fault_is_found(has_verilator, demo, fault):
     text, times = re.subn(*FAULTS[fault], emit_register_file(table))
     assert times
     with pytest.raises(AssertionError):
-        compare(table, 300, text)
+        compare(table, 1000, text)
 
 
 def small_map():
