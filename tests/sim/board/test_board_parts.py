@@ -80,7 +80,7 @@ def test_buffers():
     buffers = Buffers()
     first, second = buffers.allocate(10, cacheable=True), buffers.allocate(5000, cacheable=False)
     assert (buffers.is_cacheable(first), buffers.is_cacheable(second)) == (True, False)
-    assert buffers.address_of(second) == buffers.address_of(first) + 4096
+    assert buffers.get_address(second) == buffers.get_address(first) + 4096
     buffers.write(first, 3, b"abc")
     assert buffers.read(first) == b"\0\0\0abc\0\0\0\0"
     with pytest.raises(BufferRequestError, match="has 10 bytes; a write of"):
@@ -89,7 +89,7 @@ def test_buffers():
     with pytest.raises(BufferRequestError, match="was freed"):
         buffers.read(first)
     third = buffers.allocate(0, cacheable=True)
-    assert buffers.address_of(third) == buffers.address_of(second) + 2 * 4096
+    assert buffers.get_address(third) == buffers.get_address(second) + 2 * 4096
 
 
 def test_memory_is_finite():
