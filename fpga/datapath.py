@@ -102,7 +102,7 @@ class Datapath:
             for name, words in (memories or {}).items()
         }
         identity, digest = self.bus.read32(_ID), self.bus.read32(_HASH)
-        if identity not in {each.value for each in Streams}:
+        if identity not in {stream.value for stream in Streams}:
             raise WrongHardware(
                 f"no count-action datapath answers: the ID register reads {identity:#010x}, not "
                 f"{Streams.REGISTERS.value:#010x} or {Streams.AXI_STREAM.value:#010x}. Check the base address "
@@ -262,9 +262,9 @@ class Datapath:
 
     def _find_level_input(self, name: str) -> Signal:
         levels = {
-            each.name: each
-            for each in self._require_program().datapath.inputs
-            if each.kind is not SignalKind.STREAM and not each.loads_memory
+            signal.name: signal
+            for signal in self._require_program().datapath.inputs
+            if signal.kind is not SignalKind.STREAM and not signal.loads_memory
         }
         if name not in levels:
             raise ValueError(f"no input flag or number {name!r}; there are: {', '.join(levels) or 'none'}.")

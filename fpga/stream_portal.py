@@ -57,7 +57,7 @@ class Portal:
         self._table = table
         self._datapath = datapath
         self._sources = {
-            each.name: _Source(each) for each in datapath.inputs if each.kind is SignalKind.STREAM
+            signal.name: _Source(signal) for signal in datapath.inputs if signal.kind is SignalKind.STREAM
         }
 
     def enqueue(self, beats: ArrayLike | Beats | Mapping[str, ArrayLike | Beats]) -> None:
@@ -78,11 +78,11 @@ class Portal:
 
     def exchange(self, polls: int) -> dict[str, Samples]:
         """Push and pop until nothing has moved in `polls` successive polls of all streams; return the results."""
-        sinks = [_Sink(*each) for each in output_streams(self._datapath)]
+        sinks = [_Sink(*output_stream) for output_stream in output_streams(self._datapath)]
         quiet = 0
         while quiet < polls and (self._sources or sinks):
             any_fed = self._feed_all()
-            drained = [self._drain(each) for each in sinks]
+            drained = [self._drain(sink) for sink in sinks]
             quiet = 0 if any_fed or any(drained) else quiet + 1
         return {
             f"{sink.module}.{sink.name}": np.array(sink.beats, np.int64).reshape(-1, sink.samples)
@@ -102,7 +102,7 @@ class Portal:
         Draining the outputs after every push instead would double the number of accesses.
         """
         for times in range(FIFO_DEPTH):
-            moved = [self._feed(each) for each in self._sources.values()]
+            moved = [self._feed(source) for source in self._sources.values()]
             if not any(moved):
                 return times > 0
         return True

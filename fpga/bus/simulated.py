@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from fpga.bus.protocol import check_access
-from fpga.count_action.actions.memory import memories_of
+from fpga.count_action.actions.memory import list_memories
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import WORD_BITS as COLUMN_BITS
 from fpga.count_action.ports import Rows, ports_of
@@ -49,7 +49,7 @@ class _Pins:
         self._input_ports = {port.name: port for port in ports.inputs}
         self._output_ports = {port.name: port for port in ports.outputs}
         self._columns = (ports.input_columns, ports.output_columns)
-        self._memories = [(module.name, memory.output) for module, memory in memories_of(datapath)]
+        self._memories = [(module.name, memory.output) for module, memory in list_memories(datapath)]
         self.reset()
 
     def reset(self) -> None:

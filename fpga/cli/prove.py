@@ -73,16 +73,16 @@ def _make_document(proof: Proof) -> dict[str, Any]:
         "datapath": proof.datapath,
         "results": [
             {
-                "module": each.module,
-                "property": each.property,
-                "verdict": each.verdict.value,
-                "part": each.part,
-                "cycle": each.cycle,
-                "element": each.element,
-                "expected": each.expected,
-                "seen": each.seen,
+                "module": result.module,
+                "property": result.property,
+                "verdict": result.verdict.value,
+                "part": result.part,
+                "cycle": result.cycle,
+                "element": result.element,
+                "expected": result.expected,
+                "seen": result.seen,
             }
-            for each in proof.results
+            for result in proof.results
         ],
         "covered": [
             {"module": each.module, "part": each.part, "what": each.what, "reached": each.is_reached}
@@ -101,18 +101,18 @@ def _format_lines(proof: Proof) -> list[str]:
     says = {fact.name: fact.says for fact in PROPERTIES}
     claim = f"{{part}}: {says[STATED]}"
     lines = []
-    for module in dict.fromkeys(each.module for each in proof.results):
+    for module in dict.fromkeys(result.module for result in proof.results):
         lines.append(f"{module}")
-        for each in proof.results:
-            if each.module == module:
-                fact = claim.format(part=each.part) if each.property == STATED else says[each.property]
+        for result in proof.results:
+            if result.module == module:
+                fact = claim.format(part=result.part) if result.property == STATED else says[result.property]
                 place_text = (
-                    f" at {each.part} in cycle {each.cycle}" if each.verdict is Verdict.FAILED else ""
+                    f" at {result.part} in cycle {result.cycle}" if result.verdict is Verdict.FAILED else ""
                 )
-                place_text = f" at {each.part}" if each.verdict is Verdict.VACUOUS else place_text
-                lines.append(f"  {each.verdict.value + place_text:<14}  {each.property:<7} {fact}")
-                if each.element:
-                    lines.append(f"    {each.element}: expected {each.expected}, seen {each.seen}")
+                place_text = f" at {result.part}" if result.verdict is Verdict.VACUOUS else place_text
+                lines.append(f"  {result.verdict.value + place_text:<14}  {result.property:<7} {fact}")
+                if result.element:
+                    lines.append(f"    {result.element}: expected {result.expected}, seen {result.seen}")
     reached = [each for each in proof.covered if each.is_reached]
     lines.append(f"reached: {len(reached)} of {len(proof.covered)} fires, stalls and commits")
     lines += [

@@ -132,9 +132,9 @@ def _extend(datapath: Datapath, stimulus: Stimulus, cycles: int) -> Stimulus:
     """Return the stimulus, extended by idle cycles to at least `cycles`."""
     import numpy as np
 
-    from fpga.count_action.simulate.stimuli.collector import Stimulus, idle_rows
+    from fpga.count_action.simulate.stimuli.collector import Stimulus, make_idle_rows
 
-    idle = idle_rows(datapath, max(0, cycles - len(stimulus.rows)))
+    idle = make_idle_rows(datapath, max(0, cycles - len(stimulus.rows)))
     return Stimulus(np.concatenate([stimulus.rows, idle]), stimulus.expectations)
 
 
@@ -152,9 +152,9 @@ def _write_waveforms(run: _Run, vcd: Path | None, png: Path | None) -> list[str]
 
 
 def _count_fires(run: _Run) -> dict[str, int]:
-    from fpga.count_action.simulate.signals import output_wires
+    from fpga.count_action.simulate.signals import list_output_wires
 
-    wires = [wire for wire in output_wires(run.datapath) if wire.name.startswith("fire_o")]
+    wires = [wire for wire in list_output_wires(run.datapath) if wire.name.startswith("fire_o")]
     names = [f"{module.name}.{count.name}" for module, count in run.datapath.counts()]
     return {name: sum(wire.series(run.outputs)) for name, wire in zip(names, wires, strict=True)}
 

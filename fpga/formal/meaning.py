@@ -115,8 +115,10 @@ class Meaning:
     @cached_property
     def buffers(self) -> frozenset[str]:
         """Inputs with a buffer (R20)."""
-        streams = {each.name for each in self.datapath.inputs if each.buffered}
-        return frozenset(each.name for each in self.datapath.inputs if {each.name, each.part_of} & streams)
+        streams = {signal.name for signal in self.datapath.inputs if signal.buffered}
+        return frozenset(
+            signal.name for signal in self.datapath.inputs if {signal.name, signal.part_of} & streams
+        )
 
     def valid(self, ref: Ref) -> str:
         """Return the condition that a stream has a beat."""
@@ -201,7 +203,9 @@ class Meaning:
 
     def write_taken_by_others(self, count: Count, stream: Ref) -> str:
         """Return the condition that a level count other than this one takes a stream (R26)."""
-        return self._write_taken([each for each in self._find_takers(stream) if each[1] is not count], stream)
+        return self._write_taken(
+            [taker for taker in self._find_takers(stream) if taker[1] is not count], stream
+        )
 
     def _find_takers(self, stream: Ref) -> list[tuple[Module, Count]]:
         return [
@@ -313,7 +317,7 @@ class Formulas:
         """Return the streams whose samples a formula reads."""
         module = self._meaning.datapath.module(ref.module or "")
         samples = self._find_samples(module.values[int(ref.name.removeprefix(VALUE))])
-        return [each for each in samples if self._meaning.is_stream(each)]
+        return [sample for sample in samples if self._meaning.is_stream(sample)]
 
     def _find_samples(self, operand: Operand) -> Iterator[Ref]:
         if isinstance(operand, Ref):
@@ -335,7 +339,7 @@ class Formulas:
             return self._write_bits(operand)
         parts = [self.text(each) for each in operand.operands]
         if operand.operator == "table":
-            entries = ((f"{parts[0]} == {entry_index}", each) for entry_index, each in enumerate(parts[1:]))
+            entries = ((f"{parts[0]} == {entry_index}", entry) for entry_index, entry in enumerate(parts[1:]))
             return (
                 f"({''.join(f'{condition} ? {each} : ' for condition, each in entries)}{FORMULA_WIDTH}'sd0)"
             )
@@ -351,10 +355,10 @@ class Formulas:
         """Return a shift, a slice, or a concatenation, whose operands are slices (R22 to R24)."""
         if operation.operator == "concat":
             text = f"{FORMULA_WIDTH}'sd0"
-            for each in operation.operands:
-                assert isinstance(each, Operation)
-                high, low = (bit for bit in each.operands[1:] if isinstance(bit, int))
-                text = f"(({text} <<< {high - low + 1}) | {self.text(each)})"
+            for operand in operation.operands:
+                assert isinstance(operand, Operation)
+                high, low = (bit for bit in operand.operands[1:] if isinstance(bit, int))
+                text = f"(({text} <<< {high - low + 1}) | {self.text(operand)})"
             return text
         value, (high_bit, *more_bits) = self.text(operation.operands[0]), operation.operands[1:]
         if operation.operator != "slice":

@@ -97,7 +97,7 @@ PROPERTIES = (
 )  # fmt: skip
 """All properties, in the order of output."""
 
-_PROPERTY_BY_ASSERTION = {each: fact for fact in PROPERTIES for each in fact.assertions}
+_PROPERTY_BY_ASSERTION = {assertion: fact for fact in PROPERTIES for assertion in fact.assertions}
 
 
 def property_of(assertion: str) -> Property:
@@ -108,5 +108,7 @@ def property_of(assertion: str) -> Property:
 def properties_of(checks: str) -> tuple[Property, ...]:
     """Return the properties that have assertions in one kind of checks."""
     return tuple(
-        fact for fact in PROPERTIES if any(each.startswith(f"{checks}.") for each in fact.assertions)
+        fact
+        for fact in PROPERTIES
+        if any(assertion.startswith(f"{checks}.") for assertion in fact.assertions)
     )

@@ -44,13 +44,13 @@ class Proof:
     @property
     def ok(self) -> bool:
         """True if every applicable property is proven."""
-        return all(each.verdict in {Verdict.PROVEN, Verdict.NOT_APPLICABLE} for each in self.results)
+        return all(result.verdict in {Verdict.PROVEN, Verdict.NOT_APPLICABLE} for result in self.results)
 
     def find_result(self, module: str, name: str) -> Result:
         """Return the result of the property `name` of a module. Raise KeyError if there is none."""
-        for each in self.results:
-            if (each.module, each.property) == (module, name):
-                return each
+        for result in self.results:
+            if (result.module, result.property) == (module, name):
+                return result
         raise KeyError(f"nothing was proven about {name!r} of module {module!r}")
 
 
@@ -87,7 +87,7 @@ def _add_claims(proof: Proof, specification: Specification, depth: int, budget_s
     claims = prove_specification(specification, depth=depth, budget_s=budget_s)
     return replace(
         proof,
-        results=(*proof.results, *(each for each in claims.results if each.property == STATED)),
+        results=(*proof.results, *(result for result in claims.results if result.property == STATED)),
         counterexample=proof.counterexample or claims.counterexample,
         trace=proof.trace or claims.trace,
     )
@@ -95,11 +95,11 @@ def _add_claims(proof: Proof, specification: Specification, depth: int, budget_s
 
 def _mark_vacuous(datapath: Datapath, results: Iterable[Result]) -> Iterator[Result]:
     """Yield the results; `fires` becomes VACUOUS in modules with a count that can never count."""
-    for each in results:
-        counts = datapath.module(each.module).counts
+    for result in results:
+        counts = datapath.module(result.module).counts
         idle = next((count.name for count in counts if find_contradictions(count)), "")
-        vacuous = idle and each.property == "fires" and each.verdict is Verdict.PROVEN
-        yield replace(each, verdict=Verdict.VACUOUS, part=idle) if vacuous else each
+        vacuous = idle and result.property == "fires" and result.verdict is Verdict.PROVEN
+        yield replace(result, verdict=Verdict.VACUOUS, part=idle) if vacuous else result
 
 
 def prove_specification(

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fpga.count_action.actions.memory import memories_of
+from fpga.count_action.actions.memory import list_memories
 from fpga.count_action.model import Datapath, Module, Ref
 from fpga.count_action.ports import Rows, ports_of
 from fpga.count_action.simulate import Reference
 from fpga.count_action.simulate.port_values import put_series
-from fpga.count_action.simulate.signals import Wire, output_wires
+from fpga.count_action.simulate.signals import Wire, list_output_wires
 
 _READY = "_ready_o"
 _MAX_EXAMINED_CYCLES = 200
@@ -47,19 +47,23 @@ def find_differences(datapath: Datapath, expected: Rows, actual: Rows) -> tuple[
         in_cycle = [
             replace(each, cycle=cycle) for each in _compare_cycle(datapath, expected[rows], actual[rows])
         ]
-        for each in in_cycle if first_differences else _drop_consequences(in_cycle):
-            first_differences.setdefault(each.element, each)
+        for difference in in_cycle if first_differences else _drop_consequences(in_cycle):
+            first_differences.setdefault(difference.element, difference)
     return tuple(first_differences.values())
 
 
 def select_causes(differences: tuple[Difference, ...]) -> tuple[Difference, ...]:
     """Return the differences in the cycle of the first difference."""
-    return tuple(each for each in differences if each.cycle == differences[0].cycle)
+    return tuple(difference for difference in differences if difference.cycle == differences[0].cycle)
 
 
 def _drop_consequences(candidates: list[Difference]) -> list[Difference]:
     for stage in ({"counts", "sticky", "data", "flags"}, {"beats"}, {"fires"}):
-        direct = [each for each in candidates if each.property in stage and _READY not in each.element]
+        direct = [
+            candidate
+            for candidate in candidates
+            if candidate.property in stage and _READY not in candidate.element
+        ]
         if direct:
             return direct
     return candidates
@@ -67,7 +71,7 @@ def _drop_consequences(candidates: list[Difference]) -> list[Difference]:
 
 def _compare_cycle(datapath: Datapath, expected: Rows, actual: Rows) -> Iterator[Difference]:
     """Yield the differences in rows of one cycle; their `cycle` is 0."""
-    for wire in output_wires(datapath):
+    for wire in list_output_wires(datapath):
         (expected_value,), (actual_value,) = wire.series(expected), wire.series(actual)
         if expected_value != actual_value:
             module = wire.owner or _find_taker(datapath, wire)
@@ -120,7 +124,7 @@ def replay(datapath: Datapath, series: Mapping[str, tuple[int, ...]]) -> tuple[D
                 first_differences.setdefault(each.element, replace(each, cycle=cycle))
         if reset:
             reference.state = previous_state  # in a cycle of reset nothing is stored, but loads act (R25)
-            for module, memory in memories_of(datapath):
+            for module, memory in list_memories(datapath):
                 load, address, word = (series.get(f"{ref.name}_i", (0,) * len(resets)) for ref in memory.refs)
                 if load[cycle]:
                     reference.load_word(module.name, memory.output, address[cycle], word[cycle])

@@ -176,7 +176,9 @@ def _parse_outcome(prove: str, covered: str, top: str, traces: Mapping[str, str]
             cycle = int(step[1])
         if (dump := re.search(r"VCD file: \S*?(trace\d*\.vcd)", line)) and ".induction:" not in line:
             text = traces.get(dump[1], "")
-            failures |= {name: replace(each, trace=text) for name, each in failures.items() if not each.trace}
+            failures |= {
+                name: replace(failure, trace=text) for name, failure in failures.items() if not failure.trace
+            }
         if failed := re.search(rf"Assert failed in {top}: (\S+)", line):
             if ".induction:" in line:
                 unproven[failed[1]] = None

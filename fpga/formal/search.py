@@ -52,7 +52,7 @@ class Findings:
     @property
     def trace(self) -> str:
         """The counterexample of the earliest failure as VCD text; empty if there is none."""
-        return min(self.failures, key=lambda each: each.cycle).trace if self.failures else ""
+        return min(self.failures, key=lambda failure: failure.cycle).trace if self.failures else ""
 
 
 def search(
@@ -76,11 +76,13 @@ def search(
     # A deeper search pays only for failures that the simulation does not show.
     unshown = [name for name in undecided if not visible & subjects(specification, name)]
     if unshown and not simulated:
-        excluded = [each.name for each in failures] + [name for name in undecided if name not in unshown]
+        excluded = [failure.name for failure in failures] + [
+            name for name in undecided if name not in unshown
+        ]
         failures += _search_deeper(
             sources, top, excluded, max(depth, SEARCH_DEPTH), min(run_s, _DEEPER_SEARCH_S)
         )
-    failed = {each.name for each in failures}
+    failed = {failure.name for failure in failures}
     return Findings(
         failures,
         tuple(name for name in undecided if name not in failed),
@@ -120,7 +122,7 @@ def _prove_rest(
     """
     failures, undecided = list(first_result.failures), list(first_result.open)
     for _ in range(_MAX_ROUNDS):
-        without = [each.name for each in failures] + undecided
+        without = [failure.name for failure in failures] + undecided
         try:
             result = sby.run(
                 sources, top, cover=False, traces=True, depth=depth, budget_s=run_s, without=without
@@ -170,7 +172,9 @@ def run_differences(specification: Specification, design: Design, seed: int = 0)
     actual = icarus.run(design, np.concatenate(parts), episode=_EPISODE)
     expected = [Reference(datapath).run(part) for part in parts]
     all_differences = find_differences(datapath, np.concatenate(expected), actual)
-    selected = (each for each in all_differences if specification.only in {None, each.module})
+    selected = (
+        difference for difference in all_differences if specification.only in {None, difference.module}
+    )
     return tuple(replace(each, cycle=each.cycle % _EPISODE) for each in selected)
 
 

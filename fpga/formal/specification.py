@@ -13,7 +13,7 @@ from functools import cached_property
 
 from fpga.count_action.actions import KINDS
 from fpga.count_action.actions.proof import CLOCKED, NEVER, Check, bit, concatenate, declare_hidden_wire
-from fpga.count_action.arbitration import last_of, registers
+from fpga.count_action.arbitration import get_last_flag, registers
 from fpga.count_action.model import Count, Datapath, Module, Ref, Signal
 from fpga.count_action.ports import split_buffer
 from fpga.formal.blocks import BEGINNING, checks_sources
@@ -46,7 +46,7 @@ class Specification:
         """The instances of checks, by their instance names in the proof."""
         modules = [module for module in self.datapath.modules if self.only in {None, module.name}]
         all_checks = [_make_targets_check(self.datapath), *buffers_of(self.meaning)]
-        all_checks += [each for module in modules for each in self._list_checks(module)]
+        all_checks += [check for module in modules for check in self._list_checks(module)]
         if self.claims is not None:
             all_checks += claims_of(self.meaning, self.claims)
         return {f"check_{index}": check for index, check in enumerate(all_checks)}
@@ -246,7 +246,7 @@ def choice(meaning: Meaning, module: Module, count: Count) -> Check:
     """Return the check of an arbiter."""
     widths = registers(count.order, whole=count.whole, streams=len(count.terms))
     outputs = {name: f"{module.name}_{count.name}_{name}_o" for name in widths}
-    lasts = [str(meaning.sample(last_of(each))) for each in count.terms] if count.whole else []
+    lasts = [str(meaning.sample(get_last_flag(term))) for term in count.terms] if count.whole else []
     parameters = {
         "Streams": len(count.terms),
         "TurnWidth": widths.get("turn", 1),
@@ -256,9 +256,9 @@ def choice(meaning: Meaning, module: Module, count: Count) -> Check:
     ports = {
         **CLOCKED,
         "fire_i": meaning.fire(module, count.name),
-        "valid_i": concatenate(meaning.valid(each) for each in count.terms),
-        "ready_i": concatenate(meaning.write_accepted(each) for each in count.terms),
-        "others_i": concatenate(f"({meaning.write_taken_by_others(count, each)})" for each in count.terms),
+        "valid_i": concatenate(meaning.valid(term) for term in count.terms),
+        "ready_i": concatenate(meaning.write_accepted(term) for term in count.terms),
+        "others_i": concatenate(f"({meaning.write_taken_by_others(count, term)})" for term in count.terms),
         "last_i": concatenate(lasts) if lasts else f"{len(count.terms)}'d0",
         "turn_i": outputs.get("turn", NEVER),
         "open_i": outputs.get("open", NEVER),
@@ -281,7 +281,7 @@ def assumption_lines(meaning: Meaning) -> Iterator[str]:
 def claims_to_prove(datapath: Datapath, only: str | None) -> frozenset[tuple[str, str]]:
     """Return (module, name) of the claims to prove, that is, all but assumptions."""
     modules = [module for module in datapath.modules if only in {None, module.name}]
-    return frozenset((m.name, each.name) for m in modules for each in m.claims if each.kind != ASSUMED)
+    return frozenset((m.name, claim.name) for m in modules for claim in m.claims if claim.kind != ASSUMED)
 
 
 def claims_of(meaning: Meaning, chosen: Collection[tuple[str, str]]) -> Iterator[Check]:

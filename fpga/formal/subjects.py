@@ -14,7 +14,7 @@ def subjects(specification: Specification, assertion: str) -> set[tuple[str, str
     instance, _, label = assertion.partition(".")
     check = specification.checks[instance]
     name = property_of(f"{check.block}.{label}").name
-    modules = [check.module] if check.module else [each.name for each in specification.datapath.modules]
+    modules = [check.module] if check.module else [module.name for module in specification.datapath.modules]
     return {(module, name) for module in modules}
 
 

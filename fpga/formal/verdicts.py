@@ -55,7 +55,9 @@ def judge_properties(specification: Specification, findings: Findings) -> Iterat
     A target belongs to no module, so its results appear under every module.
     """
     modules = (
-        [specification.only] if specification.only else [each.name for each in specification.datapath.modules]
+        [specification.only]
+        if specification.only
+        else [module.name for module in specification.datapath.modules]
     )
     traces = _Traces(specification)
     for module in modules:
@@ -123,8 +125,10 @@ def _judge_property(
 
 def _select_best(differences: Sequence[Difference], subject: tuple[str, str]) -> Difference | None:
     """Return the best difference for a failure: of its module and property, else of its module, else any, or None."""
-    same_property = [each for each in differences if (each.module, each.property) == subject]
-    same_module = [each for each in differences if each.module == subject[0]]
+    same_property = [
+        difference for difference in differences if (difference.module, difference.property) == subject
+    ]
+    same_module = [difference for difference in differences if difference.module == subject[0]]
     return next(iter([*same_property, *same_module, *differences]), None)
 
 

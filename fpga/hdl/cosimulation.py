@@ -34,7 +34,7 @@ def values_of(rows: Rows, port: Port) -> list[int]:
     return [sum(word << (WORD_BITS * index) for index, word in enumerate(row)) for row in words]
 
 
-def bits_of(rows: Rows, port: Port) -> NDArray[np.bool_]:
+def unpack_bits(rows: Rows, port: Port) -> NDArray[np.bool_]:
     """Return the bits of a port: cycles × width."""
     words = np.ascontiguousarray(rows[:, port.column : port.column + port.words]).astype("<u8")
     bits = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little")
@@ -106,7 +106,7 @@ class Coverage:
 def measure_coverage(datapath: Datapath, inputs: Rows, outputs: Rows) -> Coverage:
     """Return the coverage of a run of a datapath."""
     ports = ports_of(datapath)
-    fires = bits_of(outputs, ports.output("fire_o"))
+    fires = unpack_bits(outputs, ports.output("fire_o"))
     owners = [module.name for module, _ in datapath.counts()]
     by_module = {
         module.name: fires[:, [index for index, owner in enumerate(owners) if owner == module.name]]
@@ -118,8 +118,8 @@ def measure_coverage(datapath: Datapath, inputs: Rows, outputs: Rows) -> Coverag
         silent=tuple(name for name, fired in by_module.items() if not fired.any()),
         stalls_at_fire=_count_stalls_at_fire(datapath, outputs, fires),
         commits_while_counting=_count_commits_while_counting(datapath, inputs, outputs),
-        overshoots=_count_rises(bits_of(outputs, ports.output("overshoot_o"))),
-        saturations=_count_rises(bits_of(outputs, ports.output("saturated_o"))),
+        overshoots=_count_rises(unpack_bits(outputs, ports.output("overshoot_o"))),
+        saturations=_count_rises(unpack_bits(outputs, ports.output("saturated_o"))),
         several=int(sum((fired.sum(axis=1) > 1).sum() for fired in by_module.values())),
         chained=_count_chains(datapath, by_module),
     )
@@ -138,7 +138,7 @@ def _count_stalls_at_fire(datapath: Datapath, outputs: Rows, fires: NDArray[np.b
     stalls = 0
     for module in datapath.modules:
         for action in module.streams():
-            valid = bits_of(outputs, ports.output(f"{module.name}_{action.output}_valid_o"))[:, 0]
+            valid = unpack_bits(outputs, ports.output(f"{module.name}_{action.output}_valid_o"))[:, 0]
             fired = fires[:, count_indices[module.name, action.on]]
             stalls += int((fired[:-2] & ~fired[1:-1] & valid[2:]).sum())
     return stalls
@@ -147,9 +147,9 @@ def _count_stalls_at_fire(datapath: Datapath, outputs: Rows, fires: NDArray[np.b
 def _count_commits_while_counting(datapath: Datapath, inputs: Rows, outputs: Rows) -> int:
     """Return the number of counts above 0 whose target a commit changes, over all commits of a run from reset."""
     ports = ports_of(datapath)
-    commits = np.flatnonzero(bits_of(inputs, ports.input("commit_i"))[:, 0])
-    shadow = bits_of(inputs, ports.input("target_shadow_i"))[commits]
-    counts = bits_of(outputs, ports.output("count_o"))[commits]
+    commits = np.flatnonzero(unpack_bits(inputs, ports.input("commit_i"))[:, 0])
+    shadow = unpack_bits(inputs, ports.input("target_shadow_i"))[commits]
+    counts = unpack_bits(outputs, ports.output("count_o"))[commits]
     new_targets, low_bit = {}, 0
     for module, target in datapath.targets():
         new_targets[module.name, target.name] = (shadow[:, low_bit : low_bit + target.width], target.reset)

@@ -74,7 +74,7 @@ def _write_passes(design: Design, folder: Path) -> Iterator[str]:
         f"tee -q synth_xilinx -family xcup -noiopad -flatten -top {design.top}",
         f"tee -q -o {folder / design.top}.json stat -json",
     )
-    yield from (f"ys.run_pass({each!r}, design)" for each in passes)
+    yield from (f"ys.run_pass({pass_name!r}, design)" for pass_name in passes)
 
 
 def _count_cells(stat: str) -> dict[str, int]:

@@ -121,9 +121,9 @@ def quantise(weights: Sequence[ArrayLike]) -> Network:
     >>> quantise([[[0.1, -2.0]]]).layers[0].tolist()
     [[13, -255]]
     """
-    layers = [np.asarray(each, np.float64) for each in weights]
-    largest = max([1.0, *(float(np.abs(each).max()) for each in layers if each.size)])
-    return Network(tuple(np.rint(each * (FULL_SCALE / largest)).astype(np.int32) for each in layers))
+    layers = [np.asarray(weight, np.float64) for weight in weights]
+    largest = max([1.0, *(float(np.abs(layer).max()) for layer in layers if layer.size)])
+    return Network(tuple(np.rint(layer * (FULL_SCALE / largest)).astype(np.int32) for layer in layers))
 
 
 def layer_results(network: Network, images: ArrayLike) -> tuple[NDArray[np.int16], ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fpga.count_action.model import Datapath, Signal, SignalKind
-from fpga.count_action.ports import ends_of_output
+from fpga.count_action.ports import list_output_ends
 from fpga.registers.register_blocks import (
     Fragment,
     bit_range,
@@ -36,7 +36,7 @@ def axi_stream_parts(datapath: Datapath) -> Iterator[Fragment]:
                 _make_input_marker(signal, each) for each in datapath.inputs if each.part_of == signal.name
             )
     for module, name, samples, width, signed in output_streams(datapath):
-        actions = ends_of_output(datapath.module(module), name)
+        actions = list_output_ends(datapath.module(module), name)
         markers = [(f"{module}_{each.output}", each.width) for _, each in actions]
         yield _make_output(f"{module}_{name}", samples * width, width, markers, signed=signed)
 
@@ -63,7 +63,7 @@ def _make_output_marker(stream: str, wire: str, marker: str, lanes: int, width: 
         port = f"output wire m_axis_{stream}_tlast"
         return Fragment(ports=(port,), body=(f"assign m_axis_{stream}_tlast = {wire};",))
     size, lane_wires = width // 8, [f"{wire}[{lane}]" if lanes > 1 else wire for lane in range(lanes)]
-    bytes_of_lanes = concatenate(each for each in lane_wires for _ in range(size))
+    bytes_of_lanes = concatenate(lane_wire for lane_wire in lane_wires for _ in range(size))
     port = f"output wire [{lanes * size - 1}:0] m_axis_{stream}_tkeep"
     return Fragment(ports=(port,), body=(f"assign m_axis_{stream}_tkeep = {bytes_of_lanes};",))
 

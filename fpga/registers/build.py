@@ -95,10 +95,10 @@ def axi_design(datapath: Datapath) -> Design:
 def _write_pins_top(top: Top, name: str) -> str:
     signals = axi_signals(top.table.address_bits)
     ports = [
-        f"  {'output' if each.driven else 'input'} wire {bit_range(each.width)}{each.name}"
-        for each in signals
+        f"  {'output' if signal.driven else 'input'} wire {bit_range(signal.width)}{signal.name}"
+        for signal in signals
     ]
-    connections = [f".s_axi_{each.name}({each.name})" for each in signals]
+    connections = [f".s_axi_{signal.name}({signal.name})" for signal in signals]
     return "\n".join(
         [
             f"module {name} (",
@@ -113,7 +113,7 @@ def _write_pins_top(top: Top, name: str) -> str:
 
 def _make_ports(address_bits: int) -> Ports:
     def side(*, driven: bool) -> tuple[Port, ...]:
-        pins = (each for each in axi_signals(address_bits) if each.driven is driven)
-        return tuple(Port(each.name, each.width, column) for column, each in enumerate(pins))
+        pins = (axi_signal for axi_signal in axi_signals(address_bits) if axi_signal.driven is driven)
+        return tuple(Port(pin.name, pin.width, column) for column, pin in enumerate(pins))
 
     return Ports(inputs=side(driven=False), outputs=side(driven=True))

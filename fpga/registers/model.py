@@ -118,7 +118,7 @@ class RegisterMap:
     _by_key: dict[Key, Register] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_by_key", {each.key: each for each in self.registers})
+        object.__setattr__(self, "_by_key", {register.key: register for register in self.registers})
 
     def __iter__(self) -> Iterator[Register]:
         return iter(self.registers)

@@ -11,13 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from fpga.count_action.load import Checked, load
+from fpga.count_action.load import CheckedDatapath, load
 
 ORIGIN = "build.json"
 """Name of the file that records the source text and parameters of a built folder."""
 
 
-def collect_origin_files(checked: Checked, text: Path, parameters: Mapping[str, int]) -> dict[str, str]:
+def collect_origin_files(
+    checked: CheckedDatapath, text: Path, parameters: Mapping[str, int]
+) -> dict[str, str]:
     """Return the source text, its imports and `build.json`, by path.
 
     Raise ValueError for an absolute import, and OSError if a file cannot be read.
@@ -47,7 +49,7 @@ def collect_origin_files(checked: Checked, text: Path, parameters: Mapping[str, 
 class Origin:
     """The datapath of a built folder, and the names of its source files."""
 
-    checked: Checked
+    checked: CheckedDatapath
     files: tuple[str, ...]
 
 

@@ -52,8 +52,8 @@ def _write_header(table: RegisterMap) -> Iterator[str]:
     yield f"module {table.name}_registers ("
     ports = [declare_port(name, 1, driven=False) for name in ("clk_i", "rst_i", "datapath_reset_i")]
     ports += [
-        declare_port(f"s_axil_{each.name}", each.width, driven=each.driven)
-        for each in axi_signals(table.address_bits)
+        declare_port(f"s_axil_{axi_signal.name}", axi_signal.width, driven=axi_signal.driven)
+        for axi_signal in axi_signals(table.address_bits)
     ]
     ports += [vector.declaration for register in table for vector in vectors(register)]
     unread = _list_unread_pins(table)

@@ -12,7 +12,7 @@ import enum
 from collections.abc import Iterator
 
 from fpga.count_action.actions import KINDS
-from fpga.count_action.actions.memory import address_width, memories_of
+from fpga.count_action.actions.memory import address_width, list_memories
 from fpga.count_action.model import Action, ActionKind, Datapath, Signal, SignalKind
 from fpga.registers.model import WORD_BITS, Access, Bits, BlockPin, Key, MapBuilder, PortBits, RegisterMap
 
@@ -48,12 +48,14 @@ def register_map(datapath: Datapath, streams: Streams = Streams.REGISTERS) -> Re
     _add_identity(builder, datapath, streams)
     _add_counts(builder, datapath)
     _add_targets(builder, datapath)
-    _add_levels(builder, [each for each in datapath.inputs if not each.part_of])
+    _add_levels(builder, [signal for signal in datapath.inputs if not signal.part_of])
     _add_effects(builder, datapath)
     _add_memories(builder, datapath)
     if streams is Streams.REGISTERS:
         # `last` and `keep` are pins of AXI-Stream ports, but need registers if the streams pass through registers.
-        _add_levels(builder, [each for each in datapath.inputs if each.part_of and not each.loads_memory])
+        _add_levels(
+            builder, [signal for signal in datapath.inputs if signal.part_of and not signal.loads_memory]
+        )
         _add_portal(builder, datapath)
     return RegisterMap(datapath.name, datapath.digest, tuple(builder.registers))
 
@@ -202,7 +204,7 @@ def _add_effects(builder: MapBuilder, datapath: Datapath) -> None:
 
 
 def _add_memories(builder: MapBuilder, datapath: Datapath) -> None:
-    for module, memory in memories_of(datapath):
+    for module, memory in list_memories(datapath):
         key, block = ("MEMORY", module.name, memory.output), f"{module.name}_{memory.output}"
         subject, bits = f"Memory {memory.output} of {module.name}", address_width(memory.words)
         builder.add(

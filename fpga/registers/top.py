@@ -104,7 +104,7 @@ class Top:
                 line
                 for lines in map(list, blocks)
                 if lines
-                for line in ("", *(part for each in lines for part in fold_line(each)))
+                for line in ("", *(part for long_line in lines for part in fold_line(long_line)))
             ),
             "",
             "endmodule",
@@ -164,7 +164,7 @@ def _write_connections(table: RegisterMap) -> Iterator[Fragment]:
     shared, blocks = table.find_shared_ports(), table.blocks()
     for port, registers in shared.items():
         if registers[0].access is Access.WRITE:
-            value = concatenate(f"{each.name}_o" for each in registers)
+            value = concatenate(f"{register.name}_o" for register in registers)
             yield Fragment(body=(f"assign dp_{port} = {value};",))
     for register in table:
         for bits in register.fields:
@@ -214,7 +214,10 @@ def _name_wire(port: str, unread: Collection[str]) -> str:
 
 def _instantiate_register_file(table: RegisterMap) -> Iterator[str]:
     ports = {"clk_i": "aclk", "rst_i": "reset", f"{RESET_SIGNAL}_i": RESET_SIGNAL}
-    ports |= {f"s_axil_{each.name}": f"s_axi_{each.name}" for each in axi_signals(table.address_bits)}
+    ports |= {
+        f"s_axil_{axi_signal.name}": f"s_axi_{axi_signal.name}"
+        for axi_signal in axi_signals(table.address_bits)
+    }
     ports |= {vector.name: vector.name for register in table for vector in vectors(register)}
     return instance(f"{table.name}_registers", "registers", ports)
 

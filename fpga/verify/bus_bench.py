@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fpga.count_action.model import Datapath
-from fpga.count_action.ports import Port, ends_of_output, ports_of
+from fpga.count_action.ports import Port, list_output_ends, ports_of
 from fpga.registers.model import RegisterMap
 from fpga.registers.register_blocks import bit_range
 from fpga.registers.register_ports import axi_signals
@@ -51,7 +51,7 @@ def write_random_datapath(datapath: Datapath, seed: int = 0) -> str:
     streams = [port.name[: -len("_valid_o")] for port in ports.outputs if port.name.endswith("_valid_o")]
     beats = {name: [f"{name}_data_o", *end_ports] for name, end_ports in _find_end_ports(datapath).items()}
     stream_ports = {f"{name}_valid_o" for name in streams} | {
-        port for each in beats.values() for port in each
+        port for beat in beats.values() for port in beat
     }
     lines = [f"module {datapath.name} (", "  input  logic clk_i,", "  input  logic rst_i,"]
     lines += [f"  input  logic [{port.width - 1}:0] {port.name}," for port in ports.inputs]
@@ -89,7 +89,7 @@ def _find_end_ports(datapath: Datapath) -> dict[str, list[str]]:
     """Return the ports for `last` and `keep` of each output stream."""
     return {
         f"{module.name}_{action.output}": [
-            f"{module.name}_{end.output}_o" for _, end in ends_of_output(module, action.output)
+            f"{module.name}_{end.output}_o" for _, end in list_output_ends(module, action.output)
         ]
         for module in datapath.modules
         for action in module.streams()
@@ -121,7 +121,10 @@ def bench_text(
     seed: int = 0,
 ) -> str:
     """Return the text of the bench of a top, with the given accesses and random delays on each channel."""
-    axi = [Pin(f"s_axi_{each.name}", each.width, not each.driven) for each in axi_signals(table.address_bits)]
+    axi = [
+        Pin(f"s_axi_{axi_signal.name}", axi_signal.width, not axi_signal.driven)
+        for axi_signal in axi_signals(table.address_bits)
+    ]
     listed = list(streams)
     pins = [*axi, *(pin for stream in listed for pin in _list_pins(stream))]
     lines = ["`timescale 1ns / 1ps", "module bench;", "  logic aclk, aresetn;"]
@@ -164,7 +167,7 @@ def bench_text(
 
 def list_top_log(table: RegisterMap, streams: Iterable[StreamPins]) -> list[str]:
     """Return the pins in the columns of `top.log`."""
-    axi = [f"s_axi_{each.name}" for each in axi_signals(table.address_bits)]
+    axi = [f"s_axi_{axi_signal.name}" for axi_signal in axi_signals(table.address_bits)]
     return ["aresetn", *axi, *(pin.name for stream in streams for pin in _list_pins(stream))]
 
 
@@ -185,10 +188,10 @@ def _write_memories(writes: list[Write], reads: list[Read]) -> Iterator[str]:
 def memory_files(writes: list[Write], reads: list[Read]) -> dict[str, str]:
     """Return the memory files of the bench by name: waits, address, data and strobes of each access."""
     write_lines = (
-        f"{each.wait_address:04x}{each.wait_data:04x}{each.address:08x}{each.data:08x}{each.strobes:02x}\n"
-        for each in writes
+        f"{write.wait_address:04x}{write.wait_data:04x}{write.address:08x}{write.data:08x}{write.strobes:02x}\n"
+        for write in writes
     )
-    read_lines = (f"{each.wait:08x}{each.address:08x}\n" for each in reads)
+    read_lines = (f"{read.wait:08x}{read.address:08x}\n" for read in reads)
     return {"writes.hex": "".join(write_lines), "reads.hex": "".join(read_lines)}
 
 

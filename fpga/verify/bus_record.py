@@ -64,8 +64,8 @@ def read(log: Columns, reads: list[Read]) -> list[tuple[Read, Transaction, int]]
     """Return the answered reads with their transactions and answers."""
     begins, answer_cycles = handshakes(log, "s_axi_arvalid", "s_axi_arready"), answers(log, "r")
     return [
-        (each, Transaction(begin, end), log["s_axi_rdata"][end])
-        for each, begin, end in zip(reads, begins, answer_cycles, strict=False)
+        (read, Transaction(begin, end), log["s_axi_rdata"][end])
+        for read, begin, end in zip(reads, begins, answer_cycles, strict=False)
     ]
 
 
@@ -123,7 +123,7 @@ def find_late_answers(log: Columns) -> Iterator[Breach]:
             unanswered += starts[cycle] - answer_counts[cycle]
         name = f"s_axi_{channel}"
         breaches += waits_for_ready(f"{name}valid", offered, log[f"{name}valid"], log[f"{name}ready"])
-    yield from sorted(breaches, key=lambda each: each.cycle)
+    yield from sorted(breaches, key=lambda breach: breach.cycle)
 
 
 def _find_moves(log: Columns, channel: str) -> list[int]:

@@ -48,7 +48,9 @@ class Words:
             register.offset_of(word): register for register in table for word in range(register.words)
         }
         stored = {
-            offset: each for offset, each in registers.items() if each.access in {Access.WRITE, Access.PUSH}
+            offset: register
+            for offset, register in registers.items()
+            if register.access in {Access.WRITE, Access.PUSH}
         }
         words.changes = {offset: [Change(-1, -1, each.reset)] for offset, each in stored.items()}
         for write, transaction in writes:
@@ -98,12 +100,12 @@ class Words:
 
     def values(self, offset: int, first: int, last: int) -> set[int]:
         """Return the values that a word may have at some time from cycle `first` to cycle `last`."""
-        return {each.value for each in self.possible_changes(offset, first, last)}
+        return {change.value for change in self.possible_changes(offset, first, last)}
 
 
 def select_in_cycle(changes: list[Change], cycle: int) -> Iterator[Change]:
     """Yield the changes that may happen in a cycle."""
-    return (each for each in changes if each.begins <= cycle <= each.ends)
+    return (change for change in changes if change.begins <= cycle <= change.ends)
 
 
 _NOTHING = (0, 0)

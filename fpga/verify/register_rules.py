@@ -83,7 +83,7 @@ def control_breaches(record: Record) -> Iterator[Breach]:
     """Yield pulses of CONTROL at the datapath that are missing, or that no write requested."""
     pulses = record.words.pulses.get(record.table["CONTROL",].offset, [])
     for port, bit in (("commit_i", COMMIT), ("clear_status_i", CLEAR_STATUS)):
-        requests = [each for each in pulses if each.value & bit]
+        requests = [pulse for pulse in pulses if pulse.value & bit]
         cycles = [cycle for cycle in record.cycles if record.core[port][cycle]]
         stray = [cycle for cycle in cycles if not any(select_in_cycle(requests, cycle))]
         if stray:
@@ -102,14 +102,14 @@ def _find_reset_breaches(record: Record) -> Iterator[Breach]:
     ]
     if stray:
         yield Breach("rst_i", stray[0], 0, 1)
-    for each in resets:
-        if not any(record.core["rst_i"][each.begins : each.ends + 1]):
-            yield Breach("rst_i", each.ends, 1, 0)
+    for reset in resets:
+        if not any(record.core["rst_i"][reset.begins : reset.ends + 1]):
+            yield Breach("rst_i", reset.ends, 1, 0)
             return
-    for each in record.words.resets:
+    for reset in record.words.resets:
         # A RESET lasts one cycle, except during a HOLD.
         resets_in_force = [
-            cycle for cycle in range(each.begins, each.ends + 1) if record.core["rst_i"][cycle]
+            cycle for cycle in range(reset.begins, reset.ends + 1) if record.core["rst_i"][cycle]
         ]
         if len(resets_in_force) > 1 and not any(
             select_in_cycle(record.words.holds, cycle) for cycle in resets_in_force
@@ -163,8 +163,8 @@ class ReadRules:
                 return [register.reset]
             case Access.WRITE:
                 return [
-                    each.value
-                    for each in self._record.words.possible_changes(offset, first_cycle, last_cycle)
+                    change.value
+                    for change in self._record.words.possible_changes(offset, first_cycle, last_cycle)
                 ]
             case Access.READ:
                 low = word * register.width
@@ -241,16 +241,16 @@ def _expect_loads(
     *upper_offsets, load_offset = (load.offset_of(word) for word in range(load.words))
     events = [(each, "set") for each in record.words.pulses.get(address.offset, [])]
     events += [(each, "load") for each in record.words.pulses.get(load_offset, [])]
-    events += [(each, "reset") for each in record.words.resets]
+    events += [(reset, "reset") for reset in record.words.resets]
     next_address = 0
-    for change, event_kind in sorted(events, key=lambda each: each[0].begins):
+    for change, event_kind in sorted(events, key=lambda event: event[0].begins):
         if event_kind == "load":
             words = {change.value << load.width * len(upper_offsets)}
             for word, offset in enumerate(upper_offsets):
                 parts = record.words.values(offset, change.begins, change.ends)
-                words = {each | part << load.width * word for each in words for part in parts}
+                words = {value | part << load.width * word for value in words for part in parts}
             mask = (1 << load.signal_bits) - 1
-            yield change.begins, change.ends, next_address, {each & mask for each in words}
+            yield change.begins, change.ends, next_address, {value & mask for value in words}
             next_address = next_address + 1 & address.mask
         else:
             next_address = change.value if event_kind == "set" else 0
@@ -294,10 +294,10 @@ def push_breaches(record: Record) -> Iterator[Breach]:
 
 def _find_lost_pushes(record: Record, name: str, valid: list[int]) -> Iterator[Breach]:
     """Yield the first push without effect, judged by the bits that it certainly offers."""
-    for each in _find_pushes(record, name, certain=True):
-        if any(record.core["rst_i"][each.begins : each.ends + 2]):
+    for push in _find_pushes(record, name, certain=True):
+        if any(record.core["rst_i"][push.begins : push.ends + 2]):
             continue
-        offered = reduce(or_, valid[each.begins : each.ends + 2], 0)
-        if each.value & ~offered:
-            yield Breach(f"{name}_valid_i", each.ends, each.value, offered)
+        offered = reduce(or_, valid[push.begins : push.ends + 2], 0)
+        if push.value & ~offered:
+            yield Breach(f"{name}_valid_i", push.ends, push.value, offered)
             return

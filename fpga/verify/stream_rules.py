@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fpga.count_action.model import Datapath, Signal, SignalKind
-from fpga.count_action.ports import ends_of_output
+from fpga.count_action.ports import list_output_ends
 from fpga.registers.register_list import output_streams
 from fpga.verify.bus_bench import Pin, StreamPins
 from fpga.verify.bus_record import Breach, Columns, handshakes, waits_for_ready
@@ -64,7 +64,7 @@ def _list_outputs(datapath: Datapath) -> Iterator[Stream]:
         stream = f"{module}_{name}"
         end_ports = [
             (kind, f"{module}_{each.output}", each.width)
-            for kind, each in ends_of_output(datapath.module(module), name)
+            for kind, each in list_output_ends(datapath.module(module), name)
         ]
         pins = _make_payload(f"m_axis_{stream}", samples * width, width, end_ports, driven=False)
         pins_of_stream = StreamPins(f"m_axis_{stream}", pins, into=False)

@@ -68,12 +68,12 @@ def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed:
     table = Top(datapath, streams).table
     ports = streams_of(datapath) if streams is Streams.AXI_STREAM else ()
     writes, reads = draw_accesses(table, seed)
-    waits = sum(each.wait_address for each in writes)
+    waits = sum(write.wait_address for write in writes)
     cycles = 200 + waits + _CYCLES_OF_ACCESS * max(len(writes), len(reads))
     files = {
         **sources,
         "random_datapath.sv": write_random_datapath(datapath, seed),
-        "bench.sv": bench_text(table, [each.pins for each in ports], writes, reads, cycles, seed),
+        "bench.sv": bench_text(table, [port.pins for port in ports], writes, reads, cycles, seed),
     }
     with tempfile.TemporaryDirectory(prefix="top-") as name:
         folder = Path(name)
@@ -82,7 +82,7 @@ def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed:
         compiled = ["-g2012", "-s", "bench", "-o", "bench.vvp", *(Path(file).name for file in files)]
         find_tool("iverilog").run(compiled, folder=folder)
         find_tool("vvp").run(["-n", "bench.vvp"], folder=folder)
-        top = _read_columns(folder / "top.log", list_top_log(table, [each.pins for each in ports]))
+        top = _read_columns(folder / "top.log", list_top_log(table, [port.pins for port in ports]))
         datapath_columns = ["rst_i", *(port.name for port in list_datapath_log(datapath))]
         core = _read_columns(folder / "datapath.log", datapath_columns)
     answered = find_answered_writes(top, writes)
@@ -105,12 +105,12 @@ def run_seeds(
         runs.append(run_top(datapath, streams, sources, seed))
         if runs[-1].breaches:
             break
-    fewest = {name: min(each.partial[name] for each in runs) for name in runs[0].partial}
+    fewest = {name: min(run.partial[name] for run in runs) for name in runs[0].partial}
     return TopResult(
         runs[0].top,
         runs[-1].breaches,
-        sum(each.accesses for each in runs),
-        sum(each.beats for each in runs),
+        sum(run.accesses for run in runs),
+        sum(run.beats for run in runs),
         fewest,
     )
 

@@ -56,8 +56,8 @@ class Verification:
     @property
     def ok(self) -> bool:
         """True if every property holds, and no file is missing or failed."""
-        wrong = any(each.verdict in {FAILED, MISSING} for each in self.files)
-        return not wrong and all(each.verdict in _GOOD_VERDICTS for each in self.properties)
+        wrong = any(file.verdict in {FAILED, MISSING} for file in self.files)
+        return not wrong and all(result.verdict in _GOOD_VERDICTS for result in self.properties)
 
 
 def verify(folder: Path, *, depth: int = sby.DEPTH, budget_s: float = BUDGET_S) -> Verification:
@@ -68,14 +68,14 @@ def verify(folder: Path, *, depth: int = sby.DEPTH, budget_s: float = BUDGET_S) 
     delivered = read_folder(folder)
     core = tuple(_prove_core(delivered, depth, budget_s))
     tops = {streams: tuple(_simulate_top(delivered, streams)) for streams in Streams}
-    properties = (*core, *(each for results in tops.values() for each in results))
+    properties = (*core, *(result for results in tops.values() for result in results))
     bad = {streams: not _are_good(results) for streams, results in tops.items()}
     files = tuple(_judge_files(delivered, core_fails=not _are_good(core), top_fails=bad))
     return Verification(delivered.datapath.name, files, properties)
 
 
 def _are_good(results: tuple[Result, ...]) -> bool:
-    return all(each.verdict in _GOOD_VERDICTS for each in results)
+    return all(result.verdict in _GOOD_VERDICTS for result in results)
 
 
 def _prove_core(delivered: Delivered, depth: int, budget_s: float) -> Iterator[Result]:
@@ -261,7 +261,9 @@ def _find_equal_wire(
     If there are several, return the most similar name.
     """
     equal_names = [other_name for other_name, each in wires.items() if each == wire]
-    return max(equal_names, key=lambda each: difflib.SequenceMatcher(None, name, each).ratio(), default="")
+    return max(
+        equal_names, key=lambda candidate: difflib.SequenceMatcher(None, name, candidate).ratio(), default=""
+    )
 
 
 def _parse_wires(dump: str) -> dict[str, tuple[int, _Series]]:

@@ -34,7 +34,7 @@ def _read_value(port: Port, row: Sequence[int]) -> int:
     return value & (1 << port.width) - 1
 
 
-def row_of(ports: Sequence[Port], values: Mapping[str, int]) -> list[int]:
+def pack_row(ports: Sequence[Port], values: Mapping[str, int]) -> list[int]:
     """Return the row with these values of the ports; other ports are 0."""
     row = []
     for port in ports:
@@ -43,7 +43,7 @@ def row_of(ports: Sequence[Port], values: Mapping[str, int]) -> list[int]:
     return row
 
 
-def series_of(port: Port, rows: Rows) -> list[int]:
+def read_series(port: Port, rows: Rows) -> list[int]:
     """Return the value of a port in every cycle."""
     columns = rows[:, port.column : port.column + port.words].tolist()
     mask = (1 << port.width) - 1

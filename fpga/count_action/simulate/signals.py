@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fpga.count_action.model import Datapath, SignalKind
 from fpga.count_action.ports import Port, Rows, ports_of
-from fpga.count_action.simulate.port_values import series_of
+from fpga.count_action.simulate.port_values import read_series
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Wire:
 
     def series(self, rows: Rows) -> list[int]:
         """Return the value of the signal in every cycle."""
-        values = [value >> self.low & (1 << self.width) - 1 for value in series_of(self.port, rows)]
+        values = [value >> self.low & (1 << self.width) - 1 for value in read_series(self.port, rows)]
         sign = 1 << (self.width - 1)
         return [(value ^ sign) - sign for value in values] if self.signed else values
 
@@ -52,19 +52,19 @@ class Wire:
         return f"{-(1 << (self.width - 1))} to {(1 << self.width) - 1}"
 
 
-def input_wires(datapath: Datapath) -> tuple[Wire, ...]:
+def list_input_wires(datapath: Datapath) -> tuple[Wire, ...]:
     """Return the input signals, in the order of the ports."""
     return tuple(_list_inputs(datapath))
 
 
-def output_wires(datapath: Datapath) -> tuple[Wire, ...]:
+def list_output_wires(datapath: Datapath) -> tuple[Wire, ...]:
     """Return the output signals, in the order of the ports."""
     return tuple(_list_outputs(datapath))
 
 
 def find_by_name(datapath: Datapath, *, inputs: bool) -> dict[str, Wire]:
     """Return signals and complete ports by all their names."""
-    ports, wires = ports_of(datapath), input_wires(datapath) if inputs else output_wires(datapath)
+    ports, wires = ports_of(datapath), list_input_wires(datapath) if inputs else list_output_wires(datapath)
     wires_by_name: dict[str, Wire] = {}
     for port in ports.inputs if inputs else ports.outputs:
         wires_by_name |= dict.fromkeys(

@@ -19,7 +19,7 @@ from fpga.count_action import parse_text
 from fpga.count_action.load import load
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import simulate
-from fpga.count_action.simulate.port_values import row_of, values_of
+from fpga.count_action.simulate.port_values import pack_row, values_of
 from fpga.formal import prove
 from fpga.formal.sby import TOOLS
 from fpga.hdl import why_missing
@@ -42,7 +42,7 @@ def play(name, **series):
     taken = {each.name: 1 for each in ports.inputs if each.name.endswith("_ready_i")}
     length = len(next(iter(series.values())))
     steps = [{**taken, **{port: each[cycle] for port, each in series.items()}} for cycle in range(length)]
-    rows = np.array([row_of(ports.inputs, step) for step in steps], np.uint64)
+    rows = np.array([pack_row(ports.inputs, step) for step in steps], np.uint64)
     return [values_of(ports.outputs, row) for row in simulate(datapath, rows).tolist()]
 
 

@@ -19,10 +19,10 @@ from fpga.count_action.model import (
 )
 from fpga.count_action.ports import ports_of
 from fpga.hdl.cosimulation import (
-    bits_of,
     compare,
     find_first_mismatch,
     measure_coverage,
+    unpack_bits,
     values_of,
 )
 from fpga.hdl.stimulus import generate_stimulus
@@ -88,7 +88,7 @@ def test_bits_and_values_of_wide_ports():
     port = ports_of(datapath).input("x_i")
     rows = np.array([[2**63 + 1, 3]], np.uint64)
     assert values_of(rows, port) == [(3 << 64) + 2**63 + 1]
-    assert np.flatnonzero(bits_of(rows, port)[0]).tolist() == [0, 63, 64, 65]
+    assert np.flatnonzero(unpack_bits(rows, port)[0]).tolist() == [0, 63, 64, 65]
 
 
 def test_coverage_counts_fires_silence_and_chains():

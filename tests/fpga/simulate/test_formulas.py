@@ -16,9 +16,9 @@ from needs import needs
 from fpga.count_action import check, parse_text
 from fpga.count_action.language.unparse import unparse
 from fpga.count_action.ports import ports_of
-from fpga.count_action.simulate.port_values import row_of, values_of
+from fpga.count_action.simulate.port_values import pack_row, values_of
 from fpga.hdl import why_missing
-from fpga.hdl.cosimulation import bits_of, find_first_mismatch, measure_coverage
+from fpga.hdl.cosimulation import find_first_mismatch, measure_coverage, unpack_bits
 
 MODULES, CYCLES, TOPS = 6, 100, 32
 RUN = 9
@@ -114,7 +114,7 @@ def interpreted(datapath, rows):
     """Return what the plain interpreter makes of a stimulus."""
     interpreter, ports = beside("plain_interpreter").Plain(datapath), ports_of(datapath)
     shown = [interpreter.step(values_of(ports.inputs, row)) for row in rows.tolist()]
-    return np.array([row_of(ports.outputs, each) for each in shown], np.uint64)
+    return np.array([pack_row(ports.outputs, each) for each in shown], np.uint64)
 
 
 def test_the_plain_interpreter_agrees(runs):
@@ -178,7 +178,7 @@ def test_five_hundred_modules_agree(generated, formulas):
 
 def choices(datapath, rows):
     """Return how often a stream was chosen (R19)."""
-    fired = bits_of(rows, ports_of(datapath).output("fire_o"))
+    fired = unpack_bits(rows, ports_of(datapath).output("fire_o"))
     places = [place for place, (_, count) in enumerate(datapath.counts()) if count.order]
     return int(fired[:, places].sum())
 

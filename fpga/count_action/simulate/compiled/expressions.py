@@ -82,20 +82,20 @@ def number(field: Field, *, signed: bool) -> str:
     if not signed:
         return mask_field(field)
     word, shift = divmod(field.low, WORD_BITS)
-    above = WORD_BITS - shift - field.width
-    if above >= 0:
-        shifted = f"{field.words[word]} << {above}" if above else field.words[word]
+    unused_bits = WORD_BITS - shift - field.width
+    if unused_bits >= 0:
+        shifted = f"{field.words[word]} << {unused_bits}" if unused_bits else field.words[word]
         return f"({shifted} >> {WORD_BITS - field.width})"
     top = literal(1 << (field.width - 1))
     return f"(({mask_field(field)} ^ {top}) - {top})"
 
 
-def any_of(bits: Iterable[str]) -> str:
+def join_or(bits: Iterable[str]) -> str:
     """Return the expression that is 1 if any of the bits is 1; 0 if there are no bits."""
     return " | ".join(dict.fromkeys(bits)) or "0"
 
 
-def all_of(bits: Iterable[str]) -> str:
+def join_and(bits: Iterable[str]) -> str:
     """Return the expression that is 1 if all of the bits are 1; 1 if there are no bits."""
     return " & ".join(dict.fromkeys(bit for bit in bits if bit != "1")) or "1"
 
@@ -160,6 +160,6 @@ def spread(bits: Iterable[str]) -> str:
     masks: dict[str, int] = {}
     for index, bit in enumerate(bits):
         masks[bit] = masks.get(bit, 0) | 1 << index
-    return any_of(
+    return join_or(
         literal(mask) if bit == "1" else f"{negative(bit)} & {literal(mask)}" for bit, mask in masks.items()
     )

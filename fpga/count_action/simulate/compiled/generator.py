@@ -15,7 +15,7 @@ from fpga.count_action.ports import WORD_BITS, split_buffer
 from fpga.count_action.simulate.compiled.decisions import Decisions
 from fpga.count_action.simulate.compiled.expressions import (
     Field,
-    any_of,
+    join_or,
     literal,
     mask_field,
     number,
@@ -42,7 +42,7 @@ class CycleProgram:
     """Number of columns of output rows."""
 
 
-def program_of(datapath: Datapath) -> CycleProgram:
+def make_program(datapath: Datapath) -> CycleProgram:
     """Return the statements of one cycle.
 
     Raise KeyError for a reference that names no signal, and ValueError if streams form a cycle.
@@ -86,7 +86,7 @@ class Updates:
                 yield from self._clear_memory(module, action)
         yield from self._update_counts()
         yield from self._commit()
-        yield from buffer_lines(self.names)
+        yield from write_buffers(self.names)
 
     def _update_beat(self, module: Module, action: Action) -> Lines:
         """Yield the statements of a beat. It is sent when its count fires, and waits until taken (R6, R7, R10)."""
@@ -99,7 +99,7 @@ class Updates:
         """Yield the statements that set the memory of an action to 0 if its count is cleared (R5)."""
         clears = self.names.clears(module.name, action.on)
         for name in self.names.memory(module, action) if clears else ():
-            yield f"{name} = {name} & (({any_of(clears)}) - 1)"
+            yield f"{name} = {name} & (({join_or(clears)}) - 1)"
 
     # ------------------------------------------------------------------ methods of `actions.kind.Statements`
     def fire(self, module: Module, action: Action) -> str:
@@ -124,15 +124,15 @@ class Updates:
 
     def sample(self, ref: Ref, width: int | None = None, *, signed: bool | None = None) -> str:
         """Return the number in a sample. `width` and `signed` default to the sample's."""
-        own = self.names.graph.source(ref).signed
+        sample_signed = self.names.graph.source(ref).signed
         field = self.names.before(ref) if width is None else self._fit_width(ref, width)
-        return number(field, signed=own if signed is None else signed)
+        return number(field, signed=sample_signed if signed is None else signed)
 
     def send(self, module: Module, action: Action, samples: Iterable[Ref | str]) -> Lines:
         """Yield the statements that concatenate samples, or variables of the action's width, into its beat."""
         fields = (
-            whole(each, action.width) if isinstance(each, str) else self._fit_width(each, action.width)
-            for each in samples
+            whole(sample, action.width) if isinstance(sample, str) else self._fit_width(sample, action.width)
+            for sample in samples
         )
         beat = self.names.beat((module.name, action.output))
         return (f"{name} = {text}" for name, text in zip(beat, pack(fields), strict=True))
@@ -157,7 +157,7 @@ class Updates:
             saturation_bits.append(zeros(1) if level else whole(f"s{count_index}", 1))
             if not level:
                 fires = [] if module.target(count.target).carry else [f"f{count_index}"]
-                begins = any_of([*fires, *self.names.clears(module.name, count.name)])
+                begins = join_or([*fires, *self.names.clears(module.name, count.name)])
                 saturated = f"(x{count_index} | -s{count_index}) & {literal((1 << count.width) - 1)}"
                 yield f"c{count_index} = {f'x{count_index}' if count.goes_down else saturated} & (({begins}) - 1)"
         yield f"keep = {mask_field(self.names.input_bit('clear_status_i'))} - 1"
@@ -176,7 +176,7 @@ class Updates:
             yield when(mask_field(self.names.input_bit("commit_i")), lines)
 
 
-def buffer_lines(names: Names) -> Lines:
+def write_buffers(names: Names) -> Lines:
     """Yield the statements for all buffers. They come last, after all statements that read the buffers."""
     for signal in names.datapath.inputs:
         if signal.buffered:
@@ -193,13 +193,13 @@ def _update_buffer(names: Names, signal: Signal) -> Lines:
     ready = names.ports.output(f"{signal.name}_ready_o").column
     for word in range(valid.words):
         column = valid.column + word
-        first, second = f"bv{column}", f"bw{column}"
+        first_bits, second_bits = f"bv{column}", f"bw{column}"
         yield f"bt{column} = i{column} & o{ready + word}"
-        yield f"bs{column} = bt{column} & {first} & (g_{first} ^ -1)"
-        yield f"bu{column} = g_{first} & {second}"
+        yield f"bs{column} = bt{column} & {first_bits} & (g_{first_bits} ^ -1)"
+        yield f"bu{column} = g_{first_bits} & {second_bits}"
         yield f"bf{column} = bt{column} & (bs{column} ^ -1)"
-        yield f"{first} = {first} & (g_{first} ^ -1) | {second} | bt{column}"
-        yield f"{second} = {second} & (g_{first} ^ -1) | bs{column}"
+        yield f"{first_bits} = {first_bits} & (g_{first_bits} ^ -1) | {second_bits} | bt{column}"
+        yield f"{second_bits} = {second_bits} & (g_{first_bits} ^ -1) | bs{column}"
     for name, width in split_buffer(names.datapath, signal):
         port = names.ports.input(name)
         for index in range(signal.size):
@@ -210,19 +210,28 @@ def _update_element(data: int, valid: int, index: int, width: int) -> Lines:
     """Yield the statements that move the beats of one stream in its buffer."""
     word, bit = divmod(index, WORD_BITS)
     moves_up, fills_first, fills_second = (f"b{letter}{valid + word} >> {bit} & 1" for letter in "ufs")
-    places = list(_split_by_word(index * width, width))
-    masks = {f"{data + word}": (literal(~mask), literal(mask)) for word, mask in places}
+    word_masks = list(_split_by_word(index * width, width))
+    masks = {f"{data + word}": (literal(~mask), literal(mask)) for word, mask in word_masks}
     yield when(
         moves_up,
-        [f"bh{column} = bh{column} & {rest} | bn{column} & {mask}" for column, (rest, mask) in masks.items()],
+        [
+            f"bh{column} = bh{column} & {clear_mask} | bn{column} & {mask}"
+            for column, (clear_mask, mask) in masks.items()
+        ],
     )
     yield when(
         fills_first,
-        [f"bh{column} = bh{column} & {rest} | i{column} & {mask}" for column, (rest, mask) in masks.items()],
+        [
+            f"bh{column} = bh{column} & {clear_mask} | i{column} & {mask}"
+            for column, (clear_mask, mask) in masks.items()
+        ],
     )
     yield when(
         fills_second,
-        [f"bn{column} = bn{column} & {rest} | i{column} & {mask}" for column, (rest, mask) in masks.items()],
+        [
+            f"bn{column} = bn{column} & {clear_mask} | i{column} & {mask}"
+            for column, (clear_mask, mask) in masks.items()
+        ],
     )
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from fpga.count_action.actions import KINDS
 from fpga.count_action.actions.memory import find_memory
 from fpga.count_action.model import Count, Datapath, Module, Ref
-from fpga.count_action.ports import Rows, ports_of, targets_of
+from fpga.count_action.ports import Rows, ports_of, split_targets
 from fpga.count_action.simulate.bit_slices import PartOfModule
-from fpga.count_action.simulate.port_values import check_inputs, row_of, values_of
+from fpga.count_action.simulate.port_values import check_inputs, pack_row, values_of
 from fpga.count_action.simulate.reference.evaluation import Evaluation, Wiring
 from fpga.count_action.simulate.reference.state import Cycle, State, next_buffers, reset_state
 
@@ -43,7 +43,7 @@ class Reference:
         previous_state = self.state
         self.state = reset_state(self.datapath, previous_state)
         if shadow is not None:
-            self.state = replace(self.state, targets=targets_of(self.datapath, shadow))
+            self.state = replace(self.state, targets=split_targets(self.datapath, shadow))
 
     def load_word(self, module: str, memory: str, address: int, word: int) -> None:
         """Load a word of a memory without a cycle; ignore an address that it does not have (R25).
@@ -61,7 +61,7 @@ class Reference:
         Raise ValueError for rows of another width.
         """
         inputs = check_inputs(self.ports, rows)
-        outputs = [row_of(self.ports.outputs, cycle.outputs) for cycle in self.cycles(inputs)]
+        outputs = [pack_row(self.ports.outputs, cycle.outputs) for cycle in self.cycles(inputs)]
         return np.array(outputs, np.uint64).reshape(len(inputs), self.ports.output_columns)
 
     def cycles(self, rows: Rows) -> Iterator[Cycle]:
@@ -73,7 +73,7 @@ class Reference:
         """Run the rows, and yield (cycle, module, kind, name) of each property that does not hold (R21)."""
         for cycle, row in enumerate(check_inputs(self.ports, rows).tolist()):
             evaluation = Evaluation(self._wiring, self.state, values_of(self.ports.inputs, row))
-            yield from ((cycle, *each) for each in evaluation.find_violations())
+            yield from ((cycle, *violation) for violation in evaluation.find_violations())
             self.state = next_state(evaluation)
 
     def step(self, inputs: Mapping[str, int]) -> Cycle:
@@ -91,8 +91,8 @@ def next_state(evaluation: Evaluation) -> State:
 class ClockEdge:
     """The clock edge at the end of a cycle. Implements `actions.kind.Edge`."""
 
-    def __init__(self, now: Evaluation) -> None:
-        self._now = now
+    def __init__(self, evaluation: Evaluation) -> None:
+        self._now = evaluation
 
     def state(self) -> State:
         """Return the registers after the edge."""
@@ -133,17 +133,19 @@ class ClockEdge:
         return self._now.counts[key].rest if count.accumulates and not self._is_cleared(key) else 0
 
     def _is_cleared(self, key: PartOfModule) -> bool:
-        return any(self._now.fires(*by) for by in self._now.wiring.clears.get(key, ()))
+        return any(
+            self._now.fires(*clearing_count) for clearing_count in self._now.wiring.clears.get(key, ())
+        )
 
     def _next_targets(self) -> dict[PartOfModule, int]:
         """Return the targets in force after the edge: the shadow bank if there is a commit (R8)."""
         if not self._now.inputs.get("commit_i", 0):
             return dict(self._now.state.targets)
-        return targets_of(self._now.wiring.datapath, self._now.inputs.get("target_shadow_i", 0))
+        return split_targets(self._now.wiring.datapath, self._now.inputs.get("target_shadow_i", 0))
 
     def _sends(self, beat: PartOfModule) -> bool:
         module = self._now.wiring.datapath.module(beat[0])
-        return any(self.fires(module, each.on) for each in module.drivers(beat[1]))
+        return any(self.fires(module, driver.on) for driver in module.drivers(beat[1]))
 
     # Methods of `actions.kind.Edge`
 

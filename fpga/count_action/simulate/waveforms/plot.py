@@ -7,7 +7,7 @@ from typing import Any
 
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows
-from fpga.count_action.simulate.signals import Wire, activity, input_wires, output_wires
+from fpga.count_action.simulate.signals import Wire, activity, list_input_wires, list_output_wires
 from lightbed.output_file import save_figure
 from lightbed.wording import install_extra
 
@@ -44,10 +44,12 @@ def draw(datapath: Datapath, inputs: Rows, outputs: Rows, path: Path, *, first: 
 
 def choose_traces(datapath: Datapath, inputs: Rows, outputs: Rows) -> list[Trace]:
     """Return the active wires, inputs first, then modules; at most the 32 most active."""
-    wires = [(wire, inputs, _INPUT) for wire in input_wires(datapath)]
-    wires += [(wire, outputs, _choose_colour(wire)) for wire in output_wires(datapath)]
+    wires = [(wire, inputs, _INPUT) for wire in list_input_wires(datapath)]
+    wires += [(wire, outputs, _choose_colour(wire)) for wire in list_output_wires(datapath)]
     activities = [(index, _measure_activity(wire, rows)) for index, (wire, rows, _) in enumerate(wires)]
-    ranked = sorted(activities, key=lambda each: (-_rank(wires[each[0]][0]) if each[1] else 0, -each[1]))
+    ranked = sorted(
+        activities, key=lambda activity: (-_rank(wires[activity[0]][0]) if activity[1] else 0, -activity[1])
+    )
     shown_indices = sorted(index for index, changes in ranked[:MAX_WIRES] if changes) or [
         index for index, _ in ranked[:4]
     ]
