@@ -29,17 +29,17 @@ def explain(
 ) -> None:
     """Draw a datapath: counts, targets, actions, what triggers what, latency in cycles."""
     from fpga.count_action import load
-    from fpga.count_action.explanation.explain import explain as explanation_of
+    from fpga.count_action.explanation.explain import explain as explain_datapath
     from fpga.count_action.explanation.svg import draw, draw_svg
 
     checked = load(file, parse_parameters(parameters))
-    explanation = explanation_of(checked.datapath)
+    explanation = explain_datapath(checked.datapath)
     if svg is not None:
         write_output(svg, draw_svg(explanation))
     if as_json:
         notes = {"warnings": checked.warnings, "inferences": checked.inferences}
         notes_by_kind = {
-            kind: [each.as_dict() for each in notes_of_kind] for kind, notes_of_kind in notes.items()
+            kind: [note.as_dict() for note in notes_of_kind] for kind, notes_of_kind in notes.items()
         }
         print(json.dumps({**explanation.as_dict(), **notes_by_kind}))
         return

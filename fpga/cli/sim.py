@@ -91,8 +91,8 @@ def sim(
         fires = ", ".join(f"{name} {times}" for name, times in _count_fires(run).items())
         lines += [f"{stimulus}: {len(run.outputs)} cycles; fires: {fires}"]
         if run.stimulus.expectations:
-            met = len(run.stimulus.expectations) - len(run.failed)
-            lines.append(f"{met} of {len(run.stimulus.expectations)} expectations met")
+            met_count = len(run.stimulus.expectations) - len(run.failed)
+            lines.append(f"{met_count} of {len(run.stimulus.expectations)} expectations met")
         print("\n".join([*lines, *(f"written: {path}" for path in paths)]))
         _print_failures(run, stimulus)
     return 1 if run.failed or run.broken_properties else 0
@@ -160,23 +160,23 @@ def _count_fires(run: _Run) -> dict[str, int]:
 
 
 def _make_document(run: _Run, paths: list[str]) -> dict[str, Any]:
-    failed = [
+    failures = [
         {
-            "cycle": each.expected.cycle,
-            "line": each.expected.line,
-            "name": each.expected.wire.name,
-            "expected": each.expected.value,
-            "actual": each.actual,
+            "cycle": failure.expected.cycle,
+            "line": failure.expected.line,
+            "name": failure.expected.wire.name,
+            "expected": failure.expected.value,
+            "actual": failure.actual,
         }
-        for each in run.failed
+        for failure in run.failed
     ]
     return {
-        "ok": not failed and not run.broken_properties,
+        "ok": not failures and not run.broken_properties,
         "datapath": run.datapath.name,
         "cycles": len(run.outputs),
         "fires": _count_fires(run),
         "expectations": len(run.stimulus.expectations),
-        "failed": failed,
+        "failed": failures,
         "violated": [
             {"cycle": cycle, "module": module, "kind": kind, "property": name}
             for cycle, module, kind, name in run.broken_properties

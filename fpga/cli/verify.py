@@ -56,7 +56,7 @@ def _make_document(verification: Verification) -> dict[str, Any]:
                 "cycle": result.cycle,
                 "element": result.element,
                 "expected": result.expected,
-                "seen": result.seen,
+                "seen": result.actual,
             }
             for result in verification.properties
         ],
@@ -75,17 +75,19 @@ def _format_lines(verification: Verification) -> list[str]:
             for line in _describe(result)
         ]
     lines.append("files")
-    good = [file for file in verification.files if file.verdict in {"verified", "text"}]
-    lines.append(f"  {len(good)} of {len(verification.files)} verified or source text")
-    lines += [f"  {file.verdict:<11}  {file.path}" for file in verification.files if file not in good]
+    verified_files = [file for file in verification.files if file.verdict in {"verified", "text"}]
+    lines.append(f"  {len(verified_files)} of {len(verification.files)} verified or source text")
+    lines += [
+        f"  {file.verdict:<11}  {file.path}" for file in verification.files if file not in verified_files
+    ]
     verdict = "matches its text" if verification.ok else "does not match its text, or is not proven"
     return [*lines, f"{verification.datapath} {verdict}"]
 
 
 def _describe(result: Result) -> list[str]:
-    place_text = f" at {result.part}" if result.part else ""
-    place_text += f" in cycle {result.cycle}" if result.cycle is not None else ""
-    lines = [f"  {result.verdict.value:<14}  {result.property}{place_text}"]
+    location_text = f" at {result.part}" if result.part else ""
+    location_text += f" in cycle {result.cycle}" if result.cycle is not None else ""
+    lines = [f"  {result.verdict.value:<14}  {result.property}{location_text}"]
     if result.expected is not None:
-        lines.append(f"    {result.element}: expected {result.expected}, seen {result.seen}")
+        lines.append(f"    {result.element}: expected {result.expected}, seen {result.actual}")
     return lines

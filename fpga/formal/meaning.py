@@ -85,8 +85,8 @@ class Meaning:
             yield f"assign ready_{name} = {ready};"
         for module in self.datapath.modules:
             names = [f"{module.name}_{action.output}" for action in module.streams()]
-            waiting = [f"({name}_valid_o[0] && !ready_{name})" for name in names]
-            yield f"assign stall_{module.name} = {' || '.join(waiting) or NEVER};"
+            waiting_beats = [f"({name}_valid_o[0] && !ready_{name})" for name in names]
+            yield f"assign stall_{module.name} = {' || '.join(waiting_beats) or NEVER};"
 
     # ---- References
 
@@ -162,7 +162,7 @@ class Meaning:
     def base(self, module: Module, count: Count) -> Bits:
         """Return the bits of a count in `count_o`."""
         earlier_counts = list(self.datapath.counts())[: self.place(module, count.name)]
-        return Bits("count_o", sum(each.width for _, each in earlier_counts), count.width)
+        return Bits("count_o", sum(earlier_count.width for _, earlier_count in earlier_counts), count.width)
 
     def target(self, module: Module, name: str) -> Bits:
         """Return the bits of a target in force. Raise KeyError if there is no such target."""
@@ -258,12 +258,12 @@ class Meaning:
         """Return the condition that no earlier level count that shares a stream with this one fires (R26)."""
         earlier_counts = module.counts[: module.counts.index(count)] if count.kind is CountKind.LEVEL else ()
         fires = [
-            f"!{self.fire(module, earlier.name)}"
-            for earlier in earlier_counts
-            if earlier.kind is CountKind.LEVEL
+            f"!{self.fire(module, earlier_count.name)}"
+            for earlier_count in earlier_counts
+            if earlier_count.kind is CountKind.LEVEL
             and any(
                 self.is_stream(counted_ref) and _is_same_stream(counted_ref, term)
-                for counted_ref in earlier.counted
+                for counted_ref in earlier_count.counted
                 for term in count.counted
             )
         ]
@@ -323,8 +323,8 @@ class Formulas:
         if isinstance(operand, Ref):
             yield operand
         elif isinstance(operand, Operation) and operand.operator not in {"valid", "count", "target"}:
-            for each in operand.operands:
-                yield from self._find_samples(each)
+            for part in operand.operands:
+                yield from self._find_samples(part)
 
     def text(self, operand: Operand) -> str:
         """Return the signed expression of an operand, in `FORMULA_WIDTH` bits."""
@@ -337,11 +337,11 @@ class Formulas:
             return f"$signed({self._write_stored(operand.operator, first_operand)})"
         if operand.operator in {"<<", ">>", "slice", "concat"}:
             return self._write_bits(operand)
-        parts = [self.text(each) for each in operand.operands]
+        parts = [self.text(part) for part in operand.operands]
         if operand.operator == "table":
             entries = ((f"{parts[0]} == {entry_index}", entry) for entry_index, entry in enumerate(parts[1:]))
             return (
-                f"({''.join(f'{condition} ? {each} : ' for condition, each in entries)}{FORMULA_WIDTH}'sd0)"
+                f"({''.join(f'{condition} ? {entry} : ' for condition, entry in entries)}{FORMULA_WIDTH}'sd0)"
             )
         if operand.operator == "max":
             return reduce(lambda left, right: f"larger({left}, {right})", parts)

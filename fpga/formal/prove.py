@@ -10,7 +10,7 @@ from fpga.count_action.model import Datapath
 from fpga.formal import sby
 from fpga.formal.properties import STATED
 from fpga.formal.search import BUDGET_S, Findings, format_table, read_vcd, search
-from fpga.formal.specification import Specification, claims_to_prove
+from fpga.formal.specification import Specification, select_claims
 from fpga.formal.verdicts import Result, Verdict, judge_properties
 
 MAX_TABLE_CYCLES = 8
@@ -23,7 +23,7 @@ class CoverResult:
 
     module: str
     part: str
-    what: str
+    statement: str
     is_reached: bool
 
 
@@ -76,7 +76,7 @@ def prove(
         datapath.module(module)
     specification = Specification(datapath, module)
     proof = prove_specification(specification, cover=cover, depth=depth, budget_s=budget_s)
-    claims = claims_to_prove(datapath, module)
+    claims = select_claims(datapath, module)
     if claims:
         proof = _add_claims(proof, Specification(datapath, module, claims), depth, budget_s)
     return proof if allow_vacuous else replace(proof, results=tuple(_mark_vacuous(datapath, proof.results)))
@@ -97,9 +97,9 @@ def _mark_vacuous(datapath: Datapath, results: Iterable[Result]) -> Iterator[Res
     """Yield the results; `fires` becomes VACUOUS in modules with a count that can never count."""
     for result in results:
         counts = datapath.module(result.module).counts
-        idle = next((count.name for count in counts if find_contradictions(count)), "")
-        vacuous = idle and result.property == "fires" and result.verdict is Verdict.PROVEN
-        yield replace(result, verdict=Verdict.VACUOUS, part=idle) if vacuous else result
+        idle_count = next((count.name for count in counts if find_contradictions(count)), "")
+        is_vacuous = idle_count and result.property == "fires" and result.verdict is Verdict.PROVEN
+        yield replace(result, verdict=Verdict.VACUOUS, part=idle_count) if is_vacuous else result
 
 
 def prove_specification(

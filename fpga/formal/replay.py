@@ -33,7 +33,7 @@ class Difference:
     element: str
     cycle: int
     expected: int
-    seen: int
+    actual: int
 
 
 def find_differences(datapath: Datapath, expected: Rows, actual: Rows) -> tuple[Difference, ...]:
@@ -45,7 +45,8 @@ def find_differences(datapath: Datapath, expected: Rows, actual: Rows) -> tuple[
     for cycle in np.flatnonzero((expected != actual).any(axis=1))[:_MAX_EXAMINED_CYCLES].tolist():
         rows = slice(cycle, cycle + 1)
         in_cycle = [
-            replace(each, cycle=cycle) for each in _compare_cycle(datapath, expected[rows], actual[rows])
+            replace(difference, cycle=cycle)
+            for difference in _compare_cycle(datapath, expected[rows], actual[rows])
         ]
         for difference in in_cycle if first_differences else _drop_consequences(in_cycle):
             first_differences.setdefault(difference.element, difference)
@@ -58,14 +59,14 @@ def select_causes(differences: tuple[Difference, ...]) -> tuple[Difference, ...]
 
 
 def _drop_consequences(candidates: list[Difference]) -> list[Difference]:
-    for stage in ({"counts", "sticky", "data", "flags"}, {"beats"}, {"fires"}):
-        direct = [
+    for properties in ({"counts", "sticky", "data", "flags"}, {"beats"}, {"fires"}):
+        causes = [
             candidate
             for candidate in candidates
-            if candidate.property in stage and _READY not in candidate.element
+            if candidate.property in properties and _READY not in candidate.element
         ]
-        if direct:
-            return direct
+        if causes:
+            return causes
     return candidates
 
 
@@ -111,8 +112,8 @@ def replay(datapath: Datapath, series: Mapping[str, tuple[int, ...]]) -> tuple[D
     resets = series.get("rst_i", ())
     inputs = np.zeros((len(resets), ports.input_columns), np.uint64)
     actual = np.zeros((len(resets), ports.output_columns), np.uint64)
-    for rows, side in ((inputs, ports.inputs), (actual, ports.outputs)):
-        for port in side:
+    for rows, ports_of_side in ((inputs, ports.inputs), (actual, ports.outputs)):
+        for port in ports_of_side:
             put_series(rows, port, series.get(port.name, (0,) * len(resets)))
     reference = Reference(datapath)
     first_differences: dict[str, Difference] = {}
@@ -120,8 +121,8 @@ def replay(datapath: Datapath, series: Mapping[str, tuple[int, ...]]) -> tuple[D
         previous_state = reference.state
         expected = reference.run(inputs[cycle : cycle + 1])
         if cycle:
-            for each in _compare_cycle(datapath, expected, actual[cycle : cycle + 1]):
-                first_differences.setdefault(each.element, replace(each, cycle=cycle))
+            for difference in _compare_cycle(datapath, expected, actual[cycle : cycle + 1]):
+                first_differences.setdefault(difference.element, replace(difference, cycle=cycle))
         if reset:
             reference.state = previous_state  # in a cycle of reset nothing is stored, but loads act (R25)
             for module, memory in list_memories(datapath):
@@ -133,15 +134,15 @@ def replay(datapath: Datapath, series: Mapping[str, tuple[int, ...]]) -> tuple[D
     return tuple(first_differences.values())
 
 
-def target_differences(
-    datapath: Datapath, series: Mapping[str, tuple[int, ...]], in_force: tuple[int, ...]
+def find_target_differences(
+    datapath: Datapath, series: Mapping[str, tuple[int, ...]], target_values: tuple[int, ...]
 ) -> Iterator[Difference]:
     """Yield the first difference of each target in force in a counterexample (R8, R12)."""
     shadow, commits, resets = (series.get(name, ()) for name in ("target_shadow_i", "commit_i", "rst_i"))
     low = 0
     for module, target in datapath.targets():
         mask, expected = (1 << target.width) - 1, target.reset
-        for cycle, actual in enumerate(value >> low & mask for value in in_force):
+        for cycle, actual in enumerate(value >> low & mask for value in target_values):
             if cycle and actual != expected:
                 name = f"target[{module.name}.{target.name}]"
                 yield Difference(module.name, "commit", name, cycle, expected, actual)

@@ -43,11 +43,11 @@ class Optics:
         if not (0 <= self.gain < 512 and 0 <= self.seed <= _MASK):
             raise ValueError(f"gain must be 0 to 511 and seed 32 bits wide, not {self.gain} and {self.seed}")
 
-    def light(self, products: NDArray[np.int32], first: int) -> NDArray[np.int32]:
-        """Return the detected values of products (cycles × lanes); `first` is the noise cycle of the first product."""
+    def light(self, products: NDArray[np.int32], first_cycle: int) -> NDArray[np.int32]:
+        """Return the detected values of products (cycles × lanes); the noise of the first is of `first_cycle`."""
         amplified = (products * self.gain) >> 8
         if self.noise:
-            amplified = amplified + noise(self.seed, first + len(products))[first:]
+            amplified = amplified + noise(self.seed, first_cycle + len(products))[first_cycle:]
         return np.asarray(np.clip(amplified, 0, 255), np.int32)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fpga.count_action.model import Datapath, Signal, SignalKind
-from fpga.registers.register_list import output_streams
+from fpga.registers.register_list import list_output_streams
 
 _BENCH = '''\
 """Bench of {name}: its AXI4-Lite top under cocotb, driven by the driver of the board.
@@ -132,7 +132,7 @@ def emit_bench(datapath: Datapath) -> str:
             f'"{stream.name}": np.full((2, {stream.size}, {stream.lanes}), {_choose_sample(stream)})'
             for stream in streams
         ),
-        outputs=_quote_names(f"{module}.{name}" for module, name, *_ in output_streams(datapath)),
+        outputs=_quote_names(f"{module}.{name}" for module, name, *_ in list_output_streams(datapath)),
     )
 
 

@@ -101,7 +101,7 @@ class Register:
         """Mask of the used bits of a word."""
         return (1 << self.width) - 1
 
-    def offset_of(self, word: int = 0) -> int:
+    def get_offset(self, word: int = 0) -> int:
         """Return the byte offset of a word. Raise IndexError if there is no such word."""
         if not 0 <= word < self.words:
             raise IndexError(f"{self.name} has {self.words} words: there is no word {word}")

@@ -21,7 +21,7 @@ from fpga.count_action.simulate.compiled import simulator
 from fpga.count_action.simulate.compiled.generator import CycleProgram, make_program
 from fpga.count_action.verilog import actions, counts, text, top, wiring
 from fpga.count_action.verilog.wiring import Slice, Wiring
-from fpga.hdl import Design, design_of
+from fpga.hdl import Design, make_design
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class RtlFault:
     found_by: str
 
     def design(self, datapath: Datapath) -> Design:
-        sound = design_of(datapath)
+        sound = make_design(datapath)
         sources = dict(sound.sources)
         file = f"{self.block}.sv"
         assert sources[file].count(self.old) == 1, f"{self.name}: {self.old!r} stands once in {file}"
@@ -55,7 +55,7 @@ class EmitterFault:
 
     def design(self, datapath: Datapath) -> Design:
         with self.planted():
-            return design_of(datapath)
+            return make_design(datapath)
 
     @contextmanager
     def planted(self) -> Iterator[None]:
