@@ -64,8 +64,8 @@ class LabHost:
 
     def nics_beside(self, gpu: int) -> tuple[int, ...]:
         """Return the indices in `nics` of the NICs that serve a GPU, given by its number."""
-        served = max((nic.gpu for nic in (*self.nics, *self.unused) if nic.gpu <= gpu), default=0)
-        return tuple(index for index, nic in enumerate(self.nics) if nic.gpu == served)
+        gpu_of_nics = max((nic.gpu for nic in (*self.nics, *self.unused) if nic.gpu <= gpu), default=0)
+        return tuple(index for index, nic in enumerate(self.nics) if nic.gpu == gpu_of_nics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +169,9 @@ class Lab:
         """Number of GPUs of each host, or None if unknown. Raises `TopologyError` if hosts differ."""
         counts = {host.gpus for host in self.hosts}
         if len(counts) > 1:
-            shown = ", ".join(f"{host.name} {host.gpus or 'unknown'}" for host in self.hosts[:4])
+            gpu_counts = ", ".join(f"{host.name} {host.gpus or 'unknown'}" for host in self.hosts[:4])
             raise TopologyError(
-                f"{self.path}: hosts have different numbers of GPUs ({shown}): use equal hosts"
+                f"{self.path}: hosts have different numbers of GPUs ({gpu_counts}): use equal hosts"
             )
         return counts.pop()
 
@@ -189,10 +189,10 @@ class Lab:
 
     def board_port(self, board: str, port: str) -> LabBoardPort:
         """Return a port of a board. Raises `TopologyError` for names that the lab does not have."""
-        ports = {f"{owner.name}/{each.name}": each for owner in self.boards for each in owner.ports}
+        ports = {f"{owner.name}/{candidate.name}": candidate for owner in self.boards for candidate in owner.ports}
         if f"{board}/{port}" not in ports:
-            known = f"ports of boards are {', '.join(ports)}" if ports else "the lab file has no boards"
-            raise TopologyError(f"{self.path}: no port {port!r} of a board {board!r}; {known}")
+            port_names = f"ports of boards are {', '.join(ports)}" if ports else "the lab file has no boards"
+            raise TopologyError(f"{self.path}: no port {port!r} of a board {board!r}; {port_names}")
         return ports[f"{board}/{port}"]
 
     def switch(self, name: str) -> LabSwitch:
@@ -205,14 +205,14 @@ def shard_of(lab: Lab, names: Sequence[str]) -> Lab:
 
     Raises `TopologyError` for a host that the lab does not have or that is named twice, and for an empty list.
     """
-    by_name = {host.name: host for host in (*lab.hosts, *lab.others)}
-    unknown = [name for name in names if name not in by_name]
-    if unknown:
-        raise TopologyError(f"{lab.path}: no host {unknown[0]!r}; hosts are {', '.join(by_name)}")
+    hosts_by_name = {host.name: host for host in (*lab.hosts, *lab.others)}
+    unknown_names = [name for name in names if name not in hosts_by_name]
+    if unknown_names:
+        raise TopologyError(f"{lab.path}: no host {unknown_names[0]!r}; hosts are {', '.join(hosts_by_name)}")
     if len(set(names)) != len(names) or not names:
         raise TopologyError(f"hosts {', '.join(names) or '(none)'}: name each host of the job once")
-    others = tuple(host for name, host in by_name.items() if name not in names)
-    return replace(lab, hosts=tuple(by_name[name] for name in names), others=others)
+    others = tuple(host for name, host in hosts_by_name.items() if name not in names)
+    return replace(lab, hosts=tuple(hosts_by_name[name] for name in names), others=others)
 
 
 def logical_servers_of(lab: Lab) -> int:
@@ -224,9 +224,9 @@ def logical_servers_of(lab: Lab) -> int:
     hosts_per_server = Counter(host.server for host in (*lab.hosts, *lab.others) if host.server)
     counts = {host.name: hosts_per_server[host.server] if host.server else 1 for host in lab.hosts}
     if len(set(counts.values())) > 1:
-        most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
-        what = f"the server of host {most!r} is {counts[most]} logical servers, that of {least!r} {counts[least]}"
+        host_with_most, host_with_least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
+        problem = f"the server of host {host_with_most!r} is {counts[host_with_most]} logical servers, that of {host_with_least!r} {counts[host_with_least]}"
         raise TopologyError(
-            f"{lab.path}: {what}: with --hosts-of, choose hosts whose servers have the same number of logical servers"
+            f"{lab.path}: {problem}: with --hosts-of, choose hosts whose servers have the same number of logical servers"
         )
     return next(iter(counts.values()), 1)

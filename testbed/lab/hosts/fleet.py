@@ -105,9 +105,9 @@ def run_where_possible(run: Callable[[Fleet], T], fleet: Fleet) -> tuple[T, dict
     """
     reasons: dict[str, str] = {}
     while True:
-        able = tuple(host for host in fleet.hosts if host.name not in reasons)
+        answering_hosts = tuple(host for host in fleet.hosts if host.name not in reasons)
         try:
-            return run(PartOfFleet(fleet, able) if reasons else fleet), reasons
+            return run(PartOfFleet(fleet, answering_hosts) if reasons else fleet), reasons
         except HostError as error:
             if reasons.keys() >= error.reasons.keys():
                 raise
@@ -171,17 +171,17 @@ class SshFleet:
         archive = _make_archive(files)
         names = [host.name for host in self.hosts if hosts is None or host.name in hosts]
         self._directories.append(directory)
-        done = self._loop.call(
+        results = self._loop.call(
             self._run_all(dict.fromkeys(names, command), dict.fromkeys(names, archive), CONNECT_TIMEOUT_S)
         )
         reasons = {
             result.host: f"exit {result.exit_status}, {result.stderr.strip() or 'no message'}"
-            for result in done.values()
+            for result in results.values()
             if result.exit_status != 0
         }
         if reasons:
-            where = "; ".join(f"{host}: {why}" for host, why in reasons.items())
-            raise HostError(f"copying files failed on {where}", reasons=reasons)
+            failures = "; ".join(f"{host}: {reason}" for host, reason in reasons.items())
+            raise HostError(f"copying files failed on {failures}", reasons=reasons)
         return directory
 
     def start(self, commands: Mapping[str, str], *, keep_output: bool = True) -> SshLaunch:
@@ -198,8 +198,8 @@ class SshFleet:
         try:
             return self._connections[host]
         except KeyError:
-            known = ", ".join(h.name for h in self.hosts)
-            message = f"no connection to host {host!r}; the open fleet has {known}"
+            host_names = ", ".join(h.name for h in self.hosts)
+            message = f"no connection to host {host!r}; the open fleet has {host_names}"
             raise HostError(message, host=host) from None
 
     async def _connect_all(self) -> None:
@@ -211,22 +211,22 @@ class SshFleet:
                 str(host.management), port=host.ssh_port, username=host.user, **self._options
             )
 
-        _, failed = await gather({host.name: connect(host) for host in self.hosts})
-        if failed and not self._is_partial:
+        _, errors = await gather({host.name: connect(host) for host in self.hosts})
+        if errors and not self._is_partial:
             addresses = {host.name: str(host.management) for host in self.hosts}
             hosts = "; ".join(
-                f"{name} ({addresses[name]}): {describe_error(error)}" for name, error in failed.items()
+                f"{name} ({addresses[name]}): {describe_error(error)}" for name, error in errors.items()
             )
             hint = (
                 "Check that the hosts are up, that sshd answers there, and that the lab's key is authorised."
             )
-            raise HostError(f"cannot reach {hosts}. {hint}", host=next(iter(failed)))
+            raise HostError(f"cannot reach {hosts}. {hint}", host=next(iter(errors)))
         self.off = {
-            host.name: f"no session with {host.management}: {describe_error(failed[host.name])}"
+            host.name: f"no session with {host.management}: {describe_error(errors[host.name])}"
             for host in self.hosts
-            if host.name in failed
+            if host.name in errors
         }
-        self.hosts = tuple(host for host in self.hosts if host.name not in failed)
+        self.hosts = tuple(host for host in self.hosts if host.name not in errors)
 
     async def _abort_all(self) -> None:
         """Abort the open connections after a failure or an interrupt."""
@@ -256,10 +256,10 @@ class SshFleet:
             async with asyncio.timeout(timeout_s):
                 return await self._run_until_cancelled(host, command, inputs.get(host, b""))
 
-        done, failed = await gather({host: run(host, command) for host, command in commands.items()})
-        if failed:
-            raise make_unfinished(failed, timeout_s)
-        return done
+        results, errors = await gather({host: run(host, command) for host, command in commands.items()})
+        if errors:
+            raise make_unfinished(errors, timeout_s)
+        return results
 
     async def _run_until_cancelled(self, host: str, command: str, stdin: bytes) -> Completed:
         """Run a command. On cancellation, start a task that kills it on the host; closing the fleet awaits it."""

@@ -235,8 +235,8 @@ def make_unfinished(failed: Mapping[str, Exception], timeout_s: float) -> HostEr
         else describe_error(error)
         for host, error in failed.items()
     }
-    where = "; ".join(f"{host}: {why}" for host, why in reasons.items())
-    message = f"the command could not be run on {where}. Check these hosts, or allow more time."
+    failures = "; ".join(f"{host}: {reason}" for host, reason in reasons.items())
+    message = f"the command could not be run on {failures}. Check these hosts, or allow more time."
     return HostError(message, reasons=reasons)
 
 
