@@ -165,7 +165,9 @@ def _check_simulated_names(document: Document, schema: LabSchema) -> None:
     ]
     for subject, name, location in [*named_parts, *interfaces]:
         if name in _RESERVED[str(location[-3])]:
-            raise document.error(location, f"{subject} has a name that the simulation itself uses", "rename it")
+            raise document.error(
+                location, f"{subject} has a name that the simulation itself uses", "rename it"
+            )
 
 
 def _check_boards(document: Document, schema: LabSchema) -> None:
@@ -174,19 +176,23 @@ def _check_boards(document: Document, schema: LabSchema) -> None:
         for key in ("address", "bitstream"):
             if schema.simulated and getattr(board, key) is not None:
                 problem = f"board '{board.name}' has '{key}', but the lab is simulated"
-                raise document.error(("boards", i, key), problem, f"remove '{key}': a simulated board has none")
+                raise document.error(
+                    ("boards", i, key), problem, f"remove '{key}': a simulated board has none"
+                )
         if not schema.simulated and board.address is None:
             problem = f"'address' is missing in 'boards[{i}]'"
-            raise document.error(("boards", i), problem, "add where its registers are, like pynq://0xA0000000")
+            raise document.error(
+                ("boards", i), problem, "add where its registers are, like pynq://0xA0000000"
+            )
     macs: list[tuple[str, Location]] = [
-        (mac_of(port), ("boards", i, "ports", k, "mac"))
+        (get_mac(port), ("boards", i, "ports", k, "mac"))
         for i, board in enumerate(schema.boards)
         for k, port in enumerate(board.ports)
     ]
     _check_unique(document, "MAC address", macs)
 
 
-def mac_of(port: BoardPortSchema) -> str:
+def get_mac(port: BoardPortSchema) -> str:
     """Return the MAC address of a board's port: from the file, or else 02:00 and the bytes of its IPv4 address."""
     return port.mac or f"02:00:{port.address.packed.hex(':')}"
 
@@ -205,7 +211,7 @@ def _check_gpus(document: Document, schema: LabSchema) -> None:
             raise document.error(("hosts", i, "gpus"), problem, "give each NIC the 'gpu' beside it")
 
 
-def gpu_numbers(host: HostSchema) -> tuple[int, ...]:
+def assign_gpus(host: HostSchema) -> tuple[int, ...]:
     """Return the number of the GPU beside each NIC: from the file, or else by dividing the NICs evenly in order."""
     gpus, nics = host.gpus or 1, len(host.nics)
     return tuple(k * gpus // nics if nic.gpu is None else nic.gpu for k, nic in enumerate(host.nics))
@@ -264,8 +270,11 @@ def _check_switches_exist(document: Document, schema: LabSchema, uses: Iterable[
     for use in uses:
         if use.fibre.switch not in names:
             similar_names = difflib.get_close_matches(use.fibre.switch, names, n=1) or names
-            problem = f"the {use.direction} fibre of {use.user} ends at switch '{use.fibre.switch}', which does not exist"
-            raise document.error(use.location, problem, f"name a switch of this file ({', '.join(similar_names)})")
+            fibre = f"the {use.direction} fibre of {use.user}"
+            problem = f"{fibre} ends at switch '{use.fibre.switch}', which does not exist"
+            raise document.error(
+                use.location, problem, f"name a switch of this file ({', '.join(similar_names)})"
+            )
 
 
 def _check_enough_ports(document: Document, schema: LabSchema, uses: Iterable[_Use]) -> None:
@@ -358,7 +367,9 @@ def _check_management_address(
     network = schema.management
     if address not in network:
         problem = f"{owner} has {address}, outside the management network {network}"
-        raise document.error(location, problem, f"choose an address inside {network}, or correct 'management'")
+        raise document.error(
+            location, problem, f"choose an address inside {network}, or correct 'management'"
+        )
     if address in (network.network_address, network.broadcast_address):
         problem = f"{owner} has {address}, which is not a host address of {network}"
         raise document.error(location, problem, f"choose another address inside {network}")

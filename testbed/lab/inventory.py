@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from testbed.lab.checks import check, check_wired, gpu_numbers, mac_of, parse_endpoint
+from testbed.lab.checks import assign_gpus, check, check_wired, get_mac, parse_endpoint
 from testbed.lab.document import Document, parse_document, read_document
 from testbed.lab.model import (
     UNKNOWN_FIBRE,
@@ -92,7 +92,7 @@ def _make_lab(document: Document, *, bare: bool = False) -> Lab:
 def _make_host(schema: LabSchema, host: HostSchema, path: Path, *, bare: bool) -> LabHost:
     nics = [
         LabNic(nic.name, nic.address, _make_fibre_end(nic.transmit), _make_fibre_end(nic.receive), gpu)
-        for nic, gpu in zip(host.nics, gpu_numbers(host), strict=True)
+        for nic, gpu in zip(host.nics, assign_gpus(host), strict=True)
     ]
     is_unused = [nic.unused is not None and not bare for nic in host.nics]
     return LabHost(
@@ -119,7 +119,7 @@ def _make_board(board: BoardSchema, path: Path) -> LabBoard:
             LabBoardPort(
                 port.name,
                 port.address,
-                mac_of(port),
+                get_mac(port),
                 port.port,
                 _make_fibre_end(port.transmit),
                 _make_fibre_end(port.receive),

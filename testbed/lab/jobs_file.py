@@ -180,7 +180,9 @@ def _read_source_phases(
         phases = phases_of_workload(choice, workers, context.rate_gbps, str(row.get("strategy", "default")))
         return phases.period_ms, phases.bursts
     except (TestbedError, OSError) as error:
-        raise document.error((*location, source), str(error), f"correct {source}, or write {EXAMPLE}") from None
+        raise document.error(
+            (*location, source), str(error), f"correct {source}, or write {EXAMPLE}"
+        ) from None
 
 
 def _parse_checkpoint(
@@ -204,13 +206,19 @@ def _parse_checkpoint(
         for key in ("bytes", "every_s")
     )
     max_gbps = context.rate_gbps * min(1.0, context.nics / -(-workers // storage))
-    gbps = _parse_number(document, (*checkpoint_location, "gbps"), checkpoint.get("gbps", max_gbps), f"gbps {subject}")
+    gbps = _parse_number(
+        document, (*checkpoint_location, "gbps"), checkpoint.get("gbps", max_gbps), f"gbps {subject}"
+    )
     for key, value in (("bytes", size_bytes), ("every_s", every_s), ("gbps", gbps)):
         if not (isfinite(value) and value > 0):
-            raise document.error((*checkpoint_location, key), f"{key} {subject} is {value:g}", "give a number above 0")
+            raise document.error(
+                (*checkpoint_location, key), f"{key} {subject} is {value:g}", "give a number above 0"
+            )
     if gbps > max_gbps:
         raise document.error(
-            (*checkpoint_location, "gbps"), f"gbps {subject} is {gbps:g}, but a host can write at {max_gbps:g}", "give less"
+            (*checkpoint_location, "gbps"),
+            f"gbps {subject} is {gbps:g}, but a host can write at {max_gbps:g}",
+            "give less",
         )
     write_s = size_bytes * 8e-9 / workers / gbps
     if write_s > every_s:
@@ -222,7 +230,9 @@ def _parse_checkpoint(
     return every_s * 1e3, (Burst((every_s - write_s) * 1e3, write_s * 1e3, gbps),)
 
 
-def _parse_storage(document: Document, location: Location, row: Mapping[str, Any], name: str) -> tuple[str, ...]:
+def _parse_storage(
+    document: Document, location: Location, row: Mapping[str, Any], name: str
+) -> tuple[str, ...]:
     storage, hosts = row.get("storage"), row.get("hosts") or []
     if (
         not isinstance(storage, list)
@@ -281,5 +291,7 @@ def _check_keys(document: Document, location: Location, row: Any, known_keys: se
     unknown_keys = sorted(str(key) for key in row if key not in known_keys)
     if unknown_keys:
         raise document.error(
-            (*location, unknown_keys[0]), f"unknown key {unknown_keys[0]!r}", f"keys are {', '.join(sorted(known_keys))}"
+            (*location, unknown_keys[0]),
+            f"unknown key {unknown_keys[0]!r}",
+            f"keys are {', '.join(sorted(known_keys))}",
         )

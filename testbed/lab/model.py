@@ -147,7 +147,7 @@ class LinkClass:
 class Lab:
     """A validated lab file.
 
-    In a shard (`shard_of`), `hosts` holds the hosts of one job, and `others` the hosts that this job may not change.
+    In a shard (`make_shard`), `hosts` holds the hosts of one job, and `others` the hosts that this job may not change.
     `revision` is a hash of the file's text. Comparisons ignore it, so labs with the same content are equal.
     """
 
@@ -189,7 +189,9 @@ class Lab:
 
     def board_port(self, board: str, port: str) -> LabBoardPort:
         """Return a port of a board. Raises `TopologyError` for names that the lab does not have."""
-        ports = {f"{owner.name}/{candidate.name}": candidate for owner in self.boards for candidate in owner.ports}
+        ports = {
+            f"{owner.name}/{candidate.name}": candidate for owner in self.boards for candidate in owner.ports
+        }
         if f"{board}/{port}" not in ports:
             port_names = f"ports of boards are {', '.join(ports)}" if ports else "the lab file has no boards"
             raise TopologyError(f"{self.path}: no port {port!r} of a board {board!r}; {port_names}")
@@ -200,7 +202,7 @@ class Lab:
         return next(switch for switch in self.switches if switch.name == name)
 
 
-def shard_of(lab: Lab, names: Sequence[str]) -> Lab:
+def make_shard(lab: Lab, names: Sequence[str]) -> Lab:
     """Return the shard of one job: its hosts in the given order, node 0 first, and all other hosts as `others`.
 
     Raises `TopologyError` for a host that the lab does not have or that is named twice, and for an empty list.
@@ -215,7 +217,7 @@ def shard_of(lab: Lab, names: Sequence[str]) -> Lab:
     return replace(lab, hosts=tuple(hosts_by_name[name] for name in names), others=others)
 
 
-def logical_servers_of(lab: Lab) -> int:
+def count_logical_servers(lab: Lab) -> int:
     """Return the number of logical servers into which each server of a job is divided.
 
     Logical servers of other jobs count too. Raises `TopologyError` if the servers of the job differ in this number,
@@ -224,9 +226,8 @@ def logical_servers_of(lab: Lab) -> int:
     hosts_per_server = Counter(host.server for host in (*lab.hosts, *lab.others) if host.server)
     counts = {host.name: hosts_per_server[host.server] if host.server else 1 for host in lab.hosts}
     if len(set(counts.values())) > 1:
-        host_with_most, host_with_least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
-        problem = f"the server of host {host_with_most!r} is {counts[host_with_most]} logical servers, that of {host_with_least!r} {counts[host_with_least]}"
-        raise TopologyError(
-            f"{lab.path}: {problem}: with --hosts-of, choose hosts whose servers have the same number of logical servers"
-        )
+        upper, lower = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
+        problem = f"the server of host {upper!r} is {counts[upper]} logical servers, that of {lower!r} {counts[lower]}"
+        hint = "with --hosts-of, choose hosts whose servers have the same number of logical servers"
+        raise TopologyError(f"{lab.path}: {problem}: {hint}")
     return next(iter(counts.values()), 1)

@@ -252,7 +252,8 @@ def read_schema(document: Document) -> LabSchema:
     except ValidationError as error:
         # Report an unknown key first, because a misspelt key is also a missing one. Otherwise, go from top to bottom.
         details = min(
-            error.errors(), key=lambda detail: (detail["type"] != "extra_forbidden", document.line(detail["loc"]))
+            error.errors(),
+            key=lambda detail: (detail["type"] != "extra_forbidden", document.line(detail["loc"])),
         )
         raise _explain(document, details) from None
 

@@ -100,7 +100,9 @@ def _make_edits(text: str, node: yaml.MappingNode, row: WiredRow) -> Iterator[tu
             next_offset = pairs[1][0].start_mark.index if len(pairs) > 1 else _find_end(text, value)
             yield key.start_mark.index, next_offset, ""
     keys = ((name, getattr(row, name)) for name in _KEYS)
-    new_keys = [f"{name}: '{value.replace(chr(39), chr(39) * 2)}'" for name, value in keys if value is not None]
+    new_keys = [
+        f"{name}: '{value.replace(chr(39), chr(39) * 2)}'" for name, value in keys if value is not None
+    ]
     end_offset = max(_find_end(text, value) for _, value in pairs)
     separator = ", " if node.flow_style else "\n" + " " * node.start_mark.column
     yield end_offset, end_offset, "".join(separator + key_text for key_text in new_keys)
@@ -110,5 +112,7 @@ def _find_end(text: str, node: yaml.Node) -> int:
     """Return the offset at which a value ends. PyYAML's end mark of a block lies after the comments that follow it."""
     if isinstance(node, yaml.ScalarNode) or node.flow_style:
         return int(node.end_mark.index)
-    end_offsets = [_find_end(text, value) for _, value in node.value] if isinstance(node, yaml.MappingNode) else []
+    end_offsets = (
+        [_find_end(text, value) for _, value in node.value] if isinstance(node, yaml.MappingNode) else []
+    )
     return max(end_offsets, default=len(text[: node.end_mark.index].rstrip()))

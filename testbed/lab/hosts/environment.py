@@ -66,7 +66,7 @@ def program_environment(lab: Lab, topology: Topology) -> ProgramEnvironment:
 def variables_for(ranks: Sequence[LabHost], subject: str = "") -> dict[str, str]:
     """Return the environment variables of programs on these hosts. The first host runs rank 0.
 
-    Raises `HostError`, prefixed with `where`, if hosts name their NICs differently.
+    Raises `HostError`, prefixed with `subject`, if hosts name their NICs differently.
     """
     names = {tuple(nic.name for nic in host.nics) for host in ranks}
     if len(names) > 1:

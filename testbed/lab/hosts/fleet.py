@@ -22,7 +22,7 @@ from testbed.errors import HostError
 from testbed.lab.hosts.event_loop import LoopThread, gather, wait_at_most
 from testbed.lab.hosts.launch import (
     CONNECT_TIMEOUT_S,
-    Completed,
+    CommandResult,
     Launch,
     SshLaunch,
     describe_error,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import asyncssh
 
 
-__all__ = ["Completed", "Fleet", "Launch", "PartOfFleet", "SshFleet", "SshLaunch", "run_where_possible"]
+__all__ = ["CommandResult", "Fleet", "Launch", "PartOfFleet", "SshFleet", "SshLaunch", "run_where_possible"]
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class Fleet(Protocol):
 
     def run(
         self, commands: Mapping[str, str], *, stdin: Mapping[str, str] | None = None, timeout_s: float = 30.0
-    ) -> dict[str, Completed]:
+    ) -> dict[str, CommandResult]:
         """Run one command per host (`{host: command}`) in parallel, and return the results by host.
 
         A non-zero exit status is returned, not raised. Raises `HostError` naming every host that cannot be reached or
@@ -84,7 +84,7 @@ class PartOfFleet:
 
     def run(
         self, commands: Mapping[str, str], *, stdin: Mapping[str, str] | None = None, timeout_s: float = 30.0
-    ) -> dict[str, Completed]:
+    ) -> dict[str, CommandResult]:
         """Run one command per host."""
         return self.whole.run(commands, stdin=stdin, timeout_s=timeout_s)
 
@@ -159,7 +159,7 @@ class SshFleet:
 
     def run(
         self, commands: Mapping[str, str], *, stdin: Mapping[str, str] | None = None, timeout_s: float = 30.0
-    ) -> dict[str, Completed]:
+    ) -> dict[str, CommandResult]:
         """Run one command per host, and return the results by host."""
         inputs = {host: text.encode() for host, text in (stdin or {}).items()}
         return self._loop.call(self._run_all(commands, inputs, timeout_s))
@@ -251,8 +251,8 @@ class SshFleet:
 
     async def _run_all(
         self, commands: Mapping[str, str], inputs: Mapping[str, bytes], timeout_s: float
-    ) -> dict[str, Completed]:
-        async def run(host: str, command: str) -> Completed:
+    ) -> dict[str, CommandResult]:
+        async def run(host: str, command: str) -> CommandResult:
             async with asyncio.timeout(timeout_s):
                 return await self._run_until_cancelled(host, command, inputs.get(host, b""))
 
@@ -261,7 +261,7 @@ class SshFleet:
             raise make_unfinished(errors, timeout_s)
         return results
 
-    async def _run_until_cancelled(self, host: str, command: str, stdin: bytes) -> Completed:
+    async def _run_until_cancelled(self, host: str, command: str, stdin: bytes) -> CommandResult:
         """Run a command. On cancellation, start a task that kills it on the host; closing the fleet awaits it."""
         connection = self._get_connection(host)
         mark = secrets.token_hex(8)
@@ -274,7 +274,7 @@ class SshFleet:
 
 async def _run_one(
     host: str, connection: asyncssh.SSHClientConnection, command: str, stdin: bytes
-) -> Completed:
+) -> CommandResult:
     process = await connection.create_process(command, encoding=None)
     try:
         with suppress(OSError):  # the command may have ended already
@@ -285,7 +285,7 @@ async def _run_one(
         process.close()
         raise
     status = process.exit_status
-    return Completed(host, -1 if status is None else status, _decode(stdout), _decode(stderr))
+    return CommandResult(host, -1 if status is None else status, _decode(stdout), _decode(stderr))
 
 
 def _decode(data: bytes | str | None) -> str:

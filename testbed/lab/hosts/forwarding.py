@@ -20,7 +20,7 @@ from testbed.errors import HostError
 from testbed.lab.model import Lab, LabHost
 
 if TYPE_CHECKING:
-    from testbed.lab.hosts.fleet import Completed, Fleet
+    from testbed.lab.hosts.fleet import CommandResult, Fleet
 
 Macs = Mapping[str, Mapping[str, str]]
 """MAC addresses by host and NIC."""
@@ -61,7 +61,7 @@ class HostForwarding:
 def forwarding_plan(
     lab: Lab, wiring: Wiring, routes: Routes, macs: Macs, further_routes: Sequence[Routes] = ()
 ) -> dict[str, HostForwarding]:
-    """Return the configuration of every host for `routes` and for each `further` set of routes.
+    """Return the configuration of every host for `routes` and for each set of `further_routes`.
 
     Node i of the wiring is host i of the lab. `macs` is the result of `read_macs`. Each set has its own address per
     host, see `set_addresses`. Raises `HostError` if two hosts would have the same address in a set.
@@ -72,7 +72,7 @@ def forwarding_plan(
     return {
         lab.hosts[node].name: HostForwarding(
             lab.hosts[node].name,
-            tuple(sysctls_of(lab.hosts[node])),
+            tuple(list_sysctls(lab.hosts[node])),
             (
                 *_make_address_lines(lab, lab.hosts[node], addresses[lab.hosts[node].name]),
                 *_make_neighbour_lines(lab, wiring, node, macs),
@@ -102,13 +102,15 @@ def _check_distinct(addresses_by_host: Mapping[str, Sequence[IPv4Address]]) -> N
     for host, addresses in addresses_by_host.items():
         for address in addresses[1:]:
             if owners.setdefault(address, host) != host:
-                problem = f"hosts {owners[address]} and {host} would both get address {address} for their routes"
+                problem = (
+                    f"hosts {owners[address]} and {host} would both get address {address} for their routes"
+                )
                 raise HostError(
                     f"{problem}; give them node addresses that differ in their last 15 bits", host=host
                 )
 
 
-def sysctls_of(host: LabHost) -> Iterator[str]:
+def list_sysctls(host: LabHost) -> Iterator[str]:
     """Yield kernel settings as `path=value`, with slashes, because interface names may contain dots."""
     for path, value in _PER_HOST.items():
         yield f"{path}={value}"
@@ -150,12 +152,14 @@ def _make_route_lines(lab: Lab, wiring: Wiring, sets: Sequence[Routes], node: in
 
     The source of a route is the host's address in its set, so answers and sockets bound to that address stay in the
     set. The first set also reaches the NICs of other hosts, because Open MPI connects to them. One route covers these
-    NICs and the node address if `blocks_of` finds one block.
+    NICs and the node address if `find_blocks` finds one block.
     """
     own_addresses = set_addresses(lab.hosts[node])
     direct = {lab.nic(link.target).address: link for link in _find_links_from(wiring, node)}
     blocks = {
-        other_node: blocks_of(lab, lab.hosts[other_node], direct) for other_node in range(wiring.nodes) if other_node != node
+        other_node: find_blocks(lab, lab.hosts[other_node], direct)
+        for other_node in range(wiring.nodes)
+        if other_node != node
     }
     for block in (
         candidate
@@ -181,7 +185,7 @@ def _make_route_line(lab: Lab, target: IPv4Network, link: Link, options: str) ->
     return f"route replace {target} dev {lab.nic(link.source).name} {options} proto {ROUTE_PROTOCOL}"
 
 
-def blocks_of(lab: Lab, host: LabHost, direct: Container[IPv4Address] = ()) -> list[IPv4Network]:
+def find_blocks(lab: Lab, host: LabHost, direct: Container[IPv4Address] = ()) -> list[IPv4Network]:
     """Return the fewest blocks that cover the node address and NICs of a host, except addresses with a `direct` route.
 
     A block contains no address of another host or of the management network, and at most 256 addresses.
@@ -194,9 +198,13 @@ def blocks_of(lab: Lab, host: LabHost, direct: Container[IPv4Address] = ()) -> l
             *(_list_addresses(other_host) if other_host.name != host.name else ()),
         )
     )
-    foreign_addresses = sorted([*foreign_addresses, *(int(port.address) for board in lab.boards for port in board.ports)])
+    foreign_addresses = sorted(
+        [*foreign_addresses, *(int(port.address) for board in lab.boards for port in board.ports)]
+    )
     own_addresses = [address for address in _list_addresses(host) if address not in direct]
-    return _split_into_blocks(sorted(own_addresses), lambda block: _is_own(block, lab.management, foreign_addresses))
+    return _split_into_blocks(
+        sorted(own_addresses), lambda block: _is_own(block, lab.management, foreign_addresses)
+    )
 
 
 def _list_addresses(host: LabHost) -> Iterator[IPv4Address]:
@@ -204,12 +212,14 @@ def _list_addresses(host: LabHost) -> Iterator[IPv4Address]:
 
 
 def _is_own(block: IPv4Network, management: IPv4Network, foreign_addresses: Sequence[int]) -> bool:
-    """Return whether a block is small enough, not reserved, and contains none of the sorted `foreign` addresses."""
+    """Return whether a block is small enough, not reserved, and contains none of the sorted `foreign_addresses`."""
     if block.prefixlen == block.max_prefixlen:
         return True
     reserved = block.overlaps(management) or block.overlaps(SET_NETWORK)
     position = bisect_left(foreign_addresses, int(block.network_address))
-    is_foreign = position < len(foreign_addresses) and foreign_addresses[position] <= int(block.broadcast_address)
+    is_foreign = position < len(foreign_addresses) and foreign_addresses[position] <= int(
+        block.broadcast_address
+    )
     return block.prefixlen >= _MIN_PREFIX_LENGTH and not reserved and not is_foreign
 
 
@@ -222,7 +232,9 @@ def _split_into_blocks(
     if is_own(block):
         return [block]
     _, upper = block.subnets()
-    halves = [[address for address in addresses if (address in upper) is in_upper] for in_upper in (False, True)]
+    halves = [
+        [address for address in addresses if (address in upper) is in_upper] for in_upper in (False, True)
+    ]
     return [part for half in halves for part in _split_into_blocks(half, is_own)]
 
 
@@ -266,13 +278,15 @@ def install(fleet: Fleet, plan: Mapping[str, HostForwarding]) -> None:
     _check_done(results, "routes cannot be installed")
 
 
-def _check_done(results: Mapping[str, Completed], problem: str) -> None:
+def _check_done(results: Mapping[str, CommandResult], problem: str) -> None:
     failed_results = {host: result for host, result in results.items() if result.exit_status != 0}
     if failed_results:
         failures = "; ".join(f"{host}: {_get_last_line(result)}" for host, result in failed_results.items())
-        raise HostError(f"{problem} on {failures}; log in there and run `ip` by hand", host=next(iter(failed_results)))
+        raise HostError(
+            f"{problem} on {failures}; log in there and run `ip` by hand", host=next(iter(failed_results))
+        )
 
 
-def _get_last_line(result: Completed) -> str:
+def _get_last_line(result: CommandResult) -> str:
     lines = (result.stderr.strip() or result.stdout.strip()).splitlines()
     return lines[-1] if lines else f"exit status {result.exit_status}, no message"

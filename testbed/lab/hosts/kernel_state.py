@@ -16,7 +16,7 @@ from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any
 
 from testbed.errors import HostError
-from testbed.lab.hosts.forwarding import ROUTE_PROTOCOL, HostForwarding, sysctls_of
+from testbed.lab.hosts.forwarding import ROUTE_PROTOCOL, HostForwarding, list_sysctls
 from testbed.lab.hosts.packet_rules import (
     INGRESS,
     PacketFilter,
@@ -122,14 +122,16 @@ def read_kernels(fleet: Fleet, lab: Lab) -> dict[str, KernelState]:
         except (ValueError, KeyError, TypeError, AttributeError):
             reasons[host] = result.stderr.strip()[-200:] or f"it printed {result.stdout[:80]!r}"
     if reasons:
-        problems = "; ".join(f"the state of host {host} cannot be read ({reason})" for host, reason in reasons.items())
+        problems = "; ".join(
+            f"the state of host {host} cannot be read ({reason})" for host, reason in reasons.items()
+        )
         raise HostError(f"{problems}; it needs iproute2 and grep, see `ip -j address`", reasons=reasons)
     return states
 
 
 def state_command(host: LabHost) -> str:
     """Return the shell command that prints the state of one host, each part under a heading."""
-    files = [f"{_SYSCTL}{setting.partition('=')[0]}" for setting in sysctls_of(host)]
+    files = [f"{_SYSCTL}{setting.partition('=')[0]}" for setting in list_sysctls(host)]
     files += [f"{_NET}{nic.name}/speed" for nic in host.nics]
     nics = shlex.join(nic.name for nic in host.nics)
     classes = f'for nic in {nics}; do tc class show dev "$nic" 2>/dev/null | sed "s/^/$nic /"; done'
@@ -137,7 +139,7 @@ def state_command(host: LabHost) -> str:
     return "; ".join(f"echo '{MARK}{name}'; {command}" for name, command in parts.items()) + "; true"
 
 
-def parts_of(text: str) -> dict[str, str]:
+def split_parts(text: str) -> dict[str, str]:
     """Return the text below each heading of `state_command`, by heading."""
     parts: dict[str, list[str]] = {}
     lines: list[str] = []  # text before the first heading is a login message
@@ -154,7 +156,7 @@ def parse_state(text: str) -> KernelState:
 
     Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError` for other text.
     """
-    parts = parts_of(text)
+    parts = split_parts(text)
     tables: dict[str, list[dict[str, Any]]] = {name: json.loads(parts[name] or "[]") for name in _PARTS}
     lines = (line.partition(":") for line in parts["files"].splitlines())
     files = {path: value.strip() for path, _, value in lines}
@@ -198,7 +200,9 @@ def _compute_rates(
         for path, value in files.items()
         if path.startswith(_NET) and value.lstrip("-").isdigit() and int(value) > 0
     }
-    bucket_rates = [(q["dev"], q["options"]["rate"] * _MEGABITS_PER_BYTE) for q in queues if q["kind"] == "tbf"]
+    bucket_rates = [
+        (q["dev"], q["options"]["rate"] * _MEGABITS_PER_BYTE) for q in queues if q["kind"] == "tbf"
+    ]
     for device, rate in (*bucket_rates, *classes.items()):
         rates[device] = min(rate, rates.get(device, rate))
     return rates
@@ -231,7 +235,9 @@ def _parse_interface(
 def _parse_route(entry: Mapping[str, Any]) -> Route:
     is_special = entry.get("type", "unicast") != "unicast"
     target = str(entry["dst"])
-    options = [f"{name} {value}" for metrics in entry.get("metrics", ()) for name, value in sorted(metrics.items())]
+    options = [
+        f"{name} {value}" for metrics in entry.get("metrics", ()) for name, value in sorted(metrics.items())
+    ]
     return Route(
         target=f"{target}/32" if "/" not in target and target != "default" else target,
         device="" if is_special else str(entry.get("dev", "")),
@@ -263,7 +269,9 @@ def plan_state(forwarding: HostForwarding) -> PlannedState:
     return final_state
 
 
-def states_while_installing(initial_state: PlannedState, forwarding: HostForwarding) -> Iterator[PlannedState]:
+def states_while_installing(
+    initial_state: PlannedState, forwarding: HostForwarding
+) -> Iterator[PlannedState]:
     """Yield the states of an installation: before it, after the settings, and after each line of the batch."""
     yield initial_state
     sysctls = {**initial_state.sysctls, **dict(setting.split("=", 1) for setting in forwarding.sysctls)}

@@ -269,7 +269,9 @@ class _HostView:
         cpu_assumption = "its processor is an x86_64 of AMD"
         if observed is None:
             bus = "its NICs are attached to the processor, without PCI addresses"
-            line = f"{reason}: assumed that {order_assumption}, {bus}, {gpus_assumption}, and {cpu_assumption}"
+            line = (
+                f"{reason}: assumed that {order_assumption}, {bus}, {gpus_assumption}, and {cpu_assumption}"
+            )
             numbers = tuple(range(len(host.nics)))
             return cls(host, numbers, ((),) * len(numbers), (), gpus, _ASSUMED_PROCESSOR, {}, (line,))
         assumptions = []
@@ -290,7 +292,9 @@ class _HostView:
         ]
         if without_pci:
             problem = "has no PCI device" if len(without_pci) == 1 else "have no PCI device"
-            assumptions.append(f"{', '.join(without_pci)} {problem}: attached to the processor, as NCCL assumes")
+            assumptions.append(
+                f"{', '.join(without_pci)} {problem}: attached to the processor, as NCCL assumes"
+            )
         gpu_paths = observed.gpus
         if host.gpus is None and gpu_paths:
             gpus = len(gpu_paths)
@@ -333,7 +337,11 @@ def _check_size(host: str, file: File, element: Element) -> None:
         elements += parent[2]
     for count, limit, noun in (
         (len(elements), MAX_ELEMENTS[file], "elements"),
-        (max(len(counted_element[2]) for counted_element in elements), MAX_CHILDREN, "GPUs or NICs side by side"),
+        (
+            max(len(counted_element[2]) for counted_element in elements),
+            MAX_CHILDREN,
+            "GPUs or NICs side by side",
+        ),
     ):
         if count > limit:
             raise HostError(
@@ -394,9 +402,17 @@ def _build_topology(view: _HostView, speed_mbps: int) -> Element:
         if without_pci and numa == first_numa:
             child_elements.append(("nic", {}, without_pci))
         mask = view.affinity.get(numa)
-        return ("cpu", {"numaid": numa, **({"affinity": mask} if mask else {}), **view.processor}, child_elements)
+        return (
+            "cpu",
+            {"numaid": numa, **({"affinity": mask} if mask else {}), **view.processor},
+            child_elements,
+        )
 
-    return ("system", {"version": "1"}, [make_cpu_element(numa) for numa in sorted(nodes | {first_numa}, key=int)])
+    return (
+        "system",
+        {"version": "1"},
+        [make_cpu_element(numa) for numa in sorted(nodes | {first_numa}, key=int)],
+    )
 
 
 def _order_gpus(host: LabHost, gpus: int, entry_nic: int, exit_nic: int) -> tuple[int, ...]:
@@ -461,7 +477,9 @@ def render_environment(
     missing.
     """
     folder_text = f"${{TESTBED_NCCL:-{shlex.quote(folder)}}}"
-    lines = [f"{name}={folder_text}/{host}/{file}; export {name}\n" for name, file in _name_files(rings).items()]
+    lines = [
+        f"{name}={folder_text}/{host}/{file}; export {name}\n" for name, file in _name_files(rings).items()
+    ]
     check = (
         '[ -r "$NCCL_TOPO_FILE" ] || '
         'echo "$NCCL_TOPO_FILE cannot be read: set TESTBED_NCCL to the folder that contains '

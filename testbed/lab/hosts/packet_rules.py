@@ -188,7 +188,11 @@ def _find_required_values(
     values = []
     for match in matches:
         expression, operand = match["expression"], match["right"]
-        if match["op"] != "==" or not isinstance(expression, Mapping) or expression.get(kind, {}).get(field) not in names:
+        if (
+            match["op"] != "=="
+            or not isinstance(expression, Mapping)
+            or expression.get(kind, {}).get(field) not in names
+        ):
             continue
         if isinstance(operand, Mapping) and "prefix" in operand:
             operand = f"{operand['prefix']['addr']}/{operand['prefix']['len']}"

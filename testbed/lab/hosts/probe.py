@@ -91,7 +91,7 @@ def _make_command(host: LabHost, path: str, epoch: int) -> str:
 def collect(launch: Launch, event: str, hosts: set[str], subject: str) -> dict[str, dict[str, Any]]:
     """Return the message with this `event` from every host.
 
-    Raises `HostError` naming the hosts that did not send it in time; `what` names the program in the error.
+    Raises `HostError` naming the hosts that did not send it in time; `subject` names the program in the error.
     """
     messages: dict[str, dict[str, Any]] = {}
     deadline = time.monotonic() + READY_TIMEOUT_S
@@ -130,7 +130,10 @@ def _make_silence_error(launch: Launch, event: str, silent: list[str], subject: 
     for host, last_line in stderr_ends.items():
         hosts_by_end.setdefault(f" ({last_line})" if last_line else "", []).append(host)
     silent_text = "; ".join(", ".join(hosts) + last_line for last_line, hosts in hosts_by_end.items())
-    message = f"{subject} is not '{event}' on {silent_text}; it needs root, Python 3 and the NICs of the lab file"
+    message = (
+        f"{subject} is not '{event}' on {silent_text}; it needs root, Python 3 and the NICs of the lab file"
+    )
     return HostError(
-        message, reasons={host: last_line or f"not '{event}' in time" for host, last_line in stderr_ends.items()}
+        message,
+        reasons={host: last_line or f"not '{event}' in time" for host, last_line in stderr_ends.items()},
     )

@@ -110,7 +110,16 @@ def ping_sets(
             if a == host.name and b in names
         ]
         bind_options = [option for address in addresses[host.name] for option in ("--bind", address)]
-        program_line = [host.python, "-IS", path, "--deadline", f"{deadline_s:g}", *bind_options, *size_options, *directions]
+        program_line = [
+            host.python,
+            "-IS",
+            path,
+            "--deadline",
+            f"{deadline_s:g}",
+            *bind_options,
+            *size_options,
+            *directions,
+        ]
         commands[host.name] = shlex.join(program_line)
     with fleet.start(commands) as launch:
         collect(launch, "ready", set(commands), TRIAL)

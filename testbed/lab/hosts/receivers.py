@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from testbed.lab.hosts.kernel_state import MARK, parts_of
+from testbed.lab.hosts.kernel_state import MARK, split_parts
 from testbed.lab.model import Lab, LabHost
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def module_command(host: LabHost) -> str:
 
 
 def _parse_readings(host: LabHost, text: str) -> list[ReceiverReading]:
-    parts = parts_of(text)
+    parts = split_parts(text)
     return [parse_module(parts.get(nic.name, "")) for nic in host.nics]
 
 
@@ -138,7 +138,9 @@ def parse_module(text: str) -> ReceiverReading:
     """
     pairs = (line.partition(" : ") for line in text.splitlines())
     fields = {name.strip(): value.strip() for name, colon, value in pairs if colon}
-    received_powers, sent_powers, bias_currents = (_find_values_by_lane(fields, pattern) for pattern in (_RECEIVED, _SENT, _BIAS))
+    received_powers, sent_powers, bias_currents = (
+        _find_values_by_lane(fields, pattern) for pattern in (_RECEIVED, _SENT, _BIAS)
+    )
     module = " ".join(fields[key] for key in ("Vendor name", "Vendor PN", "Vendor SN") if fields.get(key))
     if not received_powers:
         return ReceiverReading(module=module, reason=_find_reason(text, fields))
@@ -170,7 +172,11 @@ def _find_lanes_in_use(
     if not any(bias_currents.values()):
         return lanes
     dark = -math.inf
-    return [lane for lane in lanes if bias_currents.get(lane) or sent_powers.get(lane, dark) > dark or received_powers[lane] > dark]
+    return [
+        lane
+        for lane in lanes
+        if bias_currents.get(lane) or sent_powers.get(lane, dark) > dark or received_powers[lane] > dark
+    ]
 
 
 def _find_thresholds(fields: Mapping[str, str]) -> PowerThresholds | None:

@@ -99,7 +99,8 @@ def _draw_pair(names: list[str], fibre_ends: dict[str, FibreEnd], rng: random.Ra
         (nic, other_nic)
         for nic_index, nic in enumerate(names)
         for other_nic in names[nic_index + 1 :]
-        if nic.rpartition(":")[2] == other.rpartition(":")[2] and fibre_ends[nic].switch == fibre_ends[other].switch
+        if nic.rpartition(":")[2] == other_nic.rpartition(":")[2]
+        and fibre_ends[nic].switch == fibre_ends[other_nic].switch
     ]
     if not pairs:
         raise LabStartError("no pair of fibres remains to cross; lower --crossed")

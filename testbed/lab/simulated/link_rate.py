@@ -94,7 +94,7 @@ def measure_machine() -> Machine:
     free = min(
         processors,
         sum(
-            idle_share(ticks_before[processor], ticks_after[processor])
+            compute_idle_share(ticks_before[processor], ticks_after[processor])
             for processor in own_processors
             if processor in ticks_before
         ),
@@ -117,10 +117,10 @@ def read_ticks(stat: str) -> Mapping[int, tuple[int, int]]:
     return {processor: (values[3] + values[4], sum(values)) for processor, values in ticks.items()}
 
 
-def idle_share(ticks_before: tuple[int, int], ticks_after: tuple[int, int]) -> float:
+def compute_idle_share(ticks_before: tuple[int, int], ticks_after: tuple[int, int]) -> float:
     """Return the share of an interval in which a processor was idle, or 1 if no tick has passed.
 
-    >>> idle_share((10, 100), (40, 200))
+    >>> compute_idle_share((10, 100), (40, 200))
     0.3
     """
     total_ticks = ticks_after[1] - ticks_before[1]

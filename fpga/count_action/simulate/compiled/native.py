@@ -23,7 +23,7 @@ import llvmlite
 from llvmlite import binding, ir
 
 from fpga.count_action.simulate.compiled.generator import CycleProgram
-from lightbed.machine_code import digest_of, make_folder
+from lightbed.machine_code import compute_digest, make_folder
 from lightbed.output_file import replace_file
 
 Run = Callable[[Any, Any, Any], None]
@@ -89,7 +89,7 @@ def _load_object_code(program: CycleProgram) -> bytes:
 def _make_cache_folder() -> Path:
     """Return the cache folder for this version of the compiler and this processor. Raise `OSError` if there is none."""
     machine = (llvmlite.__version__, binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
-    key = hashlib.sha256(repr(machine).encode() + digest_of(Path(__file__)))
+    key = hashlib.sha256(repr(machine).encode() + compute_digest(Path(__file__)))
     return make_folder(f"count-action-{key.hexdigest()[:24]}")
 
 
