@@ -98,7 +98,7 @@ def _format_lines(proof: Proof) -> list[str]:
     from fpga.formal.properties import PROPERTIES, STATED
     from fpga.formal.sby import COVER_DEPTH
 
-    statements = {fact.name: fact.says for fact in PROPERTIES}
+    statements = {fact.name: fact.statement for fact in PROPERTIES}
     claim = f"{{part}}: {statements[STATED]}"
     lines = []
     for module in dict.fromkeys(result.module for result in proof.results):

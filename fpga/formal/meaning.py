@@ -64,7 +64,7 @@ class Meaning:
         return ports_of(self.datapath)
 
     @cached_property
-    def _places(self) -> dict[tuple[str, str], int]:
+    def _indices(self) -> dict[tuple[str, str], int]:
         counts = enumerate(self.datapath.counts())
         return {(module.name, count.name): index for index, (module, count) in counts}
 
@@ -155,13 +155,13 @@ class Meaning:
 
     # ---- Counts
 
-    def place(self, module: Module, count: str) -> int:
+    def get_index(self, module: Module, count: str) -> int:
         """Return the index of the bit of a count in `fire_o` and in the status outputs."""
-        return self._places[module.name, count]
+        return self._indices[module.name, count]
 
     def base(self, module: Module, count: Count) -> Bits:
         """Return the bits of a count in `count_o`."""
-        earlier_counts = list(self.datapath.counts())[: self.place(module, count.name)]
+        earlier_counts = list(self.datapath.counts())[: self.get_index(module, count.name)]
         return Bits("count_o", sum(earlier_count.width for _, earlier_count in earlier_counts), count.width)
 
     def target(self, module: Module, name: str) -> Bits:
@@ -181,7 +181,7 @@ class Meaning:
 
     def fire(self, module: Module, count: str) -> str:
         """Return the port bit that is 1 if a count fires; the checks of that count verify it."""
-        return f"fire_o[{self.place(module, count)}]"
+        return f"fire_o[{self.get_index(module, count)}]"
 
     def any_fire(self, module: Module, actions: Iterable[Action]) -> str:
         """Return the condition that the count of any of the actions fires."""
@@ -232,20 +232,20 @@ class Meaning:
             conditions.append(f"!{holds}" if condition.negated else holds)
         return " && ".join(conditions) or ALWAYS
 
-    def increment(self, count: Count, *, down: bool = False) -> str:
+    def increment(self, count: Count, *, is_decrement: bool = False) -> str:
         """Return the increment of a count: a level count adds valid bits, an accumulating count moving beats (R7).
 
-        With `down` it is the decrement (R17).
+        With `is_decrement` it is the decrement (R17).
         """
         stream = self.valid if count.kind is CountKind.LEVEL else self.moves
-        refs = count.taken if down else count.terms
+        refs = count.taken if is_decrement else count.terms
         terms = [
             f"({stream(ref)}{self._write_selection(count, ref)})"
             if self.is_stream(ref)
             else str(self.sample(ref))
             for ref in refs
         ]
-        constant = max(-count.constant if down else count.constant, 0)
+        constant = max(-count.constant if is_decrement else count.constant, 0)
         return " + ".join([f"{INCREMENT_WIDTH}'d{constant}", *terms])
 
     def _write_selection(self, count: Count, stream: Ref) -> str:

@@ -10,7 +10,7 @@ class Property:
     """A property of a module: its name, its statement, and its assertions (`checks.label`)."""
 
     name: str
-    says: str
+    statement: str
     assertions: tuple[str, ...]
 
 

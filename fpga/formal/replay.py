@@ -155,7 +155,7 @@ def find_target_differences(
         low += target.width
 
 
-def part_of(element: str) -> str:
+def get_part(element: str) -> str:
     """Return the count, the target or the output of an element, such as `count` for `fire_o[m.count]`."""
     name = element[element.index("[") + 1 : -1] if "[" in element else element
     return name.rpartition(".")[2] if "." in name else element.partition("[")[0]

@@ -180,7 +180,7 @@ def run_differences(specification: Specification, design: Design, seed: int = 0)
     expected = [Reference(datapath).run(part) for part in parts]
     all_differences = find_differences(datapath, np.concatenate(expected), actual)
     selected = (
-        difference for difference in all_differences if specification.only in {None, difference.module}
+        difference for difference in all_differences if specification.only_module in {None, difference.module}
     )
     return tuple(replace(difference, cycle=difference.cycle % _EPISODE) for difference in selected)
 

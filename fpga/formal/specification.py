@@ -23,14 +23,14 @@ from fpga.hdl.design import Design, make_design
 
 @dataclass(frozen=True)
 class Specification:
-    """The proof of a datapath; with `only`, of that module, the targets and the buffers.
+    """The proof of a datapath; with `only_module`, of that module, the targets and the buffers.
 
     `delivered` is a design to prove instead of a newly generated one. `renamed` maps names of wires inside a generated
     top to their names in `delivered`.
     """
 
     datapath: Datapath
-    only: str | None = None
+    only_module: str | None = None
     claims: frozenset[tuple[str, str]] | None = None
     """Claims (module, name) to prove under the assumptions of the text (R21); None: neither claims nor assumptions."""
     delivered: Design | None = None
@@ -44,7 +44,7 @@ class Specification:
     @cached_property
     def checks(self) -> dict[str, Check]:
         """The instances of checks, by their instance names in the proof."""
-        modules = [module for module in self.datapath.modules if self.only in {None, module.name}]
+        modules = [module for module in self.datapath.modules if self.only_module in {None, module.name}]
         all_checks = [_make_targets_check(self.datapath), *make_buffer_checks(self.meaning)]
         all_checks += [check for module in modules for check in self._list_checks(module)]
         if self.claims is not None:
@@ -104,7 +104,7 @@ class Specification:
 
     def _make_count_check(self, module: Module, count: Count) -> Check:
         meaning = self.meaning
-        index = meaning.place(module, count.name)
+        index = meaning.get_index(module, count.name)
         target = meaning.write_reached(module, count)
         increment = f"increment_{index}"
         parameters = {
@@ -154,11 +154,11 @@ class Specification:
             "AddendWidth": INCREMENT_WIDTH,
             **{name: check.parameters[name] for name in ("TargetWidth", "AtLeast")},
         }
-        return Check("count_action_level", module.name, count.name, parameters, ports, check.before)
+        return Check("count_action_level", module.name, count.name, parameters, ports, check.declarations)
 
     def _make_up_and_down_check(self, module: Module, count: Count, check: Check) -> Check:
         """Return the check of a count between bounds, from the check of a plain count (R17)."""
-        decrement = f"decrement_{self.meaning.place(module, count.name)}"
+        decrement = f"decrement_{self.meaning.get_index(module, count.name)}"
         parameters = {**check.parameters, "BoundWidth": FORMULA_WIDTH}
         ports = {
             **check.ports,
@@ -168,9 +168,9 @@ class Specification:
         }
         del ports["increment_i"]
         declarations = (
-            *check.before,
+            *check.declarations,
             f"logic [{INCREMENT_WIDTH - 1}:0] {decrement};",
-            f"assign {decrement} = {self.meaning.increment(count, down=True)};",
+            f"assign {decrement} = {self.meaning.increment(count, is_decrement=True)};",
         )
         return Check("count_action_up_down", module.name, count.name, parameters, ports, declarations)
 
@@ -278,9 +278,9 @@ def write_assumptions(meaning: Meaning) -> Iterator[str]:
                 yield f"always_comb if (begun_q && !rst_i) assume ({holds} != 0);"
 
 
-def select_claims(datapath: Datapath, only: str | None) -> frozenset[tuple[str, str]]:
+def select_claims(datapath: Datapath, module_name: str | None) -> frozenset[tuple[str, str]]:
     """Return (module, name) of the claims to prove, that is, all but assumptions."""
-    modules = [module for module in datapath.modules if only in {None, module.name}]
+    modules = [module for module in datapath.modules if module_name in {None, module.name}]
     return frozenset((m.name, claim.name) for m in modules for claim in m.claims if claim.kind != ASSUMED)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from fpga.formal import sby
 from fpga.formal.properties import PROPERTIES, STATED, list_properties
-from fpga.formal.replay import Difference, find_target_differences, part_of, replay, select_causes
+from fpga.formal.replay import Difference, find_target_differences, get_part, replay, select_causes
 from fpga.formal.search import Findings, read_vcd, simulate_differences
 from fpga.formal.specification import Specification
 from fpga.formal.subjects import find_targets_check, subjects
@@ -55,8 +55,8 @@ def judge_properties(specification: Specification, findings: Findings) -> Iterat
     A target belongs to no module, so its results appear under every module.
     """
     modules = (
-        [specification.only]
-        if specification.only
+        [specification.only_module]
+        if specification.only_module
         else [module.name for module in specification.datapath.modules]
     )
     traces = _Traces(specification)
@@ -116,7 +116,7 @@ def _judge_property(
     is_open = undecided or name in findings.timed_out
     for candidate in findings.differences if is_open else select_causes(findings.differences):
         if subject == (candidate.module, candidate.property):
-            part = part_of(candidate.element)
+            part = get_part(candidate.element)
             return Result(
                 module,
                 name,

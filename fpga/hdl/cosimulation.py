@@ -28,7 +28,7 @@ class Mismatch:
     """Number of cycles in which the runs differ."""
 
 
-def values_of(rows: Rows, port: Port) -> list[int]:
+def read_values(rows: Rows, port: Port) -> list[int]:
     """Return the value of a port in every cycle."""
     words = rows[:, port.column : port.column + port.words].tolist()
     return [sum(word << (WORD_BITS * index) for index, word in enumerate(row)) for row in words]
@@ -70,12 +70,12 @@ def tabulate_window(
     ports = ports_of(datapath)
     table = [("cycle", [str(cycle) for cycle in range(first_cycle, last_cycle)])]
     for port in ports.inputs:
-        values = values_of(inputs[first_cycle:last_cycle], port)
+        values = read_values(inputs[first_cycle:last_cycle], port)
         if any(values) and not port.name.endswith(("_data_i", "target_shadow_i")):
             table.append((port.name, [f"{value:x}" for value in values]))
     for name in mismatch.ports:
         for label, rows in (("expected", expected), ("RTL", actual)):
-            values = values_of(rows[first_cycle:last_cycle], ports.output(name))
+            values = read_values(rows[first_cycle:last_cycle], ports.output(name))
             table.append((f"{name} ({label})", [f"{value:x}" for value in values]))
     names = max(len(name) for name, _ in table)
     cells = max(len(cell) for _, row in table for cell in row)

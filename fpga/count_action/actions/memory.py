@@ -194,7 +194,7 @@ class Memory(Kind):
 
     def collect(self, statements: Statements, module: Module, action: Action) -> Lines:
         """Yield the reads and writes of a cycle: `mq` is the word read, `mb` is 1 if the write port is busy."""
-        array, fetched, word_address, is_inside, busy, value, back = (
+        array, fetched, word_address, is_inside, busy, value, read_back = (
             statements.register(module, action, letter)
             for letter in ("a", "mq", "mp", "mi", "mb", "mv", "mo")
         )
@@ -217,13 +217,13 @@ class Memory(Kind):
             ]
             yield when(f"{statements.fire(module, store)} & ({load} ^ 1)", lines)
         yield f"{is_inside} = ({word_address} > -1) & ({action.words} > {word_address})"
-        yield f"{back} = 0"
-        yield when(f"{is_inside} & ({busy} ^ 1)", [f"{back} = {array}[{word_address}]"])
+        yield f"{read_back} = 0"
+        yield when(f"{is_inside} & ({busy} ^ 1)", [f"{read_back} = {array}[{word_address}]"])
         yield when(f"{is_inside} & {busy}", [f"{array}[{word_address}] = {value}"])
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
-        name, back, busy = (statements.register(module, action, letter) for letter in ("r", "mo", "mb"))
-        yield when(f"{busy} ^ 1", [f"{name} = {back}"])
+        name, read_back, busy = (statements.register(module, action, letter) for letter in ("r", "mo", "mb"))
+        yield when(f"{busy} ^ 1", [f"{name} = {read_back}"])
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
         name, stores, read = (

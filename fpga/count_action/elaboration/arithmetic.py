@@ -83,7 +83,7 @@ def list_names(number: Number | Operand | None) -> Iterator[str]:
 def list_indices(operand: Operand) -> Iterator[Index]:
     """Yield the indices of the ranges in a formula."""
     if isinstance(operand, RangedOperand):
-        yield operand.over
+        yield operand.index
         yield from list_indices(operand.value)
     elif isinstance(operand, Formula):
         for part in operand.operands:

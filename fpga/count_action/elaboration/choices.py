@@ -46,16 +46,16 @@ def make_arbiter_actions(count: FlatCount) -> Iterator[FlatAction]:
             )  # fmt: skip
 
 
-def merge_ends(action: FlatAction, ends: tuple[str, ...]) -> Iterator[FlatAction]:
+def merge_ends(action: FlatAction, end_kinds: tuple[str, ...]) -> Iterator[FlatAction]:
     """Yield the actions that store the `last` flag and the kept lanes of the selected beat."""
-    for end in ends:
+    for end in end_kinds:
         width = 1 if end == "last" else None
         yield replace(
             action, verb="store", name=f"{action.name}_{end}", part_of=action.name, width=width, sign=None
         )
 
 
-def streams_of(module: FlatModule, action: FlatAction) -> tuple[FlatReference, ...]:
+def list_merged_streams(module: FlatModule, action: FlatAction) -> tuple[FlatReference, ...]:
     """Return references to the samples of the streams that a `merge` chooses among.
 
     Raise `SourceError` if its count takes all of its streams.

@@ -27,7 +27,7 @@ from fpga.count_action.elaboration.formulas import (
     flatten_reference,
     is_signal,
     iterate_index,
-    values_of,
+    iterate_term,
 )
 from fpga.count_action.elaboration.instances import Instance
 from fpga.count_action.elaboration.targets import find_table_indices, make_entry_targets
@@ -83,12 +83,12 @@ class Elaborator(FormulaElaborator):
         self._memories = frozenset(memories)
         for count in instance.text.counts:
             with self.report.part():
-                for index_values in iterate_index(count.each, values):
+                for index_values in iterate_index(count.index, values):
                     module.counts.append(self._elaborate_count(count, index_values, len(module.counts)))
                     module.actions += make_arbiter_actions(module.counts[-1])
         for action in instance.text.actions:
             with self.report.part():
-                for index_values in iterate_index(action.each, values):
+                for index_values in iterate_index(action.index, values):
                     module.actions += self._elaborate_action(action, index_values, memories)
         for claim in instance.text.claims:
             with self.report.part():
@@ -191,7 +191,7 @@ class Elaborator(FormulaElaborator):
     ) -> list[FlatAction]:
         """Return an action, and the actions that store the `last` flag and kept lanes of its beats (R18)."""
         self._count_item(text.location)
-        verb = text.does
+        verb = text.verb_text
         samples = [sample for operand in verb.samples for sample in self._expand_operand(operand, values)]
         sends = VERBS[verb.verb].kind.drives is SignalKind.STREAM
         width = None if verb.width is None else evaluate(verb.width, values)
@@ -242,7 +242,7 @@ class Elaborator(FormulaElaborator):
         )  # fmt: skip
 
     def _expand_index_values(self, term: Term, values: Values) -> Iterator[Values]:
-        for term_values in values_of(term, values):
+        for term_values in iterate_term(term, values):
             self._count_item(term.location)
             yield term_values
 

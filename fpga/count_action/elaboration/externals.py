@@ -26,7 +26,7 @@ class _Entry:
     indices: set[int | None] = field(default_factory=set)
     lanes: set[int] = field(default_factory=set)
     suffixes: set[str] = field(default_factory=set)
-    first: Location | None = None
+    first_location: Location | None = None
     base: int = 0
     signal: Signal | None = None
 
@@ -60,7 +60,7 @@ class Externals:
         entry = self._entries.setdefault(reference.name, _Entry())
         entry.indices.add(reference.index)
         entry.suffixes.add(reference.suffix)
-        entry.first = entry.first or reference.location
+        entry.first_location = entry.first_location or reference.location
         if reference.lane is not None:
             entry.lanes.add(reference.lane)
 
@@ -174,12 +174,14 @@ def _set_signal(name: str, entry: _Entry, report: Report) -> None:
         else:
             description += f" of {signal.width} bits"
         report.inferences.append(
-            make_diagnostic(entry.first, f"{quote(name)} is assumed to be an external input: {description}")
+            make_diagnostic(
+                entry.first_location, f"{quote(name)} is assumed to be an external input: {description}"
+            )
         )
 
 
 def _find_location(entry: _Entry) -> Location:
-    location = entry.declared.location if entry.declared else entry.first
+    location = entry.declared.location if entry.declared else entry.first_location
     assert location is not None
     return location
 
@@ -210,8 +212,8 @@ def _declare_signal(entry: _Entry) -> Signal:
 def _infer_signal(name: str, entry: _Entry) -> Signal:
     entry.base, size = _infer_extent(entry)
     if entry.suffixes & {"valid", "data"}:
-        return Signal(name, SignalKind.STREAM, size, 1, SAMPLE_WIDTH, location=entry.first)
-    return Signal(name, SignalKind.FLAG, size, location=entry.first)
+        return Signal(name, SignalKind.STREAM, size, 1, SAMPLE_WIDTH, location=entry.first_location)
+    return Signal(name, SignalKind.FLAG, size, location=entry.first_location)
 
 
 def _infer_extent(entry: _Entry) -> tuple[int, int]:
@@ -230,7 +232,7 @@ def _warn_if_misspelt(name: str, entry: _Entry, candidates: list[str], report: R
         hint = (
             f"Write {quote(similar_name)} if that is intended; otherwise declare {quote(name)} in `inputs`."
         )
-        report.warnings.append(make_diagnostic(entry.first, message, hint))
+        report.warnings.append(make_diagnostic(entry.first_location, message, hint))
 
 
 def is_misspelling(name: str, candidate: str) -> bool:

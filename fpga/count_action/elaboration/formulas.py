@@ -60,7 +60,7 @@ class FormulaElaborator:
     def _expand_operand(self, operand: Operand, values: Values) -> Iterator[FlatOperand]:
         """Yield the operands that a part of a formula, condition or sample expands to: several if it has a range."""
         if isinstance(operand, RangedOperand):
-            for index_values in values_of(operand, values):
+            for index_values in iterate_term(operand, values):
                 yield from self._expand_operand(operand.value, index_values)
             return
         self._count_item(operand.location)
@@ -68,7 +68,7 @@ class FormulaElaborator:
             parts = tuple(
                 part
                 for part_operand in operand.operands
-                if not (isinstance(part_operand, RangedOperand) and _is_empty(part_operand.over, values))
+                if not (isinstance(part_operand, RangedOperand) and _is_empty(part_operand.index, values))
                 for part in self._expand_operand(part_operand, values)
             )
             if not parts:
@@ -159,15 +159,17 @@ class FormulaElaborator:
         return reference.module is None and not reference.suffix and reference.label in self._targets
 
 
-def values_of(term: Term | RangedOperand, values: Values) -> Iterator[Values]:
+def iterate_term(term: Term | RangedOperand, values: Values) -> Iterator[Values]:
     """Yield `values` extended by each value of the index of a term; `values` alone if it has none.
 
     Raise `SourceError` if the term does not use the index.
     """
-    if term.over and term.over.name not in list_names(term.value):
-        message = f"the index {quote(term.over.name)} is not used in its term"
-        raise SourceError(term.over.location, message, f"Write NAME[{term.over.name}], or remove the range.")
-    yield from iterate_index(term.over, values)
+    if term.index and term.index.name not in list_names(term.value):
+        message = f"the index {quote(term.index.name)} is not used in its term"
+        raise SourceError(
+            term.index.location, message, f"Write NAME[{term.index.name}], or remove the range."
+        )
+    yield from iterate_index(term.index, values)
 
 
 def flatten_reference(reference: Reference, values: Values) -> FlatReference:

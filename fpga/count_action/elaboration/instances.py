@@ -107,14 +107,14 @@ def _replicate(
     use: Use, modules: Mapping[str, ModuleText], parameters: Mapping[str, int], report: Report
 ) -> Iterator[Instance]:
     """Yield the instances of a `use`: one, or one for every value of its index."""
-    if use.over is None:
+    if use.index is None:
         yield _instantiate(use, modules, parameters, {}, report)
         return
-    if use.over.name not in list_names(use.instance.index):
-        message = f"the index {quote(use.over.name)} is not used in the name of the instances"
-        raise SourceError(use.over.location, message, f"Write {use.instance.name}[{use.over.name}].")
-    for value in evaluate_range(use.over, {}):
-        yield _instantiate(use, modules, parameters, {use.over.name: value}, report)
+    if use.index.name not in list_names(use.instance.index):
+        message = f"the index {quote(use.index.name)} is not used in the name of the instances"
+        raise SourceError(use.index.location, message, f"Write {use.instance.name}[{use.index.name}].")
+    for value in evaluate_range(use.index, {}):
+        yield _instantiate(use, modules, parameters, {use.index.name: value}, report)
 
 
 def _instantiate(
@@ -232,12 +232,12 @@ def _find_range_numbers(text: ModuleText) -> Iterator[Number]:
 
 def _find_indices(text: ModuleText) -> Iterator[Index]:
     for count in text.counts:
-        yield from _skip_absent(count.each, *(term.over for term in count.terms))
+        yield from _skip_absent(count.index, *(term.index for term in count.terms))
         for condition in count.gate:
             yield from list_indices(condition.holds)
     for action in text.actions:
-        yield from _skip_absent(action.each)
-        for sample in action.does.samples:
+        yield from _skip_absent(action.index)
+        for sample in action.verb_text.samples:
             yield from list_indices(sample)
     for claim in text.claims:
         yield from list_indices(claim.holds)
@@ -278,7 +278,7 @@ def _find_names_of_count(count: CountText) -> Iterator[str]:
 
 
 def _find_names_of_action(action: ActionText) -> Iterator[str]:
-    verb = action.does
+    verb = action.verb_text
     for label in (action.on, verb.name):
         if label:
             yield label.name

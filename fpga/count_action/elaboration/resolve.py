@@ -10,7 +10,7 @@ from fpga.count_action import arbitration
 from fpga.count_action.actions import VERBS
 from fpga.count_action.actions.kind import Shape
 from fpga.count_action.diagnostics import Report, SourceError, did_you_mean, quote
-from fpga.count_action.elaboration.choices import make_end_reference, streams_of
+from fpga.count_action.elaboration.choices import list_merged_streams, make_end_reference
 from fpga.count_action.elaboration.flat import (
     FlatAction,
     FlatCount,
@@ -132,7 +132,7 @@ class Beats:
 
     def _merge_shapes(self, module: FlatModule, action: FlatAction) -> list[Shape]:
         """Return the shapes of the streams of a `merge`. Raise `SourceError` if their numbers of lanes differ (R19)."""
-        streams = streams_of(module, action)
+        streams = list_merged_streams(module, action)
         shapes = [self._find_source(module, stream) for stream in streams]
         for stream, shape in zip(streams, shapes, strict=True):
             if shape.lanes != shapes[0].lanes:
@@ -479,7 +479,9 @@ class _Resolver:
         numbers = arbitration.next_numbers(count, module.name) if action.part_of == count.name else {}
         if end in numbers:  # if a stream has the name of its count, its `last` and `keep` follow below
             return [numbers[end]]
-        streams = (make_end_reference(merged_stream, end) for merged_stream in streams_of(module, action))
+        streams = (
+            make_end_reference(merged_stream, end) for merged_stream in list_merged_streams(module, action)
+        )
         options = [part for stream in streams for part in self._resolve_operands(module, stream)]
         return [arbitration.select(count, module.name, options)]
 

@@ -106,7 +106,7 @@ class RangedOperand:
     """A signal or a formula for every value of an index."""
 
     value: Operand
-    over: Index
+    index: Index
     location: Location
 
     @property
@@ -123,7 +123,7 @@ class Term:
     """A signal or a number, once or for every value of an index; `sign` is -1 if it is subtracted."""
 
     value: Number
-    over: Index | None
+    index: Index | None
     location: Location
     sign: int = 1
 
@@ -172,9 +172,9 @@ class ArbitrationText:
 
 @dataclass(frozen=True, slots=True)
 class CountText:
-    """A count, or one for every value of `each`."""
+    """A count, or one for every value of `index`."""
 
-    each: Index | None
+    index: Index | None
     label: Label | None
     terms: tuple[Term, ...]
     accumulates: bool
@@ -243,11 +243,11 @@ class VerbText:
 
 @dataclass(frozen=True, slots=True)
 class ActionText:
-    """An action, or one for every value of `each`."""
+    """An action, or one for every value of `index`."""
 
-    each: Index | None
+    index: Index | None
     on: Label | None
-    does: VerbText
+    verb_text: VerbText
     location: Location
 
 
@@ -320,7 +320,7 @@ class Use:
     module: str
     arguments: tuple[Argument, ...]
     instance: Label
-    over: Index | None
+    index: Index | None
     wires: tuple[Wire, ...]
     location: Location
 

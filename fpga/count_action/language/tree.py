@@ -276,9 +276,9 @@ class TreeBuilder:
     # Actions
 
     def _action(
-        self, location: Location, index: Index | None, count_label: Label | None, does: VerbText
+        self, location: Location, index: Index | None, count_label: Label | None, verb_text: VerbText
     ) -> ActionText:
-        return ActionText(index, count_label, does, location)
+        return ActionText(index, count_label, verb_text, location)
 
     def _ends(self, location: Location, *conditions: Operand | None) -> tuple[Operand, ...]:
         return tuple(condition for condition in conditions if condition is not None)

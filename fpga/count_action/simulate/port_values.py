@@ -21,7 +21,7 @@ def check_inputs(ports: Ports, rows: Rows) -> Rows:
     return np.ascontiguousarray(rows)
 
 
-def values_of(ports: Iterable[Port], row: Sequence[int]) -> dict[str, int]:
+def unpack_row(ports: Iterable[Port], row: Sequence[int]) -> dict[str, int]:
     """Return the values of the ports in one row, by name."""
     return {port.name: _read_value(port, row) for port in ports}
 

@@ -64,7 +64,7 @@ def _describe_outcome(count: CountCycle) -> str:
     if count.overshoots:
         outcome += ": above its target, sets overshoot (R4)"
     if count.saturates:
-        bound = "the largest value" if count.rest else "0"
+        bound = "the largest value" if count.next_value else "0"
         outcome += f": does not fit, stays at {bound} and sets saturated (R10)"
     if not outcome and count.increment == 0 and count.value == count.target:
         outcome = ": reached before; without an increment it does not fire (R2)"

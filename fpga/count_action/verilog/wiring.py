@@ -70,15 +70,15 @@ class Source:
     lanes: int
     width: int
     signed: bool
-    external: bool
+    is_external: bool
     formula: str = ""
     """The wire, if it is a formula."""
-    held: bool = False
+    is_buffered: bool = False
     """True if modules read the output of a buffer instead of the port (R20)."""
 
     @property
     def _port_suffix(self) -> str:
-        return "held" if self.held else "i" if self.external else "o"
+        return "held" if self.is_buffered else "i" if self.is_external else "o"
 
     def valid(self, index: int) -> Slice:
         """Return the valid bit of stream `index`."""
@@ -91,7 +91,7 @@ class Source:
     @property
     def moved(self) -> str:
         """The wire of moving beats, with a bit for every stream under the name."""
-        return f"{self.name}_{'moves' if self.external else 'leaves'}"
+        return f"{self.name}_{'moves' if self.is_external else 'leaves'}"
 
     def sample(self, index: int, lane: int) -> Slice:
         """Return a sample of a stream, or the flag or number itself."""
@@ -161,17 +161,17 @@ class Wiring:
                 signal.lanes,
                 signal.width,
                 signal.signed,
-                external=True,
-                held=signal.name in self.buffered_inputs,
+                is_external=True,
+                is_buffered=signal.name in self.buffered_inputs,
             )
         if is_value(ref):
             width, signed = count_bits(*self.graph.interval(self.graph.formula(ref)))
             wire = self.value(ref)
             wide = self.value_width(ref)
-            return Source(SignalKind.NUMBER, wire, wide, 1, width, signed, external=False, formula=wire)
+            return Source(SignalKind.NUMBER, wire, wide, 1, width, signed, is_external=False, formula=wire)
         source = self.graph.source(ref)
         name = f"{ref.module}_{ref.name}"
-        return Source(source.kind, name, 1, source.lanes, source.width, source.signed, external=False)
+        return Source(source.kind, name, 1, source.lanes, source.width, source.signed, is_external=False)
 
     def value(self, ref: Ref) -> str:
         """Return the wire of a formula."""

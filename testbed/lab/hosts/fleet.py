@@ -79,22 +79,22 @@ class Fleet(Protocol):
 class PartOfFleet:
     """A `Fleet` of some hosts of another fleet."""
 
-    whole: Fleet
+    fleet: Fleet
     hosts: tuple[LabHost, ...]
 
     def run(
         self, commands: Mapping[str, str], *, stdin: Mapping[str, str] | None = None, timeout_s: float = 30.0
     ) -> dict[str, CommandResult]:
         """Run one command per host."""
-        return self.whole.run(commands, stdin=stdin, timeout_s=timeout_s)
+        return self.fleet.run(commands, stdin=stdin, timeout_s=timeout_s)
 
     def put(self, files: Mapping[str, bytes], *, hosts: Collection[str] | None = None) -> str:
         """Copy files to the hosts of this part, or to `hosts`."""
-        return self.whole.put(files, hosts=[host.name for host in self.hosts] if hosts is None else hosts)
+        return self.fleet.put(files, hosts=[host.name for host in self.hosts] if hosts is None else hosts)
 
     def start(self, commands: Mapping[str, str], *, keep_output: bool = True) -> Launch:
         """Start one command per host."""
-        return self.whole.start(commands, keep_output=keep_output)
+        return self.fleet.start(commands, keep_output=keep_output)
 
 
 def run_where_possible(run: Callable[[Fleet], T], fleet: Fleet) -> tuple[T, dict[str, str]]:

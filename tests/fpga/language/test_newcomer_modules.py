@@ -19,7 +19,7 @@ from fpga.count_action import parse_text
 from fpga.count_action.load import load
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import simulate
-from fpga.count_action.simulate.port_values import pack_row, values_of
+from fpga.count_action.simulate.port_values import pack_row, unpack_row
 from fpga.formal import prove
 from fpga.formal.sby import TOOLS
 from fpga.hdl import why_missing
@@ -43,7 +43,7 @@ def play(name, **series):
     length = len(next(iter(series.values())))
     steps = [{**taken, **{port: each[cycle] for port, each in series.items()}} for cycle in range(length)]
     rows = np.array([pack_row(ports.inputs, step) for step in steps], np.uint64)
-    return [values_of(ports.outputs, row) for row in simulate(datapath, rows).tolist()]
+    return [unpack_row(ports.outputs, row) for row in simulate(datapath, rows).tolist()]
 
 
 def beats(shown, stream):

@@ -22,8 +22,8 @@ from fpga.hdl.cosimulation import (
     compare,
     find_first_mismatch,
     measure_coverage,
+    read_values,
     unpack_bits,
-    values_of,
 )
 from fpga.hdl.stimulus import generate_stimulus
 
@@ -87,7 +87,7 @@ def test_bits_and_values_of_wide_ports():
     datapath = Datapath("wide", (Signal("x", SignalKind.NUMBER, 3, width=30),), ())
     port = ports_of(datapath).input("x_i")
     rows = np.array([[2**63 + 1, 3]], np.uint64)
-    assert values_of(rows, port) == [(3 << 64) + 2**63 + 1]
+    assert read_values(rows, port) == [(3 << 64) + 2**63 + 1]
     assert np.flatnonzero(unpack_bits(rows, port)[0]).tolist() == [0, 63, 64, 65]
 
 

@@ -6,7 +6,7 @@ import pytest
 from fpga.count_action import CountActionError
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import Reference
-from fpga.count_action.simulate.port_values import put_series, values_of
+from fpga.count_action.simulate.port_values import put_series, unpack_row
 from fpga.count_action.simulate.signals import find_by_name, list_input_wires, list_output_wires
 from fpga.count_action.simulate.stimuli.files import (
     example_stimulus,
@@ -44,7 +44,7 @@ def refused(tmp_path, datapath, text, name="s.csv"):
 
 
 def inputs_of(datapath, stimulus):
-    return [values_of(ports_of(datapath).inputs, row) for row in stimulus.rows.tolist()]
+    return [unpack_row(ports_of(datapath).inputs, row) for row in stimulus.rows.tolist()]
 
 
 def test_csv(tmp_path, small):

@@ -25,14 +25,14 @@ from fpga.count_action.simulate.compiled.expressions import (
     join_and,
     join_or,
     literal,
+    make_field,
+    make_zeros,
     mask_field,
     negative,
     number,
     ones,
     pack,
     spread,
-    whole,
-    zeros,
 )
 from fpga.count_action.simulate.compiled.names import Names
 
@@ -80,7 +80,10 @@ class Decisions:
                 if count.kind is CountKind.LEVEL:
                     index, target = self._find_index_and_target(module, count)
                     yield f"x{index} = {self._write_increment(count)}"
-                    is_reached, is_enabled = self._write_reached(module, count), self.names.on(module, count)
+                    is_reached, is_enabled = (
+                        self._write_reached(module, count),
+                        self.names.is_counting(module, count),
+                    )
                     rivals = self.names.graph.rivals(module, count)
                     is_free = join_and(
                         [
@@ -147,7 +150,7 @@ class Decisions:
     # ------------------------------------------------------------------------ counts (R1 to R4, R10)
     def _accumulate(self, module: Module, count: Count) -> Lines:
         index, target = self._find_index_and_target(module, count)
-        enabled, increment = self.names.on(module, count), self._write_increment(count)
+        enabled, increment = self.names.is_counting(module, count), self._write_increment(count)
         yield (
             f"p{index} = {increment}" if enabled == "1" else f"p{index} = ({increment}) & {negative(enabled)}"
         )
@@ -209,7 +212,7 @@ class Decisions:
         for term in (self._find_term_field(count, ref) for ref in refs):
             word, shift = divmod(term.low, WORD_BITS)
             name = term.words[word]
-            if term.width > 1 or term.whole or masks.get(name, 0) >> shift & 1:
+            if term.width > 1 or term.is_word or masks.get(name, 0) >> shift & 1:
                 parts.append(mask_field(term))
             else:
                 masks[name] = masks.get(name, 0) | 1 << shift
@@ -223,7 +226,7 @@ class Decisions:
             return self.names.moves(ref)
         valid = self.names.valid(ref)
         pick = self.names.find_pick(count, ref)
-        return whole(f"({join_and([mask_field(valid), *pick])})", 1) if pick else valid
+        return make_field(f"({join_and([mask_field(valid), *pick])})", 1) if pick else valid
 
     # --------------------------------------------------------------------------------------- outputs
     def _assign_outputs(self) -> Lines:
@@ -235,7 +238,7 @@ class Decisions:
             else:
                 yield from self._assign_port(f"{name}_o", [f"r{index}"])
         counts = list(self.names.datapath.counts())
-        fires = [whole(self.names.fire(module.name, count.name), 1) for module, count in counts]
+        fires = [make_field(self.names.fire(module.name, count.name), 1) for module, count in counts]
         yield from self._assign_port("fire_o", pack(fires))
         yield from self._assign_port(
             "count_o", pack(self._find_register_field(module, count) for module, count in counts)
@@ -246,8 +249,8 @@ class Decisions:
 
     def _find_register_field(self, module: Module, count: Count) -> Field:
         if count.kind is CountKind.LEVEL:
-            return zeros(count.width)
-        return whole(f"c{self.names.count(module.name, count.name)}", count.width)
+            return make_zeros(count.width)
+        return make_field(f"c{self.names.count(module.name, count.name)}", count.width)
 
     def _assign_port(self, name: str, words: list[str] | tuple[str, ...]) -> Lines:
         column = self.names.ports.output(name).column
@@ -276,7 +279,7 @@ class _Writer:
             return self._store(str(operand))
         if isinstance(operand, Ref):
             signed = self.names.graph.source(operand).signed
-            return self._store(number(self.names.now(operand), signed=signed))
+            return self._store(number(self.names.find_current_field(operand), signed=signed))
         first_operand = operand.operands[0]
         if isinstance(first_operand, Ref) and operand.operator == "valid":
             return self._store(mask_field(self.names.valid(first_operand)))

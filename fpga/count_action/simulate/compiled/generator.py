@@ -17,11 +17,11 @@ from fpga.count_action.simulate.compiled.expressions import (
     Field,
     join_or,
     literal,
+    make_field,
+    make_zeros,
     mask_field,
     number,
     pack,
-    whole,
-    zeros,
 )
 from fpga.count_action.simulate.compiled.names import Names
 
@@ -108,7 +108,7 @@ class Updates:
 
     def is_counting(self, module: Module, action: Action) -> str:
         """Return the condition that the count of an action is enabled and its module is not stalled."""
-        return self.names.on(module, module.count(action.on))
+        return self.names.is_counting(module, module.count(action.on))
 
     def beats_move(self, ref: Ref) -> str:
         """Return the condition under which the beats that hold a sample move (R7)."""
@@ -125,13 +125,15 @@ class Updates:
     def sample(self, ref: Ref, width: int | None = None, *, signed: bool | None = None) -> str:
         """Return the number in a sample. `width` and `signed` default to the sample's."""
         sample_signed = self.names.graph.source(ref).signed
-        field = self.names.before(ref) if width is None else self._fit_width(ref, width)
+        field = self.names.find_previous_field(ref) if width is None else self._fit_width(ref, width)
         return number(field, signed=sample_signed if signed is None else signed)
 
     def send(self, module: Module, action: Action, samples: Iterable[Ref | str]) -> Lines:
         """Yield the statements that concatenate samples, or variables of the action's width, into its beat."""
         fields = (
-            whole(sample, action.width) if isinstance(sample, str) else self._fit_width(sample, action.width)
+            make_field(sample, action.width)
+            if isinstance(sample, str)
+            else self._fit_width(sample, action.width)
             for sample in samples
         )
         beat = self.names.beat((module.name, action.output))
@@ -139,12 +141,12 @@ class Updates:
 
     def _fit_width(self, ref: Ref, width: int) -> Field:
         """Return a sample in `width` bits: truncated, or extended by its own sign."""
-        sample = self.names.before(ref)
+        sample = self.names.find_previous_field(ref)
         if sample.width >= width:
             return sample.part(0, width)
         if self.names.graph.source(ref).signed:
-            return whole(f"({number(sample, signed=True)} & {literal((1 << width) - 1)})", width)
-        return whole(mask_field(sample), width)
+            return make_field(f"({number(sample, signed=True)} & {literal((1 << width) - 1)})", width)
+        return make_field(mask_field(sample), width)
 
     # ------------------------------------------------------------------- counts, status, targets (R4 to R12)
     def _update_counts(self) -> Lines:
@@ -153,8 +155,8 @@ class Updates:
         for module, count in self.names.datapath.counts():
             count_index = self.names.count(module.name, count.name)
             level = count.kind is CountKind.LEVEL
-            overshoot_bits.append(zeros(1) if level else whole(f"b{count_index}", 1))
-            saturation_bits.append(zeros(1) if level else whole(f"s{count_index}", 1))
+            overshoot_bits.append(make_zeros(1) if level else make_field(f"b{count_index}", 1))
+            saturation_bits.append(make_zeros(1) if level else make_field(f"s{count_index}", 1))
             if not level:
                 fires = [] if module.target(count.target).carry else [f"f{count_index}"]
                 begins = join_or([*fires, *self.names.clears(module.name, count.name)])

@@ -33,7 +33,7 @@ from fpga.count_action.model import (
 )
 from fpga.count_action.ports import Port, ports_of, split_buffer
 from fpga.count_action.simulate.bit_slices import PartOfModule, find_sample_slice, find_valid_slice
-from fpga.count_action.simulate.compiled.expressions import Field, join_and, mask_field, whole
+from fpga.count_action.simulate.compiled.expressions import Field, join_and, make_field, mask_field
 
 
 class Names:
@@ -98,17 +98,17 @@ class Names:
     def field(self, ref: Ref) -> Field:
         """Return the bits of a sample, flag, number or formula; beats as they were at the start of the cycle."""
         if is_value(ref):
-            return whole(self.value(ref), self.graph.source(ref).width)
+            return make_field(self.value(ref), self.graph.source(ref).width)
         return self._find_signal_field(ref, "_before")
 
-    def before(self, ref: Ref) -> Field:
+    def find_previous_field(self, ref: Ref) -> Field:
         """Return the bits that a sample, flag, number or formula had before the registers were updated."""
         if (ref.module, ref.name) not in self.stored:
             return self.field(ref)
         bits = find_sample_slice(self.graph, ref)
-        return whole(f"r{self.outputs[bits.register]}_before", bits.width)
+        return make_field(f"r{self.outputs[bits.register]}_before", bits.width)
 
-    def now(self, ref: Ref) -> Field:
+    def find_current_field(self, ref: Ref) -> Field:
         """Return the current bits of a sample, flag or number; use this only before any register is updated."""
         return self._find_signal_field(ref, "")
 
@@ -123,19 +123,19 @@ class Names:
         if self.graph.is_stream(ref):
             words = tuple(f"{word}{suffix}" for word in self.beat(bits.register))
             return Field(words, bits.low, bits.width)
-        return whole(f"r{self.outputs[bits.register]}", bits.width)
+        return make_field(f"r{self.outputs[bits.register]}", bits.width)
 
     def valid(self, ref: Ref) -> Field:
         """Return the valid bit of a stream."""
         bit = find_valid_slice(ref)
         if bit.port:
             return Field(self.words(self.ports.input(bit.port)), bit.low, 1)
-        return whole(f"v{self.outputs[bit.register]}", 1)
+        return make_field(f"v{self.outputs[bit.register]}", 1)
 
     def moves(self, ref: Ref) -> Field:
         """Return the bit that is 1 if a beat of a stream moves."""
         if ref.module is not None:
-            return whole(f"g{self.outputs[ref.module, ref.name]}", 1)
+            return make_field(f"g{self.outputs[ref.module, ref.name]}", 1)
         words = self.words(self.ports.input(f"{ref.name}_valid_i"))
         return Field(tuple(f"g_{word}" for word in words), ref.index, 1)
 
@@ -166,7 +166,7 @@ class Names:
         """Return the condition that a module is not stalled."""
         return f"n{self._modules[module.name]}" if can_stall(module) else "1"
 
-    def on(self, module: Module, count: Count) -> str:
+    def is_counting(self, module: Module, count: Count) -> str:
         """Return the condition that a count is enabled and its module is not stalled."""
         enabled = f"e{self._counts[module.name, count.name]}" if count.gate else "1"
         return join_and([enabled, self.not_stalled(module)])

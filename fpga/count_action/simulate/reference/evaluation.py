@@ -43,7 +43,7 @@ class Wiring:
         self.datapath = datapath
         self.graph = Graph(datapath)
         self.order = sort_by_stalls(self.graph)
-        self.inside = datapath.consumed
+        self.consumed = datapath.consumed
         self._slices: dict[Ref, BitSlice] = {}
         self._streams: dict[Ref, bool] = {}
         self._beats: dict[Ref, tuple[Ref, ...]] = {}
@@ -60,7 +60,7 @@ class Wiring:
             self._streams[ref] = self.graph.is_stream(ref)
         return self._streams[ref]
 
-    def streams_of(self, ref: Ref) -> tuple[Ref, ...]:
+    def find_streams(self, ref: Ref) -> tuple[Ref, ...]:
         """Return the streams whose beats must move for a sample to be counted (R11)."""
         if ref not in self._beats:
             self._beats[ref] = self.graph.streams(ref)
@@ -116,7 +116,7 @@ class Evaluation:
     def _is_ready(self, stream: Stream) -> bool:
         """Return whether the takers of a stream are ready: a level count fires, or, without one, no taker stalls."""
         module, name, _ = stream
-        if module is not None and (module, name) not in self.wiring.inside:
+        if module is not None and (module, name) not in self.wiring.consumed:
             return bool(self.inputs.get(f"{module}_{name}_ready_i", 0))
         takers = self.wiring.graph.takers.get(stream, ())
         level_takers = [taker for taker in takers if taker[1].kind is CountKind.LEVEL]
@@ -174,7 +174,7 @@ class Evaluation:
             value=value,
             target=target,
             fires=fires,
-            rest=limited_value,
+            next_value=limited_value,
             overshoots=accumulates and not fires and increment != 0 and target != 0 and value > target,
             saturates=accumulates and increment != 0 and limited_value != remainder,
         )

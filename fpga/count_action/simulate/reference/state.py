@@ -114,7 +114,7 @@ class CountCycle:
     target: int
     """The target in force."""
     fires: bool
-    rest: int
+    next_value: int
     """Value of the count after this cycle unless it is cleared (R2, R10, R16, R17)."""
     overshoots: bool
     saturates: bool

@@ -191,13 +191,13 @@ def _read_cycle(
     collector.check_overlaps(targets, line, repeat(1))
     for (name, wire), value in zip(targets, cells.values(), strict=True):
         try:
-            whole = int(value.__index__())
+            integer = int(value.__index__())
         except (AttributeError, TypeError):
             message = f"{quote(name)} is {quote(repr(value))} in cycle {cycle}, not an integer"
             collector.note(line, 1, message, "Yield integers.")
             continue
         if wire is not None:
-            yield (*wire, whole, 1)
+            yield (*wire, integer, 1)
 
 
 def _find_current_line(path: Path, generator: object) -> int:
@@ -233,8 +233,8 @@ def example_stimulus(datapath: Datapath, cycles: int = 16) -> str:
 
 
 def _shorten(name: str) -> str:
-    port, bracket, rest = name.partition("[")
-    return f"{port[:-2]}{bracket}{rest}"
+    port, bracket, suffix = name.partition("[")
+    return f"{port[:-2]}{bracket}{suffix}"
 
 
 def _make_example_row(wires: list[Wire], cycle: int) -> list[int]:
@@ -277,14 +277,14 @@ def find_failures(stimulus: Stimulus, outputs: Rows) -> tuple[Failure, ...]:
         actual = series[expected.wire][expected.cycle] & (1 << expected.wire.width) - 1
         if actual != expected.value:
             failed.append(Failure(expected, actual))
-    return tuple(sorted(failed, key=lambda each: each.expected.cycle))
+    return tuple(sorted(failed, key=lambda failure: failure.expected.cycle))
 
 
 def tabulate_window(datapath: Datapath, inputs: Rows, outputs: Rows, failure: Failure) -> Iterator[str]:
     """Yield the table of the eight cycles around a failure: wires that are not always 0, and the expected value."""
-    first = max(0, min(failure.expected.cycle - _WINDOW // 2, len(inputs) - _WINDOW))
-    span = slice(first, first + _WINDOW)
-    cycles = range(first, min(first + _WINDOW, len(inputs)))
+    first_cycle = max(0, min(failure.expected.cycle - _WINDOW // 2, len(inputs) - _WINDOW))
+    span = slice(first_cycle, first_cycle + _WINDOW)
+    cycles = range(first_cycle, min(first_cycle + _WINDOW, len(inputs)))
     table = [("cycle", [f"*{cycle}" if cycle == failure.expected.cycle else str(cycle) for cycle in cycles])]
     table += _tabulate((wire, wire.series(inputs[span])) for wire in list_input_wires(datapath))
     table += _tabulate((wire, wire.series(outputs[span])) for wire in list_output_wires(datapath))
