@@ -86,7 +86,7 @@ def list_leaves(operand: Operand) -> Iterator[tuple[str, Ref]]:
                 yield operator or (operand.operator if operand.operator in STORED | {"valid"} else ""), ref
 
 
-def constant(operand: Operand) -> int:
+def get_constant(operand: Operand) -> int:
     """Return an operand that is a constant: the bits of a shift or of a slice."""
     assert isinstance(operand, int)
     return operand
@@ -100,7 +100,7 @@ def get_slice_width(operand: Operand) -> int:
     """
     assert isinstance(operand, Operation)
     _, high, low = operand.operands
-    return constant(high) - constant(low) + 1
+    return get_constant(high) - get_constant(low) + 1
 
 
 def concatenate(parts: Sequence[tuple[int, int]]) -> int:

@@ -336,7 +336,7 @@ class Module:
         """Return the formula that a reference names. Raise IndexError or ValueError if there is none."""
         return self.values[int(ref.name.removeprefix(VALUE))]
 
-    def drives(self, *kinds: ActionKind) -> tuple[Action, ...]:
+    def list_actions(self, *kinds: ActionKind) -> tuple[Action, ...]:
         """Return the actions of these kinds, in the order of the text."""
         return tuple(action for action in self.actions if action.kind in kinds)
 

@@ -32,14 +32,14 @@ class DeliveredFolder:
         return self.origin.checked.datapath
 
     def text(self, name: str) -> str:
-        """Return the text of a file, with question marks for non-ASCII characters. Raise NotListed if it is missing."""
+        """Return the text of a file, with question marks for non-ASCII characters. Raise MissingFileError without it."""
         path = self.folder / name
         if not path.is_file() or Path(name).name != name:
             raise MissingFileError(f"there is no file {name} in {self.folder}")
         return path.read_bytes().decode("utf-8", errors="replace").encode("ascii", "replace").decode()
 
     def sources(self, streams: Streams) -> dict[str, str]:
-        """Return the files in the list of a top, including the files of the datapath. Raise NotListed."""
+        """Return the files in the list of a top, including the files of the datapath. Raise MissingFileError."""
         names = self.text(f"{Top(self.datapath, streams).name}.f").split()
         return {name: self.text(name) for name in names}
 

@@ -112,18 +112,18 @@ def constructs(datapath: Datapath) -> Counter[str]:
     graph = Graph(datapath)
     for module in datapath.modules:
         found.update("split" for count in module.counts if graph.rivals(module, count))
-        found.update(f"emit {each.reduction}" for each in module.drives(ActionKind.EMIT))
+        found.update(f"emit {each.reduction}" for each in module.list_actions(ActionKind.EMIT))
         found.update("merge" for each in module.actions if each.merges)
         found.update(each.kind for each in module.claims)
         found.update("wide" for each in (*module.counts, *module.targets, *module.actions) if each.width > 32)
         for count in module.counts:
             found.update([count.order, *(["until last"] if count.whole else [])] if count.order else [])
-        found.update("store" for each in module.drives(ActionKind.STORE))
-        found.update("memory" for _ in module.drives(ActionKind.MEMORY))
-        found.update("read" for _ in module.drives(ActionKind.READ))
-        found.update("store word" for _ in module.drives(ActionKind.STORE_WORD))
+        found.update("store" for each in module.list_actions(ActionKind.STORE))
+        found.update("memory" for _ in module.list_actions(ActionKind.MEMORY))
+        found.update("read" for _ in module.list_actions(ActionKind.READ))
+        found.update("store word" for _ in module.list_actions(ActionKind.STORE_WORD))
         found.update("ranked store" for each in module.actions if each.ranked)
-        stores = [ref for each in module.drives(ActionKind.STORE) for ref in each.refs]
+        stores = [ref for each in module.list_actions(ActionKind.STORE) for ref in each.refs]
         found.update("store of a number" for ref in stores if not is_value(ref))
         found.update("taken" for each in module.counts if each.taken)
         found.update("bound" for each in module.counts if each.bound)
@@ -156,7 +156,7 @@ class _Maker:
         self.streams = [t for count in module.counts for t in count.counted if self.graph.is_stream(t)]
         counts = [self.count(count) for count in module.counts]
         chosen = [count for count in counts if count.order]
-        actions = list(module.drives(ActionKind.MEMORY))
+        actions = list(module.list_actions(ActionKind.MEMORY))
         others = [each for each in module.actions if each not in actions]
         actions += [store for count in chosen for store in self.kept_by(count)]
         actions += [each for action in others for each in self.with_end(self.action(action))]

@@ -122,7 +122,7 @@ class SetFlag(Flag):
             return None
         clears = [
             clear_action
-            for clear_action in module.drives(ActionKind.CLEAR_FLAG)
+            for clear_action in module.list_actions(ActionKind.CLEAR_FLAG)
             if clear_action.output == action.output
         ]
         cleared = any(edge.fires(module, clear_action.on) for clear_action in clears)
@@ -171,12 +171,14 @@ class ClearFlag(Flag):
         if not edge.fires(module, action.on):
             return None
         sets = [
-            set_action for set_action in module.drives(ActionKind.SET) if set_action.output == action.output
+            set_action
+            for set_action in module.list_actions(ActionKind.SET)
+            if set_action.output == action.output
         ]
         is_set = any(edge.fires(module, set_action.on) for set_action in sets)
         clears = [
             clear_action
-            for clear_action in module.drives(ActionKind.CLEAR_FLAG)
+            for clear_action in module.list_actions(ActionKind.CLEAR_FLAG)
             if clear_action.output == action.output
         ]
         return None if is_set and not any(clear_action.wins for clear_action in clears) else 0

@@ -70,7 +70,9 @@ def make_memory(module: str, memory: str, words: int, width: int) -> tuple[Actio
 
 def list_memories(datapath: Datapath) -> Iterator[tuple[Module, Action]]:
     """Yield the declarations of all memories with their modules."""
-    return ((module, memory) for module in datapath.modules for memory in module.drives(ActionKind.MEMORY))
+    return (
+        (module, memory) for module in datapath.modules for memory in module.list_actions(ActionKind.MEMORY)
+    )
 
 
 def find_memory(datapath: Datapath, module: str, memory: str) -> Action:
@@ -84,12 +86,12 @@ def find_memory(datapath: Datapath, module: str, memory: str) -> Action:
 
 def list_stores(module: Module, memory: Action) -> list[Action]:
     """Return the stores in a memory, in the order of the text."""
-    return [store for store in module.drives(ActionKind.STORE_WORD) if store.memory == memory.output]
+    return [store for store in module.list_actions(ActionKind.STORE_WORD) if store.memory == memory.output]
 
 
 def find_read(module: Module, memory: Action) -> Action | None:
     """Return the read of a memory, or None if only a driver reads it."""
-    return next((read for read in module.drives(ActionKind.READ) if read.memory == memory.output), None)
+    return next((read for read in module.list_actions(ActionKind.READ) if read.memory == memory.output), None)
 
 
 def _find_owner(datapath: Datapath, action: Action) -> Module:
@@ -136,7 +138,7 @@ class Memory(Kind):
     def find_broken_rules(self, graph: Graph) -> Diagnostics:
         for module, memory in list_memories(graph.datapath):
             stores = list_stores(module, memory)
-            reads = [read for read in module.drives(ActionKind.READ) if read.memory == memory.output]
+            reads = [read for read in module.list_actions(ActionKind.READ) if read.memory == memory.output]
             name = quote(memory.output)
             if not stores and not reads:
                 message = f"memory {name} is neither stored nor read"
@@ -340,7 +342,7 @@ class _Access(Kind):
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
         owner = _find_owner(datapath, action)
-        memories = [memory.output for memory in owner.drives(ActionKind.MEMORY)]
+        memories = [memory.output for memory in owner.list_actions(ActionKind.MEMORY)]
         if action.memory not in memories:
             message = f"{quote(owner.name)} has no memory {quote(action.memory)}"
             yield make_diagnostic(
@@ -394,7 +396,7 @@ class Read(_Access):
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
         yield from super().find_problems(datapath, action)
         owner = _find_owner(datapath, action)
-        for memory in owner.drives(ActionKind.MEMORY):
+        for memory in owner.list_actions(ActionKind.MEMORY):
             if memory.output == action.memory and memory.width != action.width:
                 message = f"{quote(action.output)} has {action.width} bits, and the words of its memory {memory.width}"
                 yield make_diagnostic(action.location, message, f"Give it {memory.width} bits.")

@@ -127,7 +127,7 @@ class Store(Kind):
             if len(stores) > 1 and all(store.kind is ActionKind.STORE for store in stores):
                 yield from _find_store_conflicts(stores)
         for module in graph.datapath.modules:
-            for action in module.drives(ActionKind.STORE):
+            for action in module.list_actions(ActionKind.STORE):
                 if action.part_of and action.output == f"{action.part_of}_last":
                     source = graph.source(action.refs[0])
                     if source.signed or source.width > 1:

@@ -12,8 +12,8 @@ from fpga.count_action.expressions import (
     OPERATORS,
     STORED,
     Interval,
-    constant,
     count_bits,
+    get_constant,
     list_leaves,
 )
 from fpga.count_action.graph import Graph
@@ -173,7 +173,7 @@ def _find_missing_bits(graph: Graph, module: Module, value: Operation) -> Diagno
     if value.operator != "slice" or isinstance(value.operands[0], int):
         return
     width, _ = count_bits(*graph.interval(value.operands[0]))
-    if constant(value.operands[1]) >= width:
+    if get_constant(value.operands[1]) >= width:
         location = next((ref.location for _, ref in list_leaves(value)), None) or module.location
         message = f"a slice has bit {value.operands[1]}, and its value has bits {width - 1} to 0"
         yield make_diagnostic(location, message, "Use bits that the value has.")

@@ -240,7 +240,7 @@ def _find_endless_triggers(graph: Graph) -> Diagnostics:
 
 def _find_idle_clears(graph: Graph) -> Diagnostics:
     for module in graph.datapath.modules:
-        for action in module.drives(ActionKind.CLEAR_COUNT):
+        for action in module.list_actions(ActionKind.CLEAR_COUNT):
             owner, name = action.clears or ("", "")
             if graph.datapath.module(owner).count(name).kind is CountKind.LEVEL:
                 message = f"{quote(f'{owner}.{name}')} is a level count, which keeps nothing: clearing it has no effect"

@@ -66,7 +66,7 @@ class Writer:
     def module(self, module: Module) -> Iterator[str]:
         """Yield the lines of a module."""
         yield f"module {module.name} {{"
-        memories = module.drives(ActionKind.MEMORY)
+        memories = module.list_actions(ActionKind.MEMORY)
         yield from (f"  {self.verb(module, memory)};" for memory in memories)
         yield from _write_section(
             "  ", "counts", [self._write_count(module, count) for count in module.counts]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from fpga.count_action.actions import collects
-from fpga.count_action.expressions import constant, get_slice_width
+from fpga.count_action.expressions import get_constant, get_slice_width
 from fpga.count_action.model import VALUE, Module, Operand, Ref, is_value
 from fpga.count_action.verilog.counts import find_target_bits
 from fpga.count_action.verilog.text import bit, declare, extend
@@ -70,7 +70,7 @@ class _Writer:
         operator = operand.operator
         if operator in {"<<", ">>", "slice"}:
             value, *bits = operand.operands
-            return self._select_bits(operator, self.operand(value), *map(constant, bits))
+            return self._select_bits(operator, self.operand(value), *map(get_constant, bits))
         parts = [self.operand(part) for part in operand.operands]
         if operator == "concat":
             widths = [get_slice_width(part) for part in operand.operands]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from fpga.count_action.actions.kind import Lines, when
-from fpga.count_action.expressions import constant, get_slice_width
+from fpga.count_action.expressions import get_constant, get_slice_width
 from fpga.count_action.graph import get_stream_key
 from fpga.count_action.model import (
     VALUE,
@@ -290,7 +290,7 @@ class _Writer:
         operator = operand.operator
         if operator in {"<<", ">>", "slice"}:
             value, *bit_numbers = operand.operands
-            return self._store(_select_bits(operator, self.operand(value), *map(constant, bit_numbers)))
+            return self._store(_select_bits(operator, self.operand(value), *map(get_constant, bit_numbers)))
         parts = [self.operand(part) for part in operand.operands]
         if operator == "concat":
             widths = [get_slice_width(part) for part in operand.operands]
