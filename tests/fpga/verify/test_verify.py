@@ -143,7 +143,7 @@ def test_a_fault_of_a_top_is_found_by_an_element(copy, place):
     ]
     breaches = [breach for each in found for breach in each.breaches.values()]
     assert breaches, fault
-    assert all(each.expected != each.seen for each in breaches)
+    assert all(each.expected != each.actual for each in breaches)
 
 
 @pytest.mark.slow
@@ -291,7 +291,7 @@ def test_a_planted_fault_is_found(copy, place):
     if place in HARDWARE and "is_full" not in fault.old:  # no run is long enough for that
         shown = [each for each in failing(found) if each.expected is not None]
         assert shown
-        assert all(each.expected != each.seen for each in shown)
+        assert all(each.expected != each.actual for each in shown)
 
 
 def test_there_are_thirty_faults_with_late_ones():
