@@ -36,7 +36,7 @@ from fpga.count_action.model import (
 )
 from fpga.count_action.ports import Rows, ports_of
 from fpga.count_action.simulate import Simulator, compile_datapath
-from fpga.hdl import design_of, find_tool, verilator
+from fpga.hdl import find_tool, make_design, verilator
 from fpga.hdl.stimulus import generate_stimulus
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "count_action"
@@ -174,7 +174,7 @@ def cocotb_speed(datapath: Datapath, rows: Rows, expected: Rows, folder: Path) -
     np.savez(folder / "run.npz", rows=rows, expected=expected)
     runner = get_runner("verilator")
     runner.build(
-        sources=design_of(datapath).write(folder),
+        sources=make_design(datapath).write(folder),
         hdl_toplevel=datapath.name,
         build_dir=folder / "cocotb",
         build_args=["-O3", "-Wno-fatal", "-MAKEFLAGS", "CFG_CXXFLAGS_PCH_I=-include"],

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 
 from fpga.photonic_mac.cycles import Timing, cycles_of, total_cycles
-from fpga.smartnic.frames import Endpoint, make_datagram, payload_of
+from fpga.smartnic.frames import Endpoint, get_payload, make_datagram
 from fpga.smartnic.program import NicLayer, NicModel, NicProgram
 from fpga.smartnic.simulator import Settings, SmartNic
 from lightning.serving.packets.codec import Kind, Packet, decode_answer, parse, serialise
@@ -56,7 +56,7 @@ def main() -> None:
                 nic.send(make_datagram(serialise(Packet(Kind.REQUEST, number, request, image)), client, end))
             nic.run_until_idle()
             cycles, frames = zip(*nic.receive(), strict=True)
-            datapath = decode_answer(parse(payload_of(frames[-1])).payload).cycles
+            datapath = decode_answer(parse(get_payload(frames[-1])).payload).cycles
             # The first ones fill the buffers.
             each = float(np.diff(cycles)[4:].mean())
             published = total_cycles(cycles_of([(b, a) for a, b in pairwise(sizes)], Timing()))

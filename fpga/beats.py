@@ -33,12 +33,14 @@ def pack_beats(signal: Signal, beats: ArrayLike | Beats) -> list[tuple[int, int]
     that do not fit.
     """
     samples, valid = (beats.samples, beats.valid) if isinstance(beats, Beats) else (beats, None)
-    shaped = _fit_shape(signal, np.asarray(samples))
-    _check_range(signal, shaped)
-    masks = _pack_valid_bits(signal, len(shaped), valid)
+    sample_array = _fit_shape(signal, np.asarray(samples))
+    _check_range(signal, sample_array)
+    masks = _pack_valid_bits(signal, len(sample_array), valid)
     return [
         (mask, pack(beat, signal.width))
-        for mask, beat in zip(masks, shaped.reshape(len(shaped), signal.size * signal.lanes), strict=True)
+        for mask, beat in zip(
+            masks, sample_array.reshape(len(sample_array), signal.size * signal.lanes), strict=True
+        )
     ]
 
 
@@ -49,7 +51,7 @@ def pack(samples: Sequence[Any] | NDArray[Any], width: int) -> int:
     '0xff01'
     """
     mask = (1 << width) - 1
-    return sum((int(sample) & mask) << width * place for place, sample in enumerate(samples))
+    return sum((int(sample) & mask) << width * position for position, sample in enumerate(samples))
 
 
 def unpack(bits: int, count: int, width: int, *, signed: bool) -> list[int]:
@@ -59,7 +61,7 @@ def unpack(bits: int, count: int, width: int, *, signed: bool) -> list[int]:
     [1, -1]
     """
     mask = (1 << width) - 1
-    values = [bits >> width * place & mask for place in range(count)]
+    values = [bits >> width * position & mask for position in range(count)]
     return [value - (value >> width - 1 << width) for value in values] if signed else values
 
 

@@ -27,7 +27,7 @@ from fpga.registers.register_list import (
     HOLD,
     RESET,
     Streams,
-    effects,
+    list_effects,
     register_map,
 )
 from fpga.stream_portal import Portal, read_words
@@ -102,7 +102,7 @@ class Datapath:
             for name, words in (memories or {}).items()
         }
         identity, digest = self.bus.read32(_ID), self.bus.read32(_HASH)
-        if identity not in {each.value for each in Streams}:
+        if identity not in {stream.value for stream in Streams}:
             raise WrongHardware(
                 f"no count-action datapath answers: the ID register reads {identity:#010x}, not "
                 f"{Streams.REGISTERS.value:#010x} or {Streams.AXI_STREAM.value:#010x}. Check the base address "
@@ -165,9 +165,9 @@ class Datapath:
             )
         self._portal.enqueue(beats)
         outputs = self._portal.exchange(len(datapath.modules) + 4 if patience is None else patience)
-        untaken = self._portal.discard_queues()
-        if untaken:
-            remaining = ", ".join(f"{number} of {name}" for name, number in untaken.items())
+        untaken_beats = self._portal.discard_queues()
+        if untaken_beats:
+            remaining = ", ".join(f"{number} of {name}" for name, number in untaken_beats.items())
             raise BeatsNotTaken(
                 (
                     f"the datapath does not accept the remaining beats: {remaining}. Its modules wait for beats of "
@@ -191,11 +191,11 @@ class Datapath:
             )
         register = self._table["IN", name]
         if signal.kind is SignalKind.NUMBER:
-            self.bus.write32(register.offset_of(index), value)
+            self.bus.write32(register.get_offset(index), value)
             return
         word, bit = divmod(index, WORD_BITS)
-        old = self.bus.read32(register.offset_of(word))
-        self.bus.write32(register.offset_of(word), old & ~(1 << bit) | value << bit)
+        old_word = self.bus.read32(register.get_offset(word))
+        self.bus.write32(register.get_offset(word), old_word & ~(1 << bit) | value << bit)
 
     def load_memory(self, module: str, memory: str, words: Iterable[int], start: int = 0) -> None:
         """Load words of a memory, at consecutive addresses from `start` on.
@@ -214,7 +214,7 @@ class Datapath:
         for value in values:
             for word in range(register.words):
                 part = value >> WORD_BITS * word & (1 << WORD_BITS) - 1
-                self.bus.write32(register.offset_of(word), part)
+                self.bus.write32(register.get_offset(word), part)
 
     def read_memory(self, module: str, memory: str, start: int = 0, words: int | None = None) -> list[int]:
         """Return words of a memory from `start` on, by default all.
@@ -244,7 +244,7 @@ class Datapath:
 
     def outputs(self) -> dict[str, int]:
         """Return the current flags and numbers, and the numbers of pulses since reset, by `module.output`."""
-        names = [(module, name) for module, name, *_ in effects(self._require_program().datapath)]
+        names = [(module, name) for module, name, *_ in list_effects(self._require_program().datapath)]
         return {f"{module}.{name}": self._read("OUT", module, name) for module, name in names}
 
     def status(self) -> Status:
@@ -262,9 +262,9 @@ class Datapath:
 
     def _find_level_input(self, name: str) -> Signal:
         levels = {
-            each.name: each
-            for each in self._require_program().datapath.inputs
-            if each.kind is not SignalKind.STREAM and not each.loads_memory
+            signal.name: signal
+            for signal in self._require_program().datapath.inputs
+            if signal.kind is not SignalKind.STREAM and not signal.loads_memory
         }
         if name not in levels:
             raise ValueError(f"no input flag or number {name!r}; there are: {', '.join(levels) or 'none'}.")
@@ -331,6 +331,6 @@ def _check_words(memory: Action, name: str, words: Iterable[int], start: int) ->
         raise ValueError(
             f"{name} has words 0 to {memory.words - 1}, not {start} to {start + len(values) - 1}."
         )
-    if unfit := [value for value in values if not 0 <= value < 1 << memory.width]:
-        raise ValueError(f"{name} has words of {memory.width} bits: {unfit[0]} does not fit.")
+    if unfitting_words := [value for value in values if not 0 <= value < 1 << memory.width]:
+        raise ValueError(f"{name} has words of {memory.width} bits: {unfitting_words[0]} does not fit.")
     return values

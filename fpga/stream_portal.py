@@ -16,7 +16,7 @@ from fpga.beats import Beats, Samples, data_mask, pack_beats, unpack
 from fpga.bus.protocol import Access, RegisterBus, choose_transfer
 from fpga.count_action.model import Datapath, Signal, SignalKind
 from fpga.registers.model import WORD_BITS, RegisterMap
-from fpga.registers.register_list import FIFO_DEPTH, output_streams
+from fpga.registers.register_list import FIFO_DEPTH, list_output_streams
 
 _WORD = (1 << WORD_BITS) - 1
 
@@ -57,7 +57,7 @@ class Portal:
         self._table = table
         self._datapath = datapath
         self._sources = {
-            each.name: _Source(each) for each in datapath.inputs if each.kind is SignalKind.STREAM
+            signal.name: _Source(signal) for signal in datapath.inputs if signal.kind is SignalKind.STREAM
         }
 
     def enqueue(self, beats: ArrayLike | Beats | Mapping[str, ArrayLike | Beats]) -> None:
@@ -67,23 +67,23 @@ class Portal:
                 names = ", ".join(self._sources) or "none"
                 raise ValueError(f"the beats name no input. Give them by name; the streams are: {names}.")
             beats = {next(iter(self._sources)): beats}
-        packed = {}
+        queues = {}
         for name, input_beats in beats.items():
             if name not in self._sources:
                 input_names = ", ".join(self._sources) or "none"
                 raise ValueError(f"no input stream {name!r}; there are: {input_names}.")
-            packed[name] = pack_beats(self._sources[name].signal, input_beats)
-        for name, queue in packed.items():
+            queues[name] = pack_beats(self._sources[name].signal, input_beats)
+        for name, queue in queues.items():
             self._sources[name].queue.extend(queue)
 
     def exchange(self, polls: int) -> dict[str, Samples]:
         """Push and pop until nothing has moved in `polls` successive polls of all streams; return the results."""
-        sinks = [_Sink(*each) for each in output_streams(self._datapath)]
-        quiet = 0
-        while quiet < polls and (self._sources or sinks):
-            any_fed = self._feed_all()
-            drained = [self._drain(each) for each in sinks]
-            quiet = 0 if any_fed or any(drained) else quiet + 1
+        sinks = [_Sink(*output_stream) for output_stream in list_output_streams(self._datapath)]
+        idle_polls = 0
+        while idle_polls < polls and (self._sources or sinks):
+            was_fed = self._feed_all()
+            were_drained = [self._drain(sink) for sink in sinks]
+            idle_polls = 0 if was_fed or any(were_drained) else idle_polls + 1
         return {
             f"{sink.module}.{sink.name}": np.array(sink.beats, np.int64).reshape(-1, sink.samples)
             for sink in sinks
@@ -91,10 +91,10 @@ class Portal:
 
     def discard_queues(self) -> dict[str, int]:
         """Discard queued beats, and return how many beats of each input were not taken."""
-        untaken = {name: source.untaken for name, source in self._sources.items() if source.untaken}
+        untaken_beats = {name: source.untaken for name, source in self._sources.items() if source.untaken}
         for source in self._sources.values():
             source.queue.clear()
-        return untaken
+        return untaken_beats
 
     def _feed_all(self) -> bool:
         """Push while beats are taken, at most as many as an output FIFO holds; return whether anything moved.
@@ -102,8 +102,8 @@ class Portal:
         Draining the outputs after every push instead would double the number of accesses.
         """
         for times in range(FIFO_DEPTH):
-            moved = [self._feed(each) for each in self._sources.values()]
-            if not any(moved):
+            were_fed = [self._feed(source) for source in self._sources.values()]
+            if not any(were_fed):
                 return times > 0
         return True
 
@@ -112,24 +112,24 @@ class Portal:
         waiting_before = source.waiting
         if waiting_before:
             source.waiting = self._read("IN", source.signal.name, "WAITING")
-        moved = source.waiting != waiting_before
+        has_moved = source.waiting != waiting_before
         if source.queue and not source.queue[0][0] & source.waiting:
             self._push(source, *source.queue.popleft())
-            moved = True
-        return moved
+            has_moved = True
+        return has_moved
 
     def _push(self, source: _Source, mask: int, bits: int) -> None:
         name = source.signal.name
-        changed = data_mask(mask, source.signal)
-        data = source.data & ~changed | bits & changed
+        changed_bits = data_mask(mask, source.signal)
+        data = source.data & ~changed_bits | bits & changed_bits
         register = self._table["IN", name, "DATA"]
         writes: list[Access] = []
         for word in range(register.words):
             value = data >> WORD_BITS * word & _WORD
             if value != source.data >> WORD_BITS * word & _WORD:
-                writes.append((register.offset_of(word), value))
+                writes.append((register.get_offset(word), value))
         push = self._table["IN", name, "PUSH"]
-        writes += [(push.offset_of(word), mask >> WORD_BITS * word & _WORD) for word in range(push.words)]
+        writes += [(push.get_offset(word), mask >> WORD_BITS * word & _WORD) for word in range(push.words)]
         self._transfer(writes)
         source.data = data
         source.waiting |= mask
@@ -140,7 +140,7 @@ class Portal:
         level = self._read(*stream, "LEVEL")
         data, pop = self._table[(*stream, "DATA")], self._table[(*stream, "POP")]
         pop_accesses: list[Access] = [
-            *((data.offset_of(word), None) for word in range(data.words)),
+            *((data.get_offset(word), None) for word in range(data.words)),
             (pop.offset, 1),
         ]
         words = self._transfer(pop_accesses * level)
@@ -156,7 +156,7 @@ class Portal:
 def read_words(bus: RegisterBus, table: RegisterMap, key: tuple[str, ...]) -> int:
     """Return all words of a register as one number."""
     register = table[key]
-    return _join_words([bus.read32(register.offset_of(word)) for word in range(register.words)])
+    return _join_words([bus.read32(register.get_offset(word)) for word in range(register.words)])
 
 
 def _join_words(words: Sequence[int]) -> int:

@@ -19,5 +19,5 @@ def module_command(module: str, *arguments: str) -> list[str]:
 def child_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """Return a copy of `environment` in which this installation comes first on the import path."""
     root = str(Path(__file__).resolve().parent.parent)
-    rest = environment.get("PYTHONPATH", "")
-    return {**environment, "PYTHONPATH": os.pathsep.join(filter(None, (root, rest)))}
+    inherited_path = environment.get("PYTHONPATH", "")
+    return {**environment, "PYTHONPATH": os.pathsep.join(filter(None, (root, inherited_path)))}

@@ -76,8 +76,8 @@ class CommandGroup(TyperGroup):
 def _make_program_options(program: str) -> list[Any]:
     """Return `--version`, `--install-completion` and `--show-completion`."""
 
-    def say_version(asked: bool) -> None:
-        if asked:
+    def say_version(is_requested: bool) -> None:
+        if is_requested:
             from importlib.metadata import version
 
             typer.echo(f"{program} {version('lightbed')}")
@@ -125,22 +125,22 @@ class _LazyCommands(Mapping[str, Any]):
         self._register(app, name, f"{self._package}.{self._table[name][0]}")
         group: Any = typer.main.get_command(app)
         command = group.commands[name]
-        for each in (command, *getattr(command, "commands", {}).values()):
-            _convert_when_needed(each)
+        for subcommand in (command, *getattr(command, "commands", {}).values()):
+            _convert_when_needed(subcommand)
         return command
 
 
 def _convert_when_needed(command: Any) -> None:
     """Replace typer's conversion in all parameters of a command, including `--help`, by `_Conversion`."""
-    listed = command.get_params
+    get_original_params = command.get_params
 
     def get_params(ctx: Any) -> Any:
-        found = listed(ctx)
-        for param in found:
+        parameters = get_original_params(ctx)
+        for param in parameters:
             if hasattr(param, "get_runtime_param") and "get_runtime_param" not in vars(param):
                 conversion = _Conversion(param.get_runtime_param)
                 param.get_runtime_param = lambda conversion=conversion: conversion
-        return found
+        return parameters
 
     command.get_params = get_params
 

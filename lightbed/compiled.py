@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lightbed.machine_code import digest_of, make_folder
+from lightbed.machine_code import compute_digest, make_folder
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -43,13 +43,13 @@ def compile_function(
     if not AVAILABLE or numba.config.DISABLE_JIT:
         return function
     options = {"error_model": "numpy", **options}
-    kept = None if sources is not None and not sources else _cache_on_disk(function, sources, options)
-    made = kept or numba.njit(**options)(function)
+    cached = None if sources is not None and not sources else _cache_on_disk(function, sources, options)
+    compiled = cached or numba.njit(**options)(function)
     for signature in signatures:
-        made.compile(signature)
+        compiled.compile(signature)
     if signatures:
-        made.disable_compile()
-    return made  # type: ignore[no-any-return]
+        compiled.disable_compile()
+    return compiled  # type: ignore[no-any-return]
 
 
 def is_kept(function: Any) -> bool:
@@ -65,18 +65,18 @@ def _cache_on_disk(function: Any, sources: Sequence[Path] | None, options: dict[
     numba compares only the time of the function's own file, and has no public way to name more sources. If numba's
     internals have changed, nothing is cached, because a stale cache would be worse.
     """
-    own = Path(function.__code__.co_filename)
-    files = [own.parent] if sources is None else list(sources)
+    source_file = Path(function.__code__.co_filename)
+    files = [source_file.parent] if sources is None else list(sources)
     key = hashlib.sha256(repr((function.__module__, sorted(options.items()), numba.__version__)).encode())
     try:
-        for digest in (*map(digest_of, files), digest_of(own), digest_of(Path(__file__))):
+        for digest in map(compute_digest, (*files, source_file, Path(__file__))):
             key.update(digest)
-        made = numba.njit(cache=True, **options)(function)
-        folder = make_folder(f"{own.stem}-{key.hexdigest()[:24]}")
-        kept = made._cache  # noqa: SLF001
-        kept._impl.locator.get_cache_path = lambda: str(folder)  # noqa: SLF001
-        kept._cache_path = str(folder)  # noqa: SLF001
-        kept._cache_file = type(kept._cache_file)(str(folder), kept._impl.filename_base, key.hexdigest())  # noqa: SLF001
+        compiled = numba.njit(cache=True, **options)(function)
+        folder = make_folder(f"{source_file.stem}-{key.hexdigest()[:24]}")
+        cache = compiled._cache  # noqa: SLF001
+        cache._impl.locator.get_cache_path = lambda: str(folder)  # noqa: SLF001
+        cache._cache_path = str(folder)  # noqa: SLF001
+        cache._cache_file = type(cache._cache_file)(str(folder), cache._impl.filename_base, key.hexdigest())  # noqa: SLF001
     except (RuntimeError, OSError, AttributeError, TypeError):
         return None
-    return made
+    return compiled

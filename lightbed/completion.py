@@ -21,16 +21,16 @@ def join_words(words: Sequence[str], current: int) -> tuple[list[str], str]:
     >>> join_words(["testbed", "switch"], 2)
     (['testbed', 'switch'], '')
     """
-    typed: list[str] = []
-    glued = False
+    joined_words: list[str] = []
+    is_joined = False
     for word in words[: current + 1]:
         is_break = bool(_BREAKS.fullmatch(word))
-        if typed and (glued or is_break):
-            typed[-1] += word
+        if joined_words and (is_joined or is_break):
+            joined_words[-1] += word
         else:
-            typed.append(word)
-        glued = is_break
-    return (typed, "") if current >= len(words) else (typed[:-1], typed[-1])
+            joined_words.append(word)
+        is_joined = is_break
+    return (joined_words, "") if current >= len(words) else (joined_words[:-1], joined_words[-1])
 
 
 def use_for_bash() -> None:
@@ -47,13 +47,13 @@ def use_for_bash() -> None:
         def get_completion_args(self) -> tuple[list[str], str]:
             """Return the words between the program and the current one, and the current one."""
             words = split_arg_string(os.environ["COMP_WORDS"])
-            before, self._word = join_words(words, int(os.environ["COMP_CWORD"]))
-            return before[1:], self._word
+            earlier_words, self._word = join_words(words, int(os.environ["COMP_CWORD"]))
+            return earlier_words[1:], self._word
 
         def format_completion(self, item: object) -> str:
             """Return the text with which bash replaces the part after the last break."""
             value: str = item.value  # type: ignore[attr-defined]
-            kept = max((match.end() for match in _BREAKS.finditer(self._word)), default=0)
-            return value[kept:] if value.startswith(self._word[:kept]) else value
+            prefix_length = max((match.end() for match in _BREAKS.finditer(self._word)), default=0)
+            return value[prefix_length:] if value.startswith(self._word[:prefix_length]) else value
 
     add_completion_class(Bash, "bash")

@@ -271,7 +271,7 @@ class Acceptor:
                 self._pause(listener)
                 return
             try:
-                connection, place = listener.accept()
+                connection, peer = listener.accept()
             except OSError as error:
                 if error.errno in _SHORTAGE:
                     self._log_shortage(error)
@@ -282,7 +282,7 @@ class Acceptor:
                 return
             if leaver is not None:
                 self._evict(leaver, _FULL)
-            self._admit(connection, _group_address(str(place[0])))
+            self._admit(connection, _group_address(str(peer[0])))
 
     def _pause(self, listener: socket.socket) -> None:
         """Pause accepting for `PAUSE_S`."""
@@ -302,7 +302,7 @@ class Acceptor:
     def _choose_eviction(self) -> Client | None:
         """Return the client to evict next, of the address with most connections, or None if all are being answered."""
         sizes = {address: sum(map(len, states.values())) for address, states in self._clients.items()}
-        for address in sorted(sizes, key=lambda one: -sizes[one]) if len(sizes) > 1 else sizes:
+        for address in sorted(sizes, key=lambda candidate: -sizes[candidate]) if len(sizes) > 1 else sizes:
             states = self._clients[address]
             leaver = next(iter(states[State.IDLE]), None) or next(iter(states[State.WAITING]), None)
             if leaver is not None:

@@ -15,16 +15,16 @@ def lazy_names(
 
     No name may equal the name of a module in the package, because importing that module would replace it.
     """
-    places = {name: module for module, names in modules.items() for name in names.split()}
+    module_of_name = {name: module for module, names in modules.items() for name in names.split()}
 
     def find(name: str) -> Any:
-        if name not in places:
+        if name not in module_of_name:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = getattr(import_module(f"{package}.{places[name]}"), name)
-        setattr(sys.modules[package], name, found)
-        return found
+        value = getattr(import_module(f"{package}.{module_of_name[name]}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
 
     def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *places})
+        return sorted({*vars(sys.modules[package]), *module_of_name})
 
     return find, names

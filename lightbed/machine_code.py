@@ -15,7 +15,7 @@ _UNUSED_DAYS = 30
 
 
 @cache
-def digest_of(source: Path) -> bytes:
+def compute_digest(source: Path) -> bytes:
     """Return a digest of a module, or of the names and contents of all modules in a folder."""
     files = sorted(source.glob("*.py")) if source.is_dir() else [source]
     parts = hashlib.sha256()
@@ -31,18 +31,18 @@ def make_folder(name: str) -> Path:
 
     Raises `OSError` if the folder cannot be made.
     """
-    named = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
+    cache_home = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
     try:
-        home = Path(named) if named else Path.home() / ".cache"
+        home = Path(cache_home) if cache_home else Path.home() / ".cache"
     except RuntimeError as error:
         raise OSError(str(error)) from error
     folder = home / "lightbed" / "machine-code" / name
     if not folder.is_dir():
         folder.mkdir(parents=True, exist_ok=True)
         oldest_s = time.time() - _UNUSED_DAYS * 86400
-        for other in folder.parent.iterdir():
+        for cache_folder in folder.parent.iterdir():
             with suppress(FileNotFoundError):  # another process removes them too
-                if other.stat().st_mtime < oldest_s:
-                    shutil.rmtree(other, ignore_errors=True)
+                if cache_folder.stat().st_mtime < oldest_s:
+                    shutil.rmtree(cache_folder, ignore_errors=True)
     os.utime(folder)
     return folder

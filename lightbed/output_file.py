@@ -80,15 +80,15 @@ def replace_file(path: Path) -> Iterator[IO[bytes]]:
 
     Use this for files of the program itself: it replaces even files of other users. Raises `OSError`.
     """
-    before = path.stat() if path.exists() else None
+    replaced_status = path.stat() if path.exists() else None
     temporary = path.with_name(f".lightbed-{secrets.token_hex(8)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if before else 0o666)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if replaced_status else 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
-            if before:
+            if replaced_status:
                 with suppress(PermissionError):  # the file's group is not one of this user's groups
-                    os.fchown(descriptor, -1, before.st_gid)
-                os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
+                    os.fchown(descriptor, -1, replaced_status.st_gid)
+                os.fchmod(descriptor, stat.S_IMODE(replaced_status.st_mode))
             yield file
             file.flush()
             os.fsync(descriptor)
@@ -106,18 +106,18 @@ def check_output(path: str | Path) -> None:
     if str(path) == STANDARD_OUTPUT or _find_descriptor(path) is not None:
         return
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except FileNotFoundError:
         _check_missing_file(Path(path))
         return
-    for is_kind, number, what in _REFUSED:
-        if is_kind(found.st_mode):
-            raise OSError(number, f"it is {what}", str(path))
-    if not stat.S_ISREG(found.st_mode):
+    for is_kind, number, description in _REFUSED:
+        if is_kind(status.st_mode):
+            raise OSError(number, f"it is {description}", str(path))
+    if not stat.S_ISREG(status.st_mode):
         return
-    if found.st_uid != os.geteuid():
-        raise OSError(errno.EACCES, f"it belongs to {_get_user_name(found.st_uid)}", str(path))
-    if not found.st_mode & 0o222:
+    if status.st_uid != os.geteuid():
+        raise OSError(errno.EACCES, f"it belongs to {_get_user_name(status.st_uid)}", str(path))
+    if not status.st_mode & 0o222:
         raise OSError(errno.EACCES, "it is read-only", str(path))
     _check_folder(Path(os.path.realpath(path)).parent, path)
 
@@ -146,10 +146,10 @@ def _find_descriptor(path: str | Path) -> int | None:
     """Return the descriptor that a name denotes, directly or through links, or None for other names."""
     name = os.path.abspath(path)  # noqa: PTH100 - links are followed one by one
     for _ in range(_MAX_LINKS):
-        found = _DESCRIPTOR.fullmatch(name)
-        if found:
-            word = found[1] or found[2]
-            return _STANDARD.get(word) if word in _STANDARD else int(word)
+        match = _DESCRIPTOR.fullmatch(name)
+        if match:
+            descriptor = match[1] or match[2]
+            return _STANDARD.get(descriptor) if descriptor in _STANDARD else int(descriptor)
         try:
             name = os.path.normpath(Path(name).parent / Path(name).readlink())
         except OSError:

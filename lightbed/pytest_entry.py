@@ -17,11 +17,11 @@ OURS = Path(__file__).resolve().parent.parent / "testbed"
 def find_shadow() -> Path | None:
     """Return the folder or file that is imported as `testbed` instead of ours, or None."""
     spec = find_spec("testbed")
-    places = [*(spec.submodule_search_locations or ()), spec.origin or ""] if spec else []
-    found = [Path(place) for place in places if place]
+    locations = [*(spec.submodule_search_locations or ()), spec.origin or ""] if spec else []
+    paths = [Path(location) for location in locations if location]
     return (
-        found[0]
-        if found and not any(OURS in (path.resolve(), path.resolve().parent) for path in found)
+        paths[0]
+        if paths and not any(OURS in (path.resolve(), path.resolve().parent) for path in paths)
         else None
     )
 
@@ -36,7 +36,7 @@ pytest_plugins = [] if SHADOW else ["testbed.pytest_plugin"]
 
 def pytest_load_initial_conftests(args: list[str]) -> None:
     """Reject options of the lab if the plugin that reads them is not loaded."""
-    if SHADOW and any(word == "--lab" or word.startswith(("--lab=", "--lab-")) for word in args):
+    if SHADOW and any(argument == "--lab" or argument.startswith(("--lab=", "--lab-")) for argument in args):
         raise pytest.UsageError(f"the fixture testbed_lab is not available: {SHADOW_MESSAGE}")
 
 

@@ -33,7 +33,7 @@ def find_changed_files(base: str) -> set[str]:
     return paths
 
 
-def module_name_of(path: Path) -> str:
+def get_module_name(path: Path) -> str:
     """Return the dotted name of a module from its path in the checkout."""
     parts = path.with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -71,7 +71,7 @@ class Imports:
         stamp = [state.st_mtime_ns, state.st_size]
         entry = self._cache.get(str(path))
         if entry is None or entry[0] != stamp:
-            entry = self._cache[str(path)] = [stamp, find_names(ROOT / path, module_name_of(path))]
+            entry = self._cache[str(path)] = [stamp, find_names(ROOT / path, get_module_name(path))]
         return list(entry[1])
 
     def save(self) -> None:
@@ -99,7 +99,7 @@ def find_tests(changed_files: set[str]) -> list[str]:
         return [str(path) for path in tests]
     imports = Imports()
     sources = {
-        module_name_of(path.relative_to(ROOT)): path.relative_to(ROOT)
+        get_module_name(path.relative_to(ROOT)): path.relative_to(ROOT)
         for package in PACKAGES
         for path in (ROOT / package).rglob("*.py")
     }
@@ -109,7 +109,7 @@ def find_tests(changed_files: set[str]) -> list[str]:
             importers[name].add(module)
     changed = set()
     for file in map(Path, changed_files):
-        module = module_name_of(file) if file.suffix == ".py" else ""
+        module = get_module_name(file) if file.suffix == ".py" else ""
         changed.add(module)
         if not importers[module]:
             # Nothing imports it: it is loaded by name at run time, or is a data file. Its packages count as changed.

@@ -70,19 +70,20 @@ def format_all(lanes: dict[str, Any], rows: int = 25) -> list[str]:
     """Return the table of lanes, then for each lane with tests its slowest rooms, files, tests and fixtures."""
     lines = format_lanes(lanes)
     for name, lane in lanes.items():
-        each = lane.get("each", {})
-        if not each:
+        spent_by_test = lane.get("each", {})
+        if not spent_by_test:
             continue
         lines += ["", f"=== {name}"]
         rooms = add_up(
-            ("/".join(test.partition("::")[0].split("/")[1:2]), spent) for test, spent in each.items()
+            ("/".join(test.partition("::")[0].split("/")[1:2]), spent)
+            for test, spent in spent_by_test.items()
         )
         lines += format_slowest("rooms", rooms, rows)
         lines += format_slowest(
-            "files", add_up((test.partition("::")[0], s) for test, s in each.items()), rows
+            "files", add_up((test.partition("::")[0], s) for test, s in spent_by_test.items()), rows
         )
         lines += format_slowest(
-            "tests", add_up((test.partition("[")[0], s) for test, s in each.items()), rows
+            "tests", add_up((test.partition("[")[0], s) for test, s in spent_by_test.items()), rows
         )
         fixtures = ((fixture, (wall, processor)) for fixture, _, wall, processor in lane["fixtures"])
         lines += format_slowest("fixtures", add_up(fixtures), rows)
@@ -91,10 +92,10 @@ def format_all(lanes: dict[str, Any], rows: int = 25) -> list[str]:
 
 def run_lane(lane: str, command: list[str]) -> int:
     """Run a command other than pytest, record it as a lane, and return its exit code."""
-    start, before = time.perf_counter(), getrusage(RUSAGE_CHILDREN)
+    start, usage_before = time.perf_counter(), getrusage(RUSAGE_CHILDREN)
     code = subprocess.run(command, check=False).returncode
-    after = getrusage(RUSAGE_CHILDREN)
-    spent_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    usage_after = getrusage(RUSAGE_CHILDREN)
+    spent_s = usage_after.ru_utime + usage_after.ru_stime - usage_before.ru_utime - usage_before.ru_stime
     entry = {
         "tests": 0,
         "wall_s": time.perf_counter() - start,

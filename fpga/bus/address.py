@@ -33,7 +33,9 @@ def open_bus(address: str) -> RegisterBus:
     """
     parts = urlsplit(address)
     if parts.scheme not in _SCHEMES:
-        raise ValueError(f"{address!r}: the scheme is one of {', '.join(f'{each}://' for each in _SCHEMES)}.")
+        raise ValueError(
+            f"{address!r}: the scheme is one of {', '.join(f'{scheme}://' for scheme in _SCHEMES)}."
+        )
     if parts.scheme == "pynq":
         return _open_pynq(address, parts)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))

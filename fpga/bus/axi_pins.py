@@ -38,8 +38,8 @@ class AxiPinsBus:
         """Return the word at `offset`."""
         check_access(offset)
         self._send_requests({"ar": {"araddr": offset}})
-        answer = self._await_response("r")
-        return self._get_output(answer, "rdata")
+        response = self._await_response("r")
+        return self._get_output(response, "rdata")
 
     def write32(self, offset: int, value: int) -> None:
         """Write a word at `offset`."""
@@ -57,13 +57,13 @@ class AxiPinsBus:
             self._put_access(rows[self._slot_cycles * index], offset, value)
         outputs = self._simulator.run(rows).reshape(len(accesses), self._slot_cycles, -1)
         self.cycles += len(rows)
-        answers = [
-            self._find_response(each, _READ if value is None else _WRITE)
-            for each, (_, value) in zip(outputs.tolist(), accesses, strict=True)
+        responses = [
+            self._find_response(slot, _READ if value is None else _WRITE)
+            for slot, (_, value) in zip(outputs.tolist(), accesses, strict=True)
         ]
         return [
-            answer[self._output_columns["rdata"]]
-            for answer, (_, value) in zip(answers, accesses, strict=True)
+            response[self._output_columns["rdata"]]
+            for response, (_, value) in zip(responses, accesses, strict=True)
             if value is None
         ]
 
@@ -82,14 +82,14 @@ class AxiPinsBus:
         is_accepted = slot[0][self._output_columns[f"{request}ready"]] and (
             request != "aw" or slot[0][self._output_columns["wready"]]
         )
-        answers = [cycle for cycle in slot if cycle[self._output_columns[f"{response}valid"]]]
-        if not is_accepted or len(answers) != 1:
+        valid_cycles = [cycle for cycle in slot if cycle[self._output_columns[f"{response}valid"]]]
+        if not is_accepted or len(valid_cycles) != 1:
             raise BusFault(
                 f"the register file did not answer a burst within {self._slot_cycles} cycles per access"
             )
-        if answers[0][self._output_columns[f"{response}resp"]]:
+        if valid_cycles[0][self._output_columns[f"{response}resp"]]:
             raise BusFault("the register file answered with an error")
-        return answers[0]
+        return valid_cycles[0]
 
     def close(self) -> None:
         """Release the simulator."""

@@ -41,9 +41,9 @@ class CocotbBus:
     def read32(self, offset: int) -> int:
         """Return the word at `offset`."""
         check_access(offset)
-        answer = self._read(offset, 4)
-        _check_response(answer, offset)
-        return int.from_bytes(answer.data, "little")
+        response = self._read(offset, 4)
+        _check_response(response, offset)
+        return int.from_bytes(response.data, "little")
 
     def write32(self, offset: int, value: int) -> None:
         """Write a word at `offset`."""
@@ -54,6 +54,6 @@ class CocotbBus:
         """Do nothing, because cocotb ends the simulation."""
 
 
-def _check_response(answer: Any, offset: int) -> None:
-    if int(answer.resp):
-        raise BusFault(f"the register file answered {answer.resp!r} at {offset:#x}")
+def _check_response(response: Any, offset: int) -> None:
+    if int(response.resp):
+        raise BusFault(f"the register file answered {response.resp!r} at {offset:#x}")

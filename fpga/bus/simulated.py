@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from fpga.bus.protocol import check_access
-from fpga.count_action.actions.memory import memories_of
+from fpga.count_action.actions.memory import list_memories
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import WORD_BITS as COLUMN_BITS
 from fpga.count_action.ports import Rows, ports_of
@@ -49,7 +49,7 @@ class _Pins:
         self._input_ports = {port.name: port for port in ports.inputs}
         self._output_ports = {port.name: port for port in ports.outputs}
         self._columns = (ports.input_columns, ports.output_columns)
-        self._memories = [(module.name, memory.output) for module, memory in memories_of(datapath)]
+        self._memories = [(module.name, memory.output) for module, memory in list_memories(datapath)]
         self.reset()
 
     def reset(self) -> None:
@@ -78,7 +78,7 @@ class _Pins:
         """Run a cycle of reset. It changes nothing but memories that are being loaded (R25)."""
         for module, memory in self._memories:
             load, address, word = (
-                self._inputs[f"{module}_{memory}_{each}_i"] for each in ("load", "address", "word")
+                self._inputs[f"{module}_{memory}_{suffix}_i"] for suffix in ("load", "address", "word")
             )
             if load:
                 self._engine.load_word(module, memory, address, word)
@@ -118,7 +118,7 @@ class SimulatedBus:
         self._pins = _Pins(datapath, engine)
         self._table = register_map(datapath)
         self._words = {
-            register.offset_of(word): (register, word)
+            register.get_offset(word): (register, word)
             for register in self._table
             for word in range(register.words)
         }
@@ -197,7 +197,7 @@ class SimulatedBus:
         """Set the signal of a register to its value, the concatenation of its words."""
         value = 0
         for word in range(register.words):
-            value |= self._stored[register.offset_of(word)] << register.width * word
+            value |= self._stored[register.get_offset(word)] << register.width * word
         if isinstance(register.signal, BlockPin):
             self._find_block(register.signal).write(
                 register.signal.pin, value & (1 << register.signal.width) - 1
@@ -209,11 +209,11 @@ class SimulatedBus:
         """Set the written bits to 1 for one cycle."""
         if isinstance(register.signal, BlockPin) and value:
             self._find_block(register.signal).write(register.signal.pin, value)
-        connected = [bits for bits in register.fields if bits.port]
-        for bits in connected:
+        connected_fields = [bits for bits in register.fields if bits.port]
+        for bits in connected_fields:
             self._pins.set(bits.port, value >> bits.low & 1)
         self._step()
-        for bits in connected:
+        for bits in connected_fields:
             self._pins.set(bits.port, 0)
         if register.key == ("CONTROL",):
             self._apply_control(value)

@@ -14,7 +14,7 @@ from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
 Strict = Annotated[bool, typer.Option("--strict", help="Exit code 1 for warnings, too.")]
 
 if TYPE_CHECKING:
-    from fpga.count_action import Checked, CountActionError, Diagnostic
+    from fpga.count_action import CheckedDatapath, CountActionError, Diagnostic
 
 
 def register(app: typer.Typer) -> None:
@@ -33,10 +33,10 @@ def check(
         from fpga.count_action import Diagnostic
 
         for kind, diagnostics in (("error", document["errors"]), ("warning", document["warnings"])):
-            for each in diagnostics:
-                print(f"{kind}: {Diagnostic(**each)}", file=sys.stderr)
-        for each in document["inferences"]:
-            print(f"note: {Diagnostic(**each)}", file=sys.stderr)
+            for diagnostic in diagnostics:
+                print(f"{kind}: {Diagnostic(**diagnostic)}", file=sys.stderr)
+        for diagnostic in document["inferences"]:
+            print(f"note: {Diagnostic(**diagnostic)}", file=sys.stderr)
         if document["ok"]:
             modules = _format_number(document["modules"], "module")
             print(f"{file}: no errors in {modules} ({', '.join(document['modules'])})")
@@ -60,7 +60,7 @@ def describe_errors(error: CountActionError) -> dict[str, Any]:
     return {"ok": False, "modules": [], "errors": _as_dicts(error.errors), "warnings": [], "inferences": []}
 
 
-def describe_check(checked: Checked) -> dict[str, Any]:
+def describe_check(checked: CheckedDatapath) -> dict[str, Any]:
     """Return the document of `check --json` for a file without errors."""
     return {
         "ok": True,
@@ -72,7 +72,7 @@ def describe_check(checked: Checked) -> dict[str, Any]:
 
 
 def _as_dicts(diagnostics: tuple[Diagnostic, ...]) -> list[dict[str, str | int]]:
-    return [each.as_dict() for each in diagnostics]
+    return [diagnostic.as_dict() for diagnostic in diagnostics]
 
 
 def _format_number(items: list[Any], noun: str) -> str:

@@ -66,16 +66,20 @@ def cosimulate(
         ]
     except (HdlError, ValueError) as error:
         return print_message(str(error), as_json=as_json)
-    equal = all(each.mismatch is None for each in comparisons)
+    equal = all(comparison.mismatch is None for comparison in comparisons)
     if as_json:
         print(
             json.dumps(
-                {"ok": equal, "datapath": datapath.name, "runs": [_make_plain(each) for each in comparisons]}
+                {
+                    "ok": equal,
+                    "datapath": datapath.name,
+                    "runs": [_make_plain(comparison) for comparison in comparisons],
+                }
             )
         )
     else:
-        for each in comparisons:
-            print("\n".join(_format_lines(each)))
+        for comparison in comparisons:
+            print("\n".join(_format_lines(comparison)))
     return 0 if equal else 1
 
 

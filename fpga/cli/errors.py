@@ -33,10 +33,10 @@ def print_errors(errors: Iterable[Diagnostic], *, as_json: bool) -> int:
     """Print errors, and return the exit code. JSON goes to standard output, text to standard error."""
     diagnostics = tuple(errors)
     if as_json:
-        print(json.dumps({"ok": False, "errors": [each.as_dict() for each in diagnostics]}))
+        print(json.dumps({"ok": False, "errors": [diagnostic.as_dict() for diagnostic in diagnostics]}))
     else:
-        for each in diagnostics:
-            print(f"error: {_format_line(each)}", file=sys.stderr)
+        for diagnostic in diagnostics:
+            print(f"error: {_format_line(diagnostic)}", file=sys.stderr)
     return ERROR
 
 

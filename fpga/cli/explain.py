@@ -14,7 +14,7 @@ from fpga.cli.options import AsJson, Parameters, SourceFile, parse_parameters
 from lightbed.output_file import write_output
 
 if TYPE_CHECKING:
-    from fpga.count_action import Checked
+    from fpga.count_action import CheckedDatapath
 
 SvgFile = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Write the drawing as SVG, too.")]
 
@@ -29,17 +29,17 @@ def explain(
 ) -> None:
     """Draw a datapath: counts, targets, actions, what triggers what, latency in cycles."""
     from fpga.count_action import load
-    from fpga.count_action.explanation.explain import explain as explanation_of
+    from fpga.count_action.explanation.explain import explain as explain_datapath
     from fpga.count_action.explanation.svg import draw, draw_svg
 
     checked = load(file, parse_parameters(parameters))
-    explanation = explanation_of(checked.datapath)
+    explanation = explain_datapath(checked.datapath)
     if svg is not None:
         write_output(svg, draw_svg(explanation))
     if as_json:
         notes = {"warnings": checked.warnings, "inferences": checked.inferences}
         notes_by_kind = {
-            kind: [each.as_dict() for each in notes_of_kind] for kind, notes_of_kind in notes.items()
+            kind: [note.as_dict() for note in notes_of_kind] for kind, notes_of_kind in notes.items()
         }
         print(json.dumps({**explanation.as_dict(), **notes_by_kind}))
         return
@@ -51,7 +51,7 @@ def explain(
         ),
         end="",
     )
-    if any(each.size > 1 for each in checked.datapath.inputs):
+    if any(signal.size > 1 for signal in checked.datapath.inputs):
         print("\nElements are numbered as in the hardware, from 0.")
     _print_notes(checked)
 
@@ -65,9 +65,9 @@ def _can_encode_line_drawing() -> bool:
     return True
 
 
-def _print_notes(checked: Checked) -> None:
+def _print_notes(checked: CheckedDatapath) -> None:
     for title, notes in (("Assumptions", checked.inferences), ("Warnings", checked.warnings)):
         if notes:
             print(f"\n{title}:")
-        for each in notes:
-            print(f"  {each}")
+        for note in notes:
+            print(f"  {note}")

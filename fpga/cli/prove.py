@@ -73,20 +73,20 @@ def _make_document(proof: Proof) -> dict[str, Any]:
         "datapath": proof.datapath,
         "results": [
             {
-                "module": each.module,
-                "property": each.property,
-                "verdict": each.verdict.value,
-                "part": each.part,
-                "cycle": each.cycle,
-                "element": each.element,
-                "expected": each.expected,
-                "seen": each.seen,
+                "module": result.module,
+                "property": result.property,
+                "verdict": result.verdict.value,
+                "part": result.part,
+                "cycle": result.cycle,
+                "element": result.element,
+                "expected": result.expected,
+                "seen": result.actual,
             }
-            for each in proof.results
+            for result in proof.results
         ],
         "covered": [
-            {"module": each.module, "part": each.part, "what": each.what, "reached": each.is_reached}
-            for each in proof.covered
+            {"module": cover.module, "part": cover.part, "what": cover.statement, "reached": cover.is_reached}
+            for cover in proof.covered
         ],
         "counterexample": list(proof.counterexample),
     }
@@ -98,31 +98,35 @@ def _format_lines(proof: Proof) -> list[str]:
     from fpga.formal.properties import PROPERTIES, STATED
     from fpga.formal.sby import COVER_DEPTH
 
-    says = {fact.name: fact.says for fact in PROPERTIES}
-    claim = f"{{part}}: {says[STATED]}"
+    statements = {fact.name: fact.statement for fact in PROPERTIES}
+    claim = f"{{part}}: {statements[STATED]}"
     lines = []
-    for module in dict.fromkeys(each.module for each in proof.results):
+    for module in dict.fromkeys(result.module for result in proof.results):
         lines.append(f"{module}")
-        for each in proof.results:
-            if each.module == module:
-                fact = claim.format(part=each.part) if each.property == STATED else says[each.property]
-                place_text = (
-                    f" at {each.part} in cycle {each.cycle}" if each.verdict is Verdict.FAILED else ""
+        for result in proof.results:
+            if result.module == module:
+                fact = (
+                    claim.format(part=result.part)
+                    if result.property == STATED
+                    else statements[result.property]
                 )
-                place_text = f" at {each.part}" if each.verdict is Verdict.VACUOUS else place_text
-                lines.append(f"  {each.verdict.value + place_text:<14}  {each.property:<7} {fact}")
-                if each.element:
-                    lines.append(f"    {each.element}: expected {each.expected}, seen {each.seen}")
-    reached = [each for each in proof.covered if each.is_reached]
-    lines.append(f"reached: {len(reached)} of {len(proof.covered)} fires, stalls and commits")
+                location_text = (
+                    f" at {result.part} in cycle {result.cycle}" if result.verdict is Verdict.FAILED else ""
+                )
+                location_text = f" at {result.part}" if result.verdict is Verdict.VACUOUS else location_text
+                lines.append(f"  {result.verdict.value + location_text:<14}  {result.property:<7} {fact}")
+                if result.element:
+                    lines.append(f"    {result.element}: expected {result.expected}, seen {result.actual}")
+    reached_covers = [cover for cover in proof.covered if cover.is_reached]
+    lines.append(f"reached: {len(reached_covers)} of {len(proof.covered)} fires, stalls and commits")
     lines += [
-        f"  not within {COVER_DEPTH} cycles: {each.what} of {each.module}.{each.part}"
-        for each in proof.covered
-        if not each.is_reached
+        f"  not within {COVER_DEPTH} cycles: {cover.statement} of {cover.module}.{cover.part}"
+        for cover in proof.covered
+        if not cover.is_reached
     ]
     if proof.counterexample:
         lines += [
             "counterexample, up to the cycle of the failure:",
-            *(f"  {each}" for each in proof.counterexample),
+            *(f"  {line}" for line in proof.counterexample),
         ]
     return lines

@@ -41,12 +41,12 @@ def regs(
 
 
 def _format_table(table: RegisterMap) -> str:
-    widest = max(len(each.name) for each in table)
+    widest = max(len(register.name) for register in table)
     lines = [f"{table.name}, hash {table.digest:08x}, {table.size_bytes} bytes"]
-    for each in table:
-        words = f"x{each.words}" if each.words > 1 else ""
+    for register in table:
+        words = f"x{register.words}" if register.words > 1 else ""
         lines.append(
-            f"0x{each.offset:03X} {each.name:<{widest}} {each.width:>2} {words:<4} {each.access.value:<17}"
-            f" {each.description}"
+            f"0x{register.offset:03X} {register.name:<{widest}} {register.width:>2} {words:<4}"
+            f" {register.access.value:<17} {register.description}"
         )
     return "\n".join(lines) + "\n"

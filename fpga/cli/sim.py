@@ -91,8 +91,8 @@ def sim(
         fires = ", ".join(f"{name} {times}" for name, times in _count_fires(run).items())
         lines += [f"{stimulus}: {len(run.outputs)} cycles; fires: {fires}"]
         if run.stimulus.expectations:
-            met = len(run.stimulus.expectations) - len(run.failed)
-            lines.append(f"{met} of {len(run.stimulus.expectations)} expectations met")
+            met_count = len(run.stimulus.expectations) - len(run.failed)
+            lines.append(f"{met_count} of {len(run.stimulus.expectations)} expectations met")
         print("\n".join([*lines, *(f"written: {path}" for path in paths)]))
         _print_failures(run, stimulus)
     return 1 if run.failed or run.broken_properties else 0
@@ -132,9 +132,9 @@ def _extend(datapath: Datapath, stimulus: Stimulus, cycles: int) -> Stimulus:
     """Return the stimulus, extended by idle cycles to at least `cycles`."""
     import numpy as np
 
-    from fpga.count_action.simulate.stimuli.collector import Stimulus, idle_rows
+    from fpga.count_action.simulate.stimuli.collector import Stimulus, make_idle_rows
 
-    idle = idle_rows(datapath, max(0, cycles - len(stimulus.rows)))
+    idle = make_idle_rows(datapath, max(0, cycles - len(stimulus.rows)))
     return Stimulus(np.concatenate([stimulus.rows, idle]), stimulus.expectations)
 
 
@@ -152,31 +152,31 @@ def _write_waveforms(run: _Run, vcd: Path | None, png: Path | None) -> list[str]
 
 
 def _count_fires(run: _Run) -> dict[str, int]:
-    from fpga.count_action.simulate.signals import output_wires
+    from fpga.count_action.simulate.signals import list_output_wires
 
-    wires = [wire for wire in output_wires(run.datapath) if wire.name.startswith("fire_o")]
+    wires = [wire for wire in list_output_wires(run.datapath) if wire.name.startswith("fire_o")]
     names = [f"{module.name}.{count.name}" for module, count in run.datapath.counts()]
     return {name: sum(wire.series(run.outputs)) for name, wire in zip(names, wires, strict=True)}
 
 
 def _make_document(run: _Run, paths: list[str]) -> dict[str, Any]:
-    failed = [
+    failures = [
         {
-            "cycle": each.expected.cycle,
-            "line": each.expected.line,
-            "name": each.expected.wire.name,
-            "expected": each.expected.value,
-            "actual": each.actual,
+            "cycle": failure.expected.cycle,
+            "line": failure.expected.line,
+            "name": failure.expected.wire.name,
+            "expected": failure.expected.value,
+            "actual": failure.actual,
         }
-        for each in run.failed
+        for failure in run.failed
     ]
     return {
-        "ok": not failed and not run.broken_properties,
+        "ok": not failures and not run.broken_properties,
         "datapath": run.datapath.name,
         "cycles": len(run.outputs),
         "fires": _count_fires(run),
         "expectations": len(run.stimulus.expectations),
-        "failed": failed,
+        "failed": failures,
         "violated": [
             {"cycle": cycle, "module": module, "kind": kind, "property": name}
             for cycle, module, kind, name in run.broken_properties

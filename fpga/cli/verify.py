@@ -45,20 +45,20 @@ def _make_document(verification: Verification) -> dict[str, Any]:
         "ok": verification.ok,
         "datapath": verification.datapath,
         "files": [
-            {"path": each.path, "sha256": each.sha256, "verdict": each.verdict} for each in verification.files
+            {"path": file.path, "sha256": file.sha256, "verdict": file.verdict} for file in verification.files
         ],
         "properties": [
             {
-                "module": each.module,
-                "property": each.property,
-                "verdict": each.verdict.value,
-                "part": each.part,
-                "cycle": each.cycle,
-                "element": each.element,
-                "expected": each.expected,
-                "seen": each.seen,
+                "module": result.module,
+                "property": result.property,
+                "verdict": result.verdict.value,
+                "part": result.part,
+                "cycle": result.cycle,
+                "element": result.element,
+                "expected": result.expected,
+                "seen": result.actual,
             }
-            for each in verification.properties
+            for result in verification.properties
         ],
     }
 
@@ -66,23 +66,28 @@ def _make_document(verification: Verification) -> dict[str, Any]:
 def _format_lines(verification: Verification) -> list[str]:
     """Return a line for every property and for every file that is not verified."""
     lines = []
-    for module in dict.fromkeys(each.module for each in verification.properties):
+    for module in dict.fromkeys(result.module for result in verification.properties):
         lines.append(module)
         lines += [
-            line for each in verification.properties if each.module == module for line in _describe(each)
+            line
+            for result in verification.properties
+            if result.module == module
+            for line in _describe(result)
         ]
     lines.append("files")
-    good = [each for each in verification.files if each.verdict in {"verified", "text"}]
-    lines.append(f"  {len(good)} of {len(verification.files)} verified or source text")
-    lines += [f"  {each.verdict:<11}  {each.path}" for each in verification.files if each not in good]
+    verified_files = [file for file in verification.files if file.verdict in {"verified", "text"}]
+    lines.append(f"  {len(verified_files)} of {len(verification.files)} verified or source text")
+    lines += [
+        f"  {file.verdict:<11}  {file.path}" for file in verification.files if file not in verified_files
+    ]
     verdict = "matches its text" if verification.ok else "does not match its text, or is not proven"
     return [*lines, f"{verification.datapath} {verdict}"]
 
 
 def _describe(result: Result) -> list[str]:
-    place_text = f" at {result.part}" if result.part else ""
-    place_text += f" in cycle {result.cycle}" if result.cycle is not None else ""
-    lines = [f"  {result.verdict.value:<14}  {result.property}{place_text}"]
+    location_text = f" at {result.part}" if result.part else ""
+    location_text += f" in cycle {result.cycle}" if result.cycle is not None else ""
+    lines = [f"  {result.verdict.value:<14}  {result.property}{location_text}"]
     if result.expected is not None:
-        lines.append(f"    {result.element}: expected {result.expected}, seen {result.seen}")
+        lines.append(f"    {result.element}: expected {result.expected}, seen {result.actual}")
     return lines

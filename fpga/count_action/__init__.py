@@ -14,10 +14,10 @@
 | `explanation` | facts about a datapath, and drawings of it | `language` |
 """
 
-from fpga.count_action.checks.check import check, warnings_of
+from fpga.count_action.checks.check import check, find_warnings
 from fpga.count_action.diagnostics import CountActionError, Diagnostic
 from fpga.count_action.json_form import datapath_from_json
-from fpga.count_action.load import Checked, load, parse_text
+from fpga.count_action.load import CheckedDatapath, load, parse_text
 from fpga.count_action.model import (
     Action,
     ActionKind,
@@ -37,7 +37,7 @@ from fpga.count_action.model import (
 __all__ = [
     "Action",
     "ActionKind",
-    "Checked",
+    "CheckedDatapath",
     "Condition",
     "Count",
     "CountActionError",
@@ -53,7 +53,7 @@ __all__ = [
     "Target",
     "check",
     "datapath_from_json",
+    "find_warnings",
     "load",
     "parse_text",
-    "warnings_of",
 ]

@@ -24,18 +24,18 @@ def registers(order: str, *, whole: bool, streams: int) -> dict[str, int]:
 
 def select(count: Count, module: str, options: Sequence[Operand]) -> Operand:
     """Return the formula for the option of the selected stream, or the last option if no stream has a beat."""
-    valid = [Operation("valid", (Ref(each.name, each.module, each.index),)) for each in count.terms]
+    valid = [Operation("valid", (Ref(term.name, term.module, term.index),)) for term in count.terms]
     selection = options[-1]
-    for holds, option in reversed(list(zip(valid[:-1], options[:-1], strict=True))):
-        selection = Operation("if", (holds, option, selection))
+    for is_valid, option in reversed(list(zip(valid[:-1], options[:-1], strict=True))):
+        selection = Operation("if", (is_valid, option, selection))
     turn = Ref(f"{count.name}_turn", module)
     if count.order == "turns":
         for index, option in reversed(list(enumerate(options))):
             is_next = Operation("and", (valid[index], Operation("<=", (turn, index))))
             selection = Operation("if", (is_next, option, selection))
     if count.whole:
-        current = Operation("table", (turn, *options))
-        selection = Operation("if", (Ref(f"{count.name}_open", module), current, selection))
+        open_option = Operation("table", (turn, *options))
+        selection = Operation("if", (Ref(f"{count.name}_open", module), open_option, selection))
     return selection
 
 
@@ -48,7 +48,7 @@ def picks(count: Count, module: str) -> list[Operand]:
 def next_numbers(count: Count, module: str) -> dict[str, Operand]:
     """Return the formula for the next value of each stored number, by the suffix of its name."""
     streams = len(count.terms)
-    lasts = [last_of(each) for each in count.terms]
+    lasts = [get_last_flag(term) for term in count.terms]
     following: list[Operand] = [(index + 1) % streams for index in range(streams)]
     numbers: dict[str, Operand] = {}
     if count.order == "turns" or count.whole:
@@ -64,7 +64,7 @@ def next_numbers(count: Count, module: str) -> dict[str, Operand]:
     return numbers
 
 
-def last_of(stream: Ref) -> Ref:
+def get_last_flag(stream: Ref) -> Ref:
     """Return the `last` flag of a stream."""
     return Ref(f"{stream.name}_last", stream.module)
 
@@ -72,12 +72,12 @@ def last_of(stream: Ref) -> Ref:
 def select_samples(count: Count, module: str, lanes: int) -> list[Operand]:
     """Return the formulas for the samples of the selected beat, one per lane."""
     return [
-        select(count, module, [Ref(each.name, each.module, each.index, lane) for each in count.terms])
+        select(count, module, [Ref(term.name, term.module, term.index, lane) for term in count.terms])
         for lane in range(lanes)
     ]
 
 
-def pick_of(count: Count, stream: Ref) -> Ref | None:
+def find_pick_formula(count: Count, stream: Ref) -> Ref | None:
     """Return the formula that is 1 if a count selects this stream, or None if the count takes all streams."""
     key = (stream.module, stream.name, stream.index)
     pairs = zip(count.terms, count.picks, strict=False)

@@ -24,6 +24,6 @@ def beat_width(widths: Iterable[int]) -> int:
     return max(widths, default=1)
 
 
-def beat_signed(signs: Iterable[bool]) -> bool:
+def is_beat_signed(signs: Iterable[bool]) -> bool:
     """Return whether a beat or a sum is signed: true if any of its samples is."""
     return any(signs)

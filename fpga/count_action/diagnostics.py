@@ -64,26 +64,28 @@ class CountActionError(FpgaError, ValueError, code="fpga.text"):
         return CountActionError, (self.errors,)
 
 
-class Refused(Exception):
+class SourceError(Exception):
     """An error in one part of a text. Reading continues with the other parts. Internal to this package."""
 
-    def __init__(self, at: Location, message: str, hint: str = "") -> None:
+    def __init__(self, location: Location, message: str, hint: str = "") -> None:
         super().__init__(message)
-        self.diagnostic = make_diagnostic(at, message, hint)
+        self.diagnostic = make_diagnostic(location, message, hint)
 
 
-def make_diagnostic(at: Location | None, message: str, hint: str = "") -> Diagnostic:
-    """Return a diagnostic at a location; `at` is None for a part that was built in Python."""
-    if at is None:
+def make_diagnostic(location: Location | None, message: str, hint: str = "") -> Diagnostic:
+    """Return a diagnostic at a location; `location` is None for a part that was built in Python."""
+    if location is None:
         return Diagnostic("<python>", 0, 0, message, hint)
-    return Diagnostic(at.file, at.line, at.column, message, hint)
+    return Diagnostic(location.file, location.line, location.column, message, hint)
 
 
-def find_out_of_range(what: str, value: int, low: int, high: int, at: Location | None) -> Diagnostics:
+def find_out_of_range(
+    description: str, value: int, low: int, high: int, location: Location | None
+) -> Diagnostics:
     """Yield a diagnostic if `value` is outside `low` to `high`, both included."""
     if not low <= value <= high:
         yield make_diagnostic(
-            at, f"the {what} is {value}, outside {low} to {high}", f"Choose {low} to {high}."
+            location, f"the {description} is {value}, outside {low} to {high}", f"Choose {low} to {high}."
         )
 
 
@@ -97,10 +99,10 @@ class Report:
 
     @contextmanager
     def part(self) -> Iterator[None]:
-        """Record a `Refused` raised in the body as an error, instead of passing it on."""
+        """Record a `SourceError` raised in the body as an error, instead of passing it on."""
         try:
             yield
-        except Refused as refused:
+        except SourceError as refused:
             self.error(refused.diagnostic)
 
     def error(self, diagnostic: Diagnostic) -> None:
@@ -114,27 +116,36 @@ class Report:
     def raise_errors(self) -> None:
         """Raise `CountActionError` if there are errors, sorted by location."""
         if self.errors:
-            raise CountActionError(sorted(self.errors, key=lambda each: (each.file, each.line, each.column)))
+            raise CountActionError(
+                sorted(
+                    self.errors,
+                    key=lambda error_diagnostic: (
+                        error_diagnostic.file,
+                        error_diagnostic.line,
+                        error_diagnostic.column,
+                    ),
+                )
+            )
 
 
-def quote(word: str) -> str:
+def quote(token: str) -> str:
     """Return a user's word in backquotes, shortened to 60 characters, with unprintable characters escaped."""
-    text = word if len(word) <= _MAX_WORD_LENGTH else word[: _MAX_WORD_LENGTH - 3] + "..."
+    text = token if len(token) <= _MAX_WORD_LENGTH else token[: _MAX_WORD_LENGTH - 3] + "..."
     return "`" + "".join(char if char.isprintable() else repr(char)[1:-1] for char in text) + "`"
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, words: Iterable[str]) -> str:
     """Return `Did you mean ...?`, or the first 12 known words if none is similar; empty if there are no words."""
-    names = list(dict.fromkeys(known))[:1000]
+    names = list(dict.fromkeys(words))[:1000]
     close = find_similar(word, names)
     if close:
         return f"Did you mean {quote(close)}?"
     return f"There are: {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}." if names else ""
 
 
-def find_similar(word: str, known: Iterable[str]) -> str:
+def find_similar(word: str, words: Iterable[str]) -> str:
     """Return the known word that is most similar to `word`, apart from `word` itself; empty if none is similar."""
-    names = [name for name in dict.fromkeys(known) if name != word]
+    names = [name for name in dict.fromkeys(words) if name != word]
     folded = {name.casefold(): name for name in reversed(names)}
     close = difflib.get_close_matches(word[:100].casefold(), folded, n=1, cutoff=0.66)
     return folded[close[0]] if close else ""

@@ -27,10 +27,10 @@ BITS = frozenset({"<<", ">>", "slice", "concat"})
 OPERATORS = ARITHMETIC | BITS | COMPARISONS | LOGICAL | STORED | {"if", "table", "valid"}
 
 
-def bits_for(low: int, high: int) -> tuple[int, bool]:
+def count_bits(low: int, high: int) -> tuple[int, bool]:
     """Return the number of bits for values from `low` to `high`, and whether they are signed.
 
-    >>> bits_for(0, 255), bits_for(-3, 3), bits_for(0, 0)
+    >>> count_bits(0, 255), count_bits(-3, 3), count_bits(0, 0)
     ((8, False), (3, True), (1, False))
     """
     if low < 0:
@@ -38,20 +38,20 @@ def bits_for(low: int, high: int) -> tuple[int, bool]:
     return max(1, high.bit_length()), False
 
 
-def interval_of_bits(width: int, *, signed: bool) -> Interval:
+def get_bit_interval(width: int, *, signed: bool) -> Interval:
     """Return the interval of a number of `width` bits."""
     return (-(1 << width - 1), (1 << width - 1) - 1) if signed else (0, (1 << width) - 1)
 
 
-def combine(operator: str, parts: Sequence[Interval]) -> Interval:
+def combine_intervals(operator: str, operand_intervals: Sequence[Interval]) -> Interval:
     """Return the interval of an operation, from the intervals of its operands.
 
-    >>> combine("-", [(0, 3), (0, 7)]), combine("max", [(-8, 7), (0, 0)])
+    >>> combine_intervals("-", [(0, 3), (0, 7)]), combine_intervals("max", [(-8, 7), (0, 0)])
     ((-7, 3), (0, 7))
-    >>> combine("<<", [(-8, 7), (2, 2)]), combine("slice", [(-8, 7), (2, 2), (1, 1)])
+    >>> combine_intervals("<<", [(-8, 7), (2, 2)]), combine_intervals("slice", [(-8, 7), (2, 2), (1, 1)])
     ((-32, 28), (0, 3))
     """
-    lows, highs = [low for low, _ in parts], [high for _, high in parts]
+    lows, highs = [low for low, _ in operand_intervals], [high for _, high in operand_intervals]
     if operator in {"+", "-"}:
         is_sum = operator == "+"
         low, high = (lows[1], highs[1]) if is_sum else (-highs[1], -lows[1])
@@ -61,9 +61,9 @@ def combine(operator: str, parts: Sequence[Interval]) -> Interval:
     if operator == ">>":
         return lows[0] >> lows[1], highs[0] >> highs[1]
     if operator == "slice":
-        return interval_of_bits(highs[1] - lows[2] + 1, signed=False)
+        return get_bit_interval(highs[1] - lows[2] + 1, signed=False)
     if operator == "concat":
-        return interval_of_bits(sum(bits_for(*each)[0] for each in parts), signed=False)
+        return get_bit_interval(sum(count_bits(*interval)[0] for interval in operand_intervals), signed=False)
     intervals: dict[str, Interval] = {
         "max": (max(lows), max(highs)),
         "min": (min(lows), min(highs)),
@@ -73,7 +73,7 @@ def combine(operator: str, parts: Sequence[Interval]) -> Interval:
     return intervals.get(operator, (0, 1))
 
 
-def leaves(operand: Operand) -> Iterator[tuple[str, Ref]]:
+def list_leaves(operand: Operand) -> Iterator[tuple[str, Ref]]:
     """Yield (operator, reference) for each reference in a formula.
 
     The operator is `count`, `target` or `valid`; it is empty for a sample, a flag or a number.
@@ -81,26 +81,26 @@ def leaves(operand: Operand) -> Iterator[tuple[str, Ref]]:
     if isinstance(operand, Ref):
         yield "", operand
     elif isinstance(operand, Operation):
-        for each in operand.operands:
-            for operator, ref in leaves(each):
+        for part in operand.operands:
+            for operator, ref in list_leaves(part):
                 yield operator or (operand.operator if operand.operator in STORED | {"valid"} else ""), ref
 
 
-def constant(operand: Operand) -> int:
+def get_constant(operand: Operand) -> int:
     """Return an operand that is a constant: the bits of a shift or of a slice."""
     assert isinstance(operand, int)
     return operand
 
 
-def width_of_slice(operand: Operand) -> int:
+def get_slice_width(operand: Operand) -> int:
     """Return the number of bits of a slice. Every operand of `concat` is a slice.
 
-    >>> width_of_slice(Operation("slice", (Ref("x"), 7, 4)))
+    >>> get_slice_width(Operation("slice", (Ref("x"), 7, 4)))
     4
     """
     assert isinstance(operand, Operation)
     _, high, low = operand.operands
-    return constant(high) - constant(low) + 1
+    return get_constant(high) - get_constant(low) + 1
 
 
 def concatenate(parts: Sequence[tuple[int, int]]) -> int:
@@ -115,12 +115,16 @@ def concatenate(parts: Sequence[tuple[int, int]]) -> int:
     return total
 
 
-def value_of(operator: str, operands: Sequence[int]) -> int:
+def evaluate_operation(operator: str, operands: Sequence[int]) -> int:
     """Return the exact value of an operation.
 
     For `concat` use `concatenate`, which takes the widths of the operands.
 
-    >>> value_of("if", [1, 5, 7]), value_of("max", [-3, 0]), value_of(">=", [2, 2])
+    >>> (
+    ...     evaluate_operation("if", [1, 5, 7]),
+    ...     evaluate_operation("max", [-3, 0]),
+    ...     evaluate_operation(">=", [2, 2]),
+    ... )
     (5, 0, 1)
     """
     return int(_EVALUATORS[operator](operands))
@@ -128,30 +132,30 @@ def value_of(operator: str, operands: Sequence[int]) -> int:
 
 _EVALUATORS: dict[str, Callable[[Sequence[int]], int]] = {
     "+": sum,
-    "-": lambda each: each[0] - each[1],
+    "-": lambda operands: operands[0] - operands[1],
     "max": max,
     "min": min,
-    "<<": lambda each: each[0] << each[1],
-    ">>": lambda each: each[0] >> each[1],
-    "slice": lambda each: each[0] >> each[2] & (1 << each[1] - each[2] + 1) - 1,
-    "==": lambda each: each[0] == each[1],
-    "!=": lambda each: each[0] != each[1],
-    "<": lambda each: each[0] < each[1],
-    "<=": lambda each: each[0] <= each[1],
-    ">": lambda each: each[0] > each[1],
-    ">=": lambda each: each[0] >= each[1],
-    "and": lambda each: all(part != 0 for part in each),
-    "or": lambda each: any(part != 0 for part in each),
-    "not": lambda each: each[0] == 0,
-    "if": lambda each: each[1] if each[0] else each[2],
-    "table": lambda each: each[1 + each[0]] if 0 <= each[0] < len(each) - 1 else 0,
+    "<<": lambda operands: operands[0] << operands[1],
+    ">>": lambda operands: operands[0] >> operands[1],
+    "slice": lambda operands: operands[0] >> operands[2] & (1 << operands[1] - operands[2] + 1) - 1,
+    "==": lambda operands: operands[0] == operands[1],
+    "!=": lambda operands: operands[0] != operands[1],
+    "<": lambda operands: operands[0] < operands[1],
+    "<=": lambda operands: operands[0] <= operands[1],
+    ">": lambda operands: operands[0] > operands[1],
+    ">=": lambda operands: operands[0] >= operands[1],
+    "and": lambda operands: all(operand != 0 for operand in operands),
+    "or": lambda operands: any(operand != 0 for operand in operands),
+    "not": lambda operands: operands[0] == 0,
+    "if": lambda operands: operands[1] if operands[0] else operands[2],
+    "table": lambda operands: operands[1 + operands[0]] if 0 <= operands[0] < len(operands) - 1 else 0,
 }
 
 
-def number_of(bits: int, width: int, *, signed: bool) -> int:
+def decode_number(bits: int, width: int, *, signed: bool) -> int:
     """Return the number encoded in `width` bits, two's complement if `signed`.
 
-    >>> number_of(0b110, 3, signed=True), number_of(0b110, 3, signed=False)
+    >>> decode_number(0b110, 3, signed=True), decode_number(0b110, 3, signed=False)
     (-2, 6)
     """
     return bits - (1 << width) if signed and bits >> (width - 1) else bits

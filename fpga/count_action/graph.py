@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from fpga.count_action.expressions import STORED, Interval, bits_for, combine, interval_of_bits, leaves
+from fpga.count_action.expressions import (
+    STORED,
+    Interval,
+    combine_intervals,
+    count_bits,
+    get_bit_interval,
+    list_leaves,
+)
 from fpga.count_action.model import (
     Action,
     Count,
@@ -63,8 +70,8 @@ class Graph:
     @cached_property
     def _inputs(self) -> dict[str, SignalShape]:
         return {
-            each.name: SignalShape(each.kind, each.size, each.lanes, each.width, each.signed)
-            for each in self.datapath.inputs
+            signal.name: SignalShape(signal.kind, signal.size, signal.lanes, signal.width, signal.signed)
+            for signal in self.datapath.inputs
         }
 
     def source(self, ref: Ref) -> SignalShape:
@@ -72,7 +79,7 @@ class Graph:
         if ref.module is None:
             return self._inputs[ref.name]
         if is_value(ref):
-            width, signed = bits_for(*self.interval(self.formula(ref)))
+            width, signed = count_bits(*self.interval(self.formula(ref)))
             return SignalShape(SignalKind.NUMBER, 1, 1, width, signed)
         _, action = self.drivers[ref.module, ref.name][0]
         assert action.kind.drives is not None
@@ -88,12 +95,12 @@ class Graph:
             return operand, operand
         if isinstance(operand, Ref):
             source = self.source(operand)
-            return interval_of_bits(source.width, signed=source.signed)
+            return get_bit_interval(source.width, signed=source.signed)
         if operand.operator in STORED:
-            return interval_of_bits(self._find_stored_width(operand), signed=False)
+            return get_bit_interval(self._find_stored_width(operand), signed=False)
         if operand.operator == "valid":
             return 0, 1
-        return combine(operand.operator, [self.interval(each) for each in operand.operands])
+        return combine_intervals(operand.operator, [self.interval(part) for part in operand.operands])
 
     def merge_intervals(self, action: Action) -> Interval:
         """Return the interval that covers the samples of a merged stream."""
@@ -110,16 +117,16 @@ class Graph:
 
     def signals(self, ref: Ref) -> tuple[Ref, ...]:
         """Return the signals that a reference reads: the reference itself, or the signals in its formula."""
-        return tuple(signals_of(self.datapath.module(ref.module or "") if is_value(ref) else None, ref))
+        return tuple(list_signals(self.datapath.module(ref.module or "") if is_value(ref) else None, ref))
 
     def streams(self, ref: Ref) -> tuple[Ref, ...]:
         """Return the streams whose samples a reference reads."""
         if not is_value(ref):
             return (ref,) if self.is_stream(ref) else ()
         streams = (
-            each for operator, each in leaves(self.formula(ref)) if not operator and self.is_stream(each)
+            leaf for operator, leaf in list_leaves(self.formula(ref)) if not operator and self.is_stream(leaf)
         )
-        return tuple(dict.fromkeys(Ref(each.name, each.module, each.index) for each in streams))
+        return tuple(dict.fromkeys(Ref(ref.name, ref.module, ref.index) for ref in streams))
 
     def is_stream(self, ref: Ref) -> bool:
         """Return whether `ref` is a stream."""
@@ -136,7 +143,7 @@ class Graph:
         """Counts that take beats of each stream, by its module (None: external), name and index."""
         takers: dict[tuple[str | None, str, int], list[tuple[Module, Count]]] = {}
         for module, count in self.datapath.counts():
-            for key in dict.fromkeys(stream_of(term) for term in count.counted if self.is_stream(term)):
+            for key in dict.fromkeys(get_stream_key(term) for term in count.counted if self.is_stream(term)):
                 takers.setdefault(key, []).append((module, count))
         return takers
 
@@ -144,11 +151,11 @@ class Graph:
         """Return the level counts that precede `count` in its module and take one of its streams (R26)."""
         if count.kind is not CountKind.LEVEL:
             return ()
-        streams = {stream_of(term) for term in count.counted if self.is_stream(term)}
+        streams = {get_stream_key(term) for term in count.counted if self.is_stream(term)}
         return tuple(
-            earlier
-            for earlier in module.counts[: module.counts.index(count)]
-            if earlier.kind is CountKind.LEVEL and streams & set(map(stream_of, earlier.counted))
+            rival
+            for rival in module.counts[: module.counts.index(count)]
+            if rival.kind is CountKind.LEVEL and streams & set(map(get_stream_key, rival.counted))
         )
 
     @cached_property
@@ -160,12 +167,12 @@ class Graph:
         for module in self.datapath.modules:
             for count in module.counts:
                 yield from self._find_links(count.counted, module, count, "counts")
-                gate = (ref for each in count.gate for ref in signals_of(module, each.ref))
+                gate = (ref for condition in count.gate for ref in list_signals(module, condition.ref))
                 yield from self._find_links(gate, module, count, "waits for")
             for action in module.actions:
                 if not action.on:  # a memory reads external inputs alone
                     continue
-                samples = (ref for each in action.refs for ref in signals_of(module, each))
+                samples = (ref for sample in action.refs for ref in list_signals(module, sample))
                 yield from self._find_links(samples, module, module.count(action.on), "sends")
                 if action.clears is not None:
                     owner = self.datapath.module(action.clears[0])
@@ -180,31 +187,31 @@ class Graph:
                     yield Link(driver, action, module, count, relation)
 
 
-def stream_of(ref: Ref) -> tuple[str | None, str, int]:
+def get_stream_key(ref: Ref) -> tuple[str | None, str, int]:
     """Return the module, name and index of the stream of a reference, without its lane."""
     return ref.module, ref.name, ref.index
 
 
-def signals_read_by(module: Module) -> Iterator[Ref]:
+def list_read_signals(module: Module) -> Iterator[Ref]:
     """Yield the signals that the counts and actions of a module read."""
     for count in module.counts:
         yield from count.counted
         for formula in (count.aim, count.bound):
             if formula is not None:
-                yield from signals_of(module, formula)
+                yield from list_signals(module, formula)
         for condition in count.gate:
-            yield from signals_of(module, condition.ref)
+            yield from list_signals(module, condition.ref)
     for action in module.actions:
         for ref in action.refs:
-            yield from signals_of(module, ref)
+            yield from list_signals(module, ref)
 
 
-def signals_of(module: Module | None, ref: Ref) -> Iterator[Ref]:
+def list_signals(module: Module | None, ref: Ref) -> Iterator[Ref]:
     """Yield the signals that a reference of a module reads, except counts and targets."""
     if module is None or not is_value(ref):
         yield ref
         return
-    yield from (each for operator, each in leaves(module.value(ref)) if operator not in STORED)
+    yield from (signal for operator, signal in list_leaves(module.value(ref)) if operator not in STORED)
 
 
 def can_stall(module: Module) -> bool:
@@ -228,5 +235,5 @@ def find_cycle(edges: dict[str, list[str]]) -> list[str]:
             elif name not in finished:
                 path.append(name)
                 todo.append((name, True))
-                todo.extend((each, False) for each in edges.get(name, ()))
+                todo.extend((successor, False) for successor in edges.get(name, ()))
     return []

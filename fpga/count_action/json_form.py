@@ -29,8 +29,8 @@ def datapath_from_json(text: str) -> Datapath:
         data = json.loads(text)
         return Datapath(
             name=data["name"],
-            inputs=tuple(_read_signal(each) for each in data["inputs"]),
-            modules=tuple(_read_module(each) for each in data["modules"]),
+            inputs=tuple(_read_signal(signal) for signal in data["inputs"]),
+            modules=tuple(_read_module(module) for module in data["modules"]),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"not a datapath: {error!r}. Write it with Datapath.to_json().") from error
@@ -43,12 +43,12 @@ def _read_signal(data: dict[str, Any]) -> Signal:
 def _read_module(data: dict[str, Any]) -> Module:
     return Module(
         name=data["name"],
-        counts=tuple(_read_count(each) for each in data["counts"]),
-        targets=tuple(Target(**each) for each in data["targets"]),
-        actions=tuple(_read_action(each) for each in data["actions"]),
-        values=tuple(_read_operand(each) for each in data.get("values", [])),
+        counts=tuple(_read_count(count) for count in data["counts"]),
+        targets=tuple(Target(**target) for target in data["targets"]),
+        actions=tuple(_read_action(action) for action in data["actions"]),
+        values=tuple(_read_operand(value) for value in data.get("values", [])),
         claims=tuple(
-            Claim(**{**each, "holds": _read_operand(each["holds"])}) for each in data.get("claims", [])
+            Claim(**{**claim, "holds": _read_operand(claim["holds"])}) for claim in data.get("claims", [])
         ),
     )
 
@@ -64,11 +64,11 @@ def _read_operand(data: Any) -> Operand:
 
 
 def _read_refs(data: list[dict[str, Any]]) -> tuple[Ref, ...]:
-    return tuple(Ref(**each) for each in data)
+    return tuple(Ref(**ref) for ref in data)
 
 
 def _read_count(data: dict[str, Any]) -> Count:
-    gate = tuple(Condition(Ref(**each["ref"]), each["negated"]) for each in data["gate"])
+    gate = tuple(Condition(Ref(**condition["ref"]), condition["negated"]) for condition in data["gate"])
     aim = Ref(**data["aim"]) if data.get("aim") else None
     bound = Ref(**data["bound"]) if data.get("bound") else None
     fields = {

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from fpga.count_action.checks.check import check, warnings_of
-from fpga.count_action.diagnostics import CountActionError, Diagnostic, Refused, Report, quote
+from fpga.count_action.checks.check import check, find_warnings
+from fpga.count_action.diagnostics import CountActionError, Diagnostic, Report, SourceError, quote
 from fpga.count_action.elaboration.elaborate import Elaborator
 from fpga.count_action.elaboration.instances import MAX_MODULES, make_instances
 from fpga.count_action.elaboration.resolve import resolve
@@ -19,7 +19,7 @@ from fpga.count_action.verilog.text import KEYWORDS
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedDatapath:
     """A datapath without errors, its warnings, and the assumptions about undeclared names.
 
     `imported` maps the paths of imported files, relative to the text, to the files.
@@ -31,7 +31,7 @@ class Checked:
     imported: tuple[tuple[PurePosixPath, Path], ...] = ()
 
 
-def load(path: str | Path, parameters: Mapping[str, int] | None = None) -> Checked:
+def load(path: str | Path, parameters: Mapping[str, int] | None = None) -> CheckedDatapath:
     """Return the datapath that a file describes, with the given values of parameters.
 
     Raise `CountActionError` if the file, or one that it imports, cannot be read or has errors, and `ImportError` if
@@ -40,12 +40,14 @@ def load(path: str | Path, parameters: Mapping[str, int] | None = None) -> Check
     file = str(path)
     try:
         text = read_source(Path(path), Location(file, 1, 1), file)
-    except Refused as refused:
-        raise CountActionError([refused.diagnostic]) from None
+    except SourceError as error:
+        raise CountActionError([error.diagnostic]) from None
     return parse_text(text, file, parameters)
 
 
-def parse_text(text: str, file: str = "<text>", parameters: Mapping[str, int] | None = None) -> Checked:
+def parse_text(
+    text: str, file: str = "<text>", parameters: Mapping[str, int] | None = None
+) -> CheckedDatapath:
     """Return the datapath that a text describes. Raise `CountActionError` with its errors.
 
     `file` appears in messages and names the datapath. Imports are searched for in its folder.
@@ -66,9 +68,9 @@ def parse_text(text: str, file: str = "<text>", parameters: Mapping[str, int] | 
             [Diagnostic(file, 1, 1, f"{len(instances)} modules; at most {MAX_MODULES} are allowed", hint)]
         )
     elaborator = Elaborator(report)
-    sections = (each for each in tree.statements if isinstance(each, Section))
-    declared = tuple(item for section in sections for item in section.items if isinstance(item, InputText))
-    inputs = elaborator.inputs(declared, {})
+    sections = (statement for statement in tree.statements if isinstance(statement, Section))
+    input_texts = tuple(item for section in sections for item in section.items if isinstance(item, InputText))
+    inputs = elaborator.inputs(input_texts, {})
     modules = [elaborator.module(instance) for instance in instances]
     report.raise_errors()
     datapath = resolve(_make_datapath_name(file), modules, inputs, report)
@@ -80,11 +82,11 @@ def parse_text(text: str, file: str = "<text>", parameters: Mapping[str, int] | 
     # One warning per location, because ranges and several instances of a module repeat them.
     warnings = tuple(
         {
-            (each.file, each.line, each.column): each
-            for each in reversed([*report.warnings, *warnings_of(datapath)])
+            (warning.file, warning.line, warning.column): warning
+            for warning in reversed([*report.warnings, *find_warnings(datapath)])
         }.values()
     )[::-1]
-    return Checked(datapath, warnings, tuple(report.inferences), tuple(imports.files.items()))
+    return CheckedDatapath(datapath, warnings, tuple(report.inferences), tuple(imports.files.items()))
 
 
 def _make_datapath_name(file: str) -> str:
@@ -105,28 +107,30 @@ LIBRARY = Path(__file__).resolve().parents[1] / "library"
 """Folder of imported files that are not in the folder of the importing file."""
 
 
-def read_source(path: Path, at: Location, name: str) -> str:
+def read_source(path: Path, location: Location, name: str) -> str:
     """Return the text of a file. Bytes that are not UTF-8 become U+FFFD, which the parser reports with its location.
 
-    Raise `Refused` at `at` if the file cannot be read.
+    Raise `SourceError` at `location` if the file cannot be read.
     """
     quoted = quote(name)
     try:
         if path.is_dir():
-            raise Refused(at, f"{quoted} is a folder", "Name a file in it.")
+            raise SourceError(location, f"{quoted} is a folder", "Name a file in it.")
         if not path.is_file():
-            raise Refused(at, f"there is no file {quoted}", "Check the name and the folder that is searched.")
+            raise SourceError(
+                location, f"there is no file {quoted}", "Check the name and the folder that is searched."
+            )
         if path.stat().st_size > MAX_BYTES:
             size = path.stat().st_size
-            raise Refused(
-                at,
+            raise SourceError(
+                location,
                 f"{quoted} has {size} bytes; at most {MAX_BYTES} are read",
                 "Split it and import the parts.",
             )
         return path.read_bytes().decode("utf-8", errors="replace")
     except (OSError, ValueError) as error:
-        raise Refused(
-            at, f"{quoted} cannot be read: {error}", "Check the name and the permissions of the file."
+        raise SourceError(
+            location, f"{quoted} cannot be read: {error}", "Check the name and the permissions of the file."
         ) from error
 
 
@@ -141,16 +145,16 @@ class Imports:
     _read: set[Path] = field(default_factory=set)
 
     def follow(
-        self, tree: FileText, path: Path, chain: tuple[Path, ...] = (), place: PurePosixPath = _HERE
+        self, tree: FileText, path: Path, chain: tuple[Path, ...] = (), text_folder: PurePosixPath = _HERE
     ) -> None:
         """Add the modules of all files that `tree`, the text of `path`, imports.
 
-        `chain` are the files that import it, and `place` is its folder relative to the first file.
+        `chain` are the files that import it, and `text_folder` is its folder relative to the first file.
         """
         chain = (*chain, path.resolve())
         for statement in tree.imports():
             with self.report.part():
-                self._follow_one(statement, path.parent, chain, place)
+                self._follow_one(statement, path.parent, chain, text_folder)
 
     def _follow_one(
         self, statement: Import, folder: Path, chain: tuple[Path, ...], folder_of_text: PurePosixPath
@@ -158,37 +162,41 @@ class Imports:
         file = _find_import(statement, folder)
         relative = folder_of_text / statement.path
         self.files[relative] = file
-        real = file.resolve()
-        if real in chain:
-            cycle = " -> ".join(each.name for each in (*chain[chain.index(real) :], real))
+        resolved_file = file.resolve()
+        if resolved_file in chain:
+            cycle = " -> ".join(
+                imported_file.name for imported_file in (*chain[chain.index(resolved_file) :], resolved_file)
+            )
             message = f"these files import each other in a cycle: {cycle}"
-            raise Refused(statement.at, message, "Move the part that both need into a third file.")
-        if real in self._read:
+            raise SourceError(statement.location, message, "Move the part that both need into a third file.")
+        if resolved_file in self._read:
             return
         if len(self._read) >= _MAX_IMPORTS or len(chain) > 40:
-            raise Refused(
-                statement.at,
+            raise SourceError(
+                statement.location,
                 f"more than {_MAX_IMPORTS} imported files, or a chain of over 40",
                 "Merge some files.",
             )
-        self._read.add(real)
+        self._read.add(resolved_file)
         try:
-            tree = parse_tree(read_source(file, statement.at, statement.path), str(file))
+            tree = parse_tree(read_source(file, statement.location, statement.path), str(file))
         except CountActionError as error:
-            for each in error.errors:
-                self.report.error(each)
+            for diagnostic in error.errors:
+                self.report.error(diagnostic)
             return
         for module in tree.modules():
             earlier = self.modules.setdefault(module.name, module)
             if earlier is not module:
-                message = f"module {quote(module.name)} is defined at {earlier.at} and at {module.at}"
-                raise Refused(statement.at, message, "Rename one of them.")
+                message = (
+                    f"module {quote(module.name)} is defined at {earlier.location} and at {module.location}"
+                )
+                raise SourceError(statement.location, message, "Rename one of them.")
         self.follow(tree, file, chain, relative.parent)
 
 
 def _find_import(statement: Import, folder: Path) -> Path:
     if not statement.path:
-        raise Refused(statement.at, "the import has no file name", 'Write import "FILE.ca";')
+        raise SourceError(statement.location, "the import has no file name", 'Write import "FILE.ca";')
     try:
         neighbour = folder / statement.path
         return (
@@ -197,6 +205,6 @@ def _find_import(statement: Import, folder: Path) -> Path:
             else LIBRARY / statement.path
         )
     except (OSError, ValueError) as error:
-        raise Refused(
-            statement.at, f"{quote(statement.path)} is not a valid file name: {error}", "Check it."
+        raise SourceError(
+            statement.location, f"{quote(statement.path)} is not a valid file name: {error}", "Check it."
         ) from error

@@ -130,7 +130,7 @@ class Signal:
     lanes: int = 1
     width: int = 1
     signed: bool = False
-    at: Location | None = field(default=None, compare=False)
+    location: Location | None = field(default=None, compare=False)
     part_of: str = field(default="", metadata=ADDED)
     """The stream of a `last` or `keep` flag (R18), or `MODULE.NAME` of the memory that the input loads."""
     buffered: bool = field(default=False, metadata=ADDED)
@@ -154,7 +154,7 @@ class Ref:
     module: str | None = None
     index: int = 0
     lane: int = 0
-    at: Location | None = field(default=None, compare=False)
+    location: Location | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         prefix = f"{self.module}." if self.module else ""
@@ -204,7 +204,7 @@ class Count:
     constant: int = 0
     gate: tuple[Condition, ...] = ()
     width: int = 16
-    at: Location | None = field(default=None, compare=False)
+    location: Location | None = field(default=None, compare=False)
     aim: Ref | None = field(default=None, metadata=ADDED)
     """A formula for the value to reach. `target` is then the first target in the formula."""
     taken: tuple[Ref, ...] = field(default=(), metadata=ADDED)
@@ -244,7 +244,7 @@ class Target:
     name: str
     reset: int
     width: int = 16
-    at: Location | None = field(default=None, compare=False)
+    location: Location | None = field(default=None, compare=False)
     at_least: bool = field(default=False, metadata=ADDED)
     carry: bool = field(default=False, metadata=ADDED)
 
@@ -288,7 +288,7 @@ class Action:
     """Of STORE_WORD and READ: the memory, in the same module (R25)."""
     words: int = field(default=0, metadata=ADDED)
     """Of MEMORY: the number of its words."""
-    at: Location | None = field(default=None, compare=False)
+    location: Location | None = field(default=None, compare=False)
 
     @property
     def lanes(self) -> int:
@@ -307,7 +307,7 @@ class Claim:
     """`always`, `never` or `assume`."""
     name: str
     holds: Operand
-    at: Location | None = field(default=None, compare=False)
+    location: Location | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +318,7 @@ class Module:
     counts: tuple[Count, ...]
     targets: tuple[Target, ...]
     actions: tuple[Action, ...]
-    at: Location | None = field(default=None, compare=False)
+    location: Location | None = field(default=None, compare=False)
     values: tuple[Operand, ...] = field(default=(), metadata=ADDED)
     """Formulas that counts and actions of this module refer to by index."""
     claims: tuple[Claim, ...] = field(default=(), metadata=ADDED)
@@ -336,7 +336,7 @@ class Module:
         """Return the formula that a reference names. Raise IndexError or ValueError if there is none."""
         return self.values[int(ref.name.removeprefix(VALUE))]
 
-    def drives(self, *kinds: ActionKind) -> tuple[Action, ...]:
+    def list_actions(self, *kinds: ActionKind) -> tuple[Action, ...]:
         """Return the actions of these kinds, in the order of the text."""
         return tuple(action for action in self.actions if action.kind in kinds)
 
@@ -346,7 +346,7 @@ class Module:
 
     def drivers(self, output: str) -> tuple[Action, ...]:
         """Return the actions that drive an output, in the order of the text."""
-        return tuple(each for each in self.actions if each.output == output and each.kind.drives)
+        return tuple(action for action in self.actions if action.output == output and action.kind.drives)
 
     def outputs(self) -> dict[str, Action]:
         """Return the first action that drives each output, by the name of the output."""
@@ -390,7 +390,7 @@ class Datapath:
 
     def to_json(self) -> str:
         """Return the canonical JSON: sorted keys, no spaces, no locations."""
-        return canonical(self)
+        return to_canonical_json(self)
 
     @cached_property
     def digest(self) -> int:
@@ -403,7 +403,9 @@ class Datapath:
 
 
 def _drop_proof_parts(module: Module) -> Module:
-    actions = (replace(each, wins=each.wins and each.kind is not ActionKind.SET) for each in module.actions)
+    actions = (
+        replace(action, wins=action.wins and action.kind is not ActionKind.SET) for action in module.actions
+    )
     return replace(module, claims=(), actions=tuple(actions))
 
 
@@ -412,41 +414,45 @@ def is_value(ref: Ref) -> bool:
     return ref.name.startswith(VALUE)
 
 
-class _Named(Protocol):
+class _HasName(Protocol):
     @property
     def name(self) -> str: ...
 
 
-_T = TypeVar("_T", bound=_Named)
+_T = TypeVar("_T", bound=_HasName)
 
 
-def find_named(things: tuple[_T, ...], name: str) -> _T:
+def find_named(items: tuple[_T, ...], name: str) -> _T:
     """Return the item of that name. Raise KeyError if there is none."""
-    for thing in things:
-        if thing.name == name:
-            return thing
-    raise KeyError(f"no {name!r}; there are: {', '.join(thing.name for thing in things)}")
+    for item in items:
+        if item.name == name:
+            return item
+    raise KeyError(f"no {name!r}; there are: {', '.join(item.name for item in items)}")
 
 
-def canonical(thing: Any) -> str:
+def to_canonical_json(instance: Any) -> str:
     """Return the canonical JSON of an instance of a dataclass: sorted keys, no spaces, no locations."""
-    return json.dumps(_to_plain(thing), sort_keys=True, separators=(",", ":"))
+    return json.dumps(_to_plain(instance), sort_keys=True, separators=(",", ":"))
 
 
-def _to_plain(thing: Any) -> Any:
-    if isinstance(thing, enum.Enum):
-        return thing.value
-    if is_dataclass(thing):
-        names = (each for each in fields(thing) if each.compare and not _is_omitted(thing, each))
-        return {each.name: _to_plain(getattr(thing, each.name)) for each in names}
-    if isinstance(thing, tuple):
-        return [_to_plain(each) for each in thing]
-    return thing
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, enum.Enum):
+        return value.value
+    if is_dataclass(value):
+        attributes = (
+            attribute
+            for attribute in fields(value)
+            if attribute.compare and not _is_omitted(value, attribute)
+        )
+        return {attribute.name: _to_plain(getattr(value, attribute.name)) for attribute in attributes}
+    if isinstance(value, tuple):
+        return [_to_plain(item) for item in value]
+    return value
 
 
-def _is_omitted(thing: Any, each: Any) -> bool:
+def _is_omitted(instance: Any, attribute: Any) -> bool:
     """Return whether a field is newer than the first release and has its default. Omitting it keeps old digests."""
-    if "added" not in each.metadata:
+    if "added" not in attribute.metadata:
         return False
-    assert each.default is not MISSING
-    return bool(getattr(thing, each.name) == each.default)
+    assert attribute.default is not MISSING
+    return bool(getattr(instance, attribute.name) == attribute.default)

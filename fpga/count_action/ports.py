@@ -67,7 +67,7 @@ def ports_of(datapath: Datapath) -> Ports:
     return Ports(inputs=_place_ports(_list_inputs(datapath)), outputs=_place_ports(_list_outputs(datapath)))
 
 
-def targets_of(datapath: Datapath, bank: int) -> dict[tuple[str, str], int]:
+def split_targets(datapath: Datapath, bank: int) -> dict[tuple[str, str], int]:
     """Return the value of each target, by module and name, from the concatenation `bank` of all targets."""
     values, low = {}, 0
     for module, target in datapath.targets():
@@ -79,17 +79,19 @@ def targets_of(datapath: Datapath, bank: int) -> dict[tuple[str, str], int]:
 def split_buffer(datapath: Datapath, stream: Signal) -> Iterator[tuple[str, int]]:
     """Yield the ports that the buffer of a stream holds, each with its number of bits per beat (R20)."""
     yield f"{stream.name}_data_i", stream.lanes * stream.width
-    yield from ((f"{each.name}_i", each.size) for each in datapath.inputs if each.part_of == stream.name)
+    yield from (
+        (f"{signal.name}_i", signal.size) for signal in datapath.inputs if signal.part_of == stream.name
+    )
 
 
-def ends_of_output(module: Module, stream: str) -> tuple[tuple[str, Action], ...]:
+def list_output_ends(module: Module, stream: str) -> tuple[tuple[str, Action], ...]:
     """Return (`last` or `keep`, action) for each action that stores such a field of a stream.
 
     The stored numbers of an arbitrating count (`NAME_turn`, R19) have a `part_of`, too, but are left out.
     """
     kind_of_output = {f"{stream}_{kind}": kind for kind in ("last", "keep")}
-    parts = (each for each in module.actions if each.part_of == stream)
-    return tuple((kind_of_output[each.output], each) for each in parts if each.output in kind_of_output)
+    parts = (action for action in module.actions if action.part_of == stream)
+    return tuple((kind_of_output[part.output], part) for part in parts if part.output in kind_of_output)
 
 
 def _list_inputs(datapath: Datapath) -> Iterator[tuple[str, int]]:
@@ -129,12 +131,12 @@ def _list_outputs(datapath: Datapath) -> Iterator[tuple[str, int]]:
 
 
 def _place_ports(widths: Iterator[tuple[str, int]]) -> tuple[Port, ...]:
-    placed: list[Port] = []
+    ports: list[Port] = []
     column = 0
     for name, width in widths:
-        placed.append(Port(name, width, column))
-        column += placed[-1].words
-    return tuple(placed)
+        ports.append(Port(name, width, column))
+        column += ports[-1].words
+    return tuple(ports)
 
 
 def _find(ports: tuple[Port, ...], name: str) -> Port:

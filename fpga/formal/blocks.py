@@ -16,7 +16,7 @@ _PORT = re.compile(r"(input|output)\s+logic\s*((?:\[[^\n]*\])?)\s*(\w+)\s*[,\n]"
 
 
 @dataclass(frozen=True)
-class Proven:
+class BlockProof:
     """A block, and the parameters for which it is proven.
 
     `hidden` maps ports of the checks to registers of the block that they read: the path in the block and the range.
@@ -37,75 +37,75 @@ class Proven:
         return f"{self.block} ({values})" if values else self.block
 
 
-def _make_level(**parameters: object) -> Proven:
-    return Proven("count_action_level", parameters, extra={"status_i": "1'b0"})
+def _make_level(**parameters: object) -> BlockProof:
+    return BlockProof("count_action_level", parameters, extra={"status_i": "1'b0"})
 
 
-def _make_sum(**parameters: object) -> Proven:
+def _make_sum(**parameters: object) -> BlockProof:
     accumulate = parameters["Accumulate"] == "1'b1"
     hidden = {"terms_i": ("terms", "[Samples*Width-1:0]")}
     hidden |= {"base_i": ("sum_q", "[Width-1:0]")} if accumulate else {}
     extra = {"check_i": "1'b1"} if accumulate else {"check_i": "1'b1", "base_i": "'0"}
-    return Proven("count_action_sum", parameters, hidden, extra)
+    return BlockProof("count_action_sum", parameters, hidden, extra)
 
 
-def _make_extreme(**parameters: object) -> Proven:
+def _make_extreme(**parameters: object) -> BlockProof:
     accumulate = parameters["Accumulate"] == "1'b1"
     registers = {"any_i": "", **dict.fromkeys(["best_i", "index_i", "counted_i"], "[Width-1:0]")}
     hidden = {port: (f"{port[:-2]}_q", bits) for port, bits in registers.items()}
     extra = {"check_i": "1'b1"} if accumulate else {"check_i": "1'b1", **dict.fromkeys(registers, "'0")}
-    return Proven("count_action_extreme", parameters, hidden if accumulate else {}, extra)
+    return BlockProof("count_action_extreme", parameters, hidden if accumulate else {}, extra)
 
 
-def _make_memory(**parameters: object) -> Proven:
+def _make_memory(**parameters: object) -> BlockProof:
     hidden = {"watch_i": ("watch", "[AddressWidth-1:0]"), "watched_i": ("watched", "[Width-1:0]")}
-    return Proven("count_action_memory", parameters, hidden)
+    return BlockProof("count_action_memory", parameters, hidden)
 
 
-def _make_product(**parameters: object) -> Proven:
-    return Proven("float_product", parameters, depth=9)
+def _make_product(**parameters: object) -> BlockProof:
+    return BlockProof("float_product", parameters, depth=9)
 
 
-def _make_steps(**parameters: object) -> Proven:
-    return Proven("float_steps", parameters, depth=12)
+def _make_steps(**parameters: object) -> BlockProof:
+    return BlockProof("float_steps", parameters, depth=12)
 
 
-def _make_reader(**parameters: object) -> Proven:
+def _make_reader(**parameters: object) -> BlockProof:
     counts = dict.fromkeys(["ordered", "bursts"], "[PlaceWidth:0]")
     pointers = dict.fromkeys(["write", "read"], "[PlaceWidth-1:0]")
     registers = {**counts, **pointers, "left": "[23:0]"}
     hidden = {f"{name}_i": (f"{name}_q", bits) for name, bits in registers.items()}
-    return Proven("burst_reader", parameters, hidden)
+    return BlockProof("burst_reader", parameters, hidden)
 
 
-def _make_queue(**parameters: object) -> Proven:
+def _make_queue(**parameters: object) -> BlockProof:
     pointers = {**{f"{name}_i": f"{name}_q" for name in ("write", "end", "read")}, "watch_i": "u_beats.watch"}
     hidden = {port: (path, "[PlaceWidth-1:0]") for port, path in pointers.items()}
     hidden |= {"dropping_i": ("dropping_q", ""), "watched_i": ("u_beats.watched", "[Width-1:0]")}
-    return Proven("frame_queue", parameters, hidden, depth=4)
+    return BlockProof("frame_queue", parameters, hidden, depth=4)
 
 
 _LANES = {"Lanes": 4, "Width": 4}
 _FLAGS = ("waits", "first", "last", "begins", "new", "ended", "plain", "frame_plain", "claimed")
 
 PROVEN = (
-    Proven("count_action", {"Width": 16, "IncrementWidth": 5, "TargetWidth": 16}),
-    Proven("count_action", {"Width": 4, "IncrementWidth": 6, "TargetWidth": 8}),
-    Proven("count_action", {"Width": 32, "IncrementWidth": 1, "TargetWidth": 16}),
-    Proven("count_action", {"Width": 2, "IncrementWidth": 1, "TargetWidth": 3}),
-    Proven(
+    BlockProof("count_action", {"Width": 16, "IncrementWidth": 5, "TargetWidth": 16}),
+    BlockProof("count_action", {"Width": 4, "IncrementWidth": 6, "TargetWidth": 8}),
+    BlockProof("count_action", {"Width": 32, "IncrementWidth": 1, "TargetWidth": 16}),
+    BlockProof("count_action", {"Width": 2, "IncrementWidth": 1, "TargetWidth": 3}),
+    BlockProof(
         "count_action",
         {"Width": 4, "IncrementWidth": 6, "TargetWidth": 8, "AtLeast": "1'b1", "Carry": "1'b1"},
     ),
-    Proven("count_action", {"Width": 6, "IncrementWidth": 3, "TargetWidth": 6, "AtLeast": "1'b1"}),
-    Proven(
+    BlockProof("count_action", {"Width": 6, "IncrementWidth": 3, "TargetWidth": 6, "AtLeast": "1'b1"}),
+    BlockProof(
         "count_action",
         {"Width": 4, "IncrementWidth": 1, "TargetWidth": 5, "AtLeast": "1'b1", "Carry": "1'b1"},
     ),
     _make_level(AddendWidth=4, TargetWidth=16),
     _make_level(AddendWidth=6, TargetWidth=4),
     _make_level(AddendWidth=4, TargetWidth=5, AtLeast="1'b1"),
-    Proven(
+    BlockProof(
         "count_action_up_down",
         {
             "Width": 6,
@@ -116,13 +116,13 @@ PROVEN = (
             "Carry": "1'b1",
         },
     ),
-    Proven("count_action_up_down", {"Width": 4, "IncrementWidth": 3, "TargetWidth": 5, "BoundWidth": 6}),
-    Proven("count_action_targets", {"Width": 40, "Reset": "40'h12_3456_789a"}),
-    Proven("count_action_ones", {"Bits": 16, "Width": 5}),
-    Proven("count_action_ones", {"Bits": 5, "Width": 4}),
-    Proven("count_action_beat", {"Width": 129}),
-    Proven("count_action_beat", {"Width": 16}),
-    Proven(
+    BlockProof("count_action_up_down", {"Width": 4, "IncrementWidth": 3, "TargetWidth": 5, "BoundWidth": 6}),
+    BlockProof("count_action_targets", {"Width": 40, "Reset": "40'h12_3456_789a"}),
+    BlockProof("count_action_ones", {"Bits": 16, "Width": 5}),
+    BlockProof("count_action_ones", {"Bits": 5, "Width": 4}),
+    BlockProof("count_action_beat", {"Width": 129}),
+    BlockProof("count_action_beat", {"Width": 16}),
+    BlockProof(
         "count_action_buffer",
         {"Width": 8},
         hidden={"full_i": ("full_q", ""), "second_i": ("second_q", "[Width-1:0]")},
@@ -145,35 +145,35 @@ PROVEN = (
     _make_extreme(
         Samples=4, Width=3, Accumulate="1'b0", Shift=0, Signed="1'b1", Minimum="1'b1", WithIndex="1'b1"
     ),
-    Proven("count_action_flag", {"ClearWins": "1'b1"}),
-    Proven("count_action_flag"),
-    Proven("count_action_store", {"Width": 4}),
+    BlockProof("count_action_flag", {"ClearWins": "1'b1"}),
+    BlockProof("count_action_flag"),
+    BlockProof("count_action_store", {"Width": 4}),
     _make_memory(Words=5, Width=3, AddressWidth=3),
     _make_memory(Words=2, Width=2, AddressWidth=1),
-    Proven("count_action_advance", {"Width": 2, "Last": "2'd1"}),
-    Proven("adder_tree", {"Stages": 2, "Width": 4}),
-    Proven("signed_products", _LANES),
-    Proven("pairwise_means", {"Positions": 8, "Distance": 2, "Width": 4}),
-    Proven("preamble_match", {**_LANES, "Published": "1'b0"}),
-    Proven("preamble_match", {**_LANES, "Published": "1'b1"}),
-    Proven("highest_bit", {"Width": 16, "PlaceWidth": 4}),
-    Proven("normalised_activation", {"Width": 16, "PlaceWidth": 4}),
-    Proven("normalised_activation", {"Width": 20, "PlaceWidth": 5}),
-    Proven(
+    BlockProof("count_action_advance", {"Width": 2, "Last": "2'd1"}),
+    BlockProof("adder_tree", {"Stages": 2, "Width": 4}),
+    BlockProof("signed_products", _LANES),
+    BlockProof("pairwise_means", {"Positions": 8, "Distance": 2, "Width": 4}),
+    BlockProof("preamble_match", {**_LANES, "Published": "1'b0"}),
+    BlockProof("preamble_match", {**_LANES, "Published": "1'b1"}),
+    BlockProof("highest_bit", {"Width": 16, "PlaceWidth": 4}),
+    BlockProof("normalised_activation", {"Width": 16, "PlaceWidth": 4}),
+    BlockProof("normalised_activation", {"Width": 20, "PlaceWidth": 5}),
+    BlockProof(
         "running_maximum",
         {"Width": 4, "IndexWidth": 4},
         hidden={"any_i": ("any_q", "")},
     ),
-    Proven("ones_complement_sum", {"Words": 4, "Width": 4, "CarryBits": 2}),
-    Proven("ones_complement_sum", {"Words": 8, "Width": 3, "CarryBits": 3}),
-    Proven(
+    BlockProof("ones_complement_sum", {"Words": 4, "Width": 4, "CarryBits": 2}),
+    BlockProof("ones_complement_sum", {"Words": 8, "Width": 3, "CarryBits": 3}),
+    BlockProof(
         "frame_extent",
         {"Bytes": 4, "Places": 2, "Limit": 10, "LengthWidth": 5, "BeatWidth": 2},
         hidden={"rest_i": ("rest_q", "[LengthWidth-1:0]"), "next_i": ("beat_q", "[BeatWidth-1:0]")},
     ),
-    Proven("packet_class"),
-    Proven("packet_verdict"),
-    Proven(
+    BlockProof("packet_class"),
+    BlockProof("packet_verdict"),
+    BlockProof(
         "answer_turns",
         {"Prepare": 2},
         hidden={"prepare_i": ("prepare_q", "[Prepare-1:0]"), "idle_i": ("idle_q", "")},
@@ -184,7 +184,7 @@ PROVEN = (
     _make_steps(Bits=2, Mantissa=4, Exponent=3),
     _make_reader(Depth=64, PlaceWidth=6),
     _make_queue(Width=2, PlaceWidth=2),
-    Proven(
+    BlockProof(
         "packet_request",
         hidden={
             "take_i": ("take", ""),
@@ -196,7 +196,7 @@ PROVEN = (
             "read_i": ("u_replies.read_q", "[3:0]"),
         },
     ),
-    Proven(
+    BlockProof(
         "packet_answer",
         hidden={
             **{
@@ -240,17 +240,17 @@ def _parse_ports(text: str) -> tuple[Port, ...]:
     return tuple(Port(*match.groups()) for match in _PORT.finditer(head))
 
 
-def proof_text(proofs: Iterable[Proven], mutants: Mapping[int, str] | None = None) -> str:
+def write_proof(proofs: Iterable[BlockProof], mutants: Mapping[int, str] | None = None) -> str:
     """Return the top `proof`, with the blocks and their checks as instances `b0`, `b1`, ...
 
     `mutants` are names of modules that replace the block with that number.
     """
-    proven = list(proofs)
+    blocks = list(proofs)
     parts = [
-        "\n".join(_write_wrapper(index, each, (mutants or {}).get(index, each.block)))
-        for index, each in enumerate(proven)
+        "\n".join(_write_wrapper(index, block_proof, (mutants or {}).get(index, block_proof.block)))
+        for index, block_proof in enumerate(blocks)
     ]
-    return "\n\n".join([*parts, _write_top(len(proven))])
+    return "\n\n".join([*parts, _write_top(len(blocks))])
 
 
 def _write_top(blocks: int) -> str:
@@ -269,23 +269,23 @@ BEGINNING = (
 """First lines in the body of every top of a proof."""
 
 
-def _write_wrapper(index: int, proven: Proven, module: str) -> Iterator[str]:
-    ports = _parse_ports((RTL / f"{proven.block}.sv").read_text(encoding="ascii"))
+def _write_wrapper(index: int, proof: BlockProof, module: str) -> Iterator[str]:
+    ports = _parse_ports((RTL / f"{proof.block}.sv").read_text(encoding="ascii"))
     yield f"module proof_{index} (input logic clk_i, input logic rst_i);"
-    for name, value in proven.parameters.items():
+    for name, value in proof.parameters.items():
         yield f"  localparam {name} = {value};"
     for port in ports:
         if port.name not in {"clk_i", "rst_i"}:
             yield f"  {'(* anyseq *) ' if port.side == 'input' else ''}logic {port.range} {port.name};"
-    for path, bits in proven.hidden.values():
+    for path, bits in proof.hidden.values():
         yield f"  (* hierconn *) logic {bits} \\dut.{path} ;"
-    parameters = ", ".join(f".{name}({name})" for name in proven.parameters)
+    parameters = ", ".join(f".{name}({name})" for name in proof.parameters)
     assignment = f"#({parameters}) " if parameters else ""
     connections = {port.name: port.name for port in ports}
     yield f"  {module} {assignment}dut ({_connect(connections)});"
-    hidden = {port: f"\\dut.{path} " for port, (path, _) in proven.hidden.items()}
-    checks = {"clk_i": "clk_i", "rst_i": "rst_i", **connections, **hidden, **proven.extra}
-    yield f"  {proven.block}_checks {assignment}checks ({_connect(checks)});"
+    hidden = {port: f"\\dut.{path} " for port, (path, _) in proof.hidden.items()}
+    checks = {"clk_i": "clk_i", "rst_i": "rst_i", **connections, **hidden, **proof.extra}
+    yield f"  {proof.block}_checks {assignment}checks ({_connect(checks)});"
     yield "endmodule"
 
 
@@ -293,26 +293,26 @@ def _connect(connections: Mapping[str, str]) -> str:
     return ", ".join(f".{port}({wire})" for port, wire in connections.items())
 
 
-def proof_sources(proofs: Iterable[Proven]) -> dict[str, str]:
+def collect_proof_sources(proofs: Iterable[BlockProof]) -> dict[str, str]:
     """Return the files of the proof of these blocks by name, with the top `proof` last."""
-    proven = list(proofs)
-    names = list(dict.fromkeys(each.block for each in proven))
+    blocks = list(proofs)
+    names = list(dict.fromkeys(block_proof.block for block_proof in blocks))
     return {
-        **part_sources(names),
+        **read_part_sources(names),
         **{f"{name}.sv": (RTL / f"{name}.sv").read_text(encoding="ascii") for name in names},
-        **checks_sources(names),
-        "proof.sv": proof_text(proven),
+        **read_checks_sources(names),
+        "proof.sv": write_proof(blocks),
     }
 
 
-def part_sources(blocks: Iterable[str]) -> dict[str, str]:
+def read_part_sources(blocks: Iterable[str]) -> dict[str, str]:
     """Return the files of the blocks that these blocks instantiate, by file name."""
     texts = ((RTL / f"{block}.sv").read_text(encoding="ascii") for block in dict.fromkeys(blocks))
     paths = {RTL / f"{name}.sv" for text in texts for name in find_instances(text)}
     return {path.name: path.read_text(encoding="ascii") for path in sorted(paths) if path.exists()}
 
 
-def checks_sources(blocks: Iterable[str]) -> dict[str, str]:
+def read_checks_sources(blocks: Iterable[str]) -> dict[str, str]:
     """Return the files of the checks of these blocks, by file name."""
     files = (CHECKS / f"{block}_checks.sv" for block in dict.fromkeys(blocks))
     return {path.name: path.read_text(encoding="ascii") for path in files}

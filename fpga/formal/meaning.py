@@ -64,7 +64,7 @@ class Meaning:
         return ports_of(self.datapath)
 
     @cached_property
-    def _places(self) -> dict[tuple[str, str], int]:
+    def _indices(self) -> dict[tuple[str, str], int]:
         counts = enumerate(self.datapath.counts())
         return {(module.name, count.name): index for index, (module, count) in counts}
 
@@ -85,8 +85,8 @@ class Meaning:
             yield f"assign ready_{name} = {ready};"
         for module in self.datapath.modules:
             names = [f"{module.name}_{action.output}" for action in module.streams()]
-            waiting = [f"({name}_valid_o[0] && !ready_{name})" for name in names]
-            yield f"assign stall_{module.name} = {' || '.join(waiting) or NEVER};"
+            waiting_beats = [f"({name}_valid_o[0] && !ready_{name})" for name in names]
+            yield f"assign stall_{module.name} = {' || '.join(waiting_beats) or NEVER};"
 
     # ---- References
 
@@ -115,8 +115,10 @@ class Meaning:
     @cached_property
     def buffers(self) -> frozenset[str]:
         """Inputs with a buffer (R20)."""
-        streams = {each.name for each in self.datapath.inputs if each.buffered}
-        return frozenset(each.name for each in self.datapath.inputs if {each.name, each.part_of} & streams)
+        streams = {signal.name for signal in self.datapath.inputs if signal.buffered}
+        return frozenset(
+            signal.name for signal in self.datapath.inputs if {signal.name, signal.part_of} & streams
+        )
 
     def valid(self, ref: Ref) -> str:
         """Return the condition that a stream has a beat."""
@@ -153,14 +155,14 @@ class Meaning:
 
     # ---- Counts
 
-    def place(self, module: Module, count: str) -> int:
+    def get_index(self, module: Module, count: str) -> int:
         """Return the index of the bit of a count in `fire_o` and in the status outputs."""
-        return self._places[module.name, count]
+        return self._indices[module.name, count]
 
     def base(self, module: Module, count: Count) -> Bits:
         """Return the bits of a count in `count_o`."""
-        earlier_counts = list(self.datapath.counts())[: self.place(module, count.name)]
-        return Bits("count_o", sum(each.width for _, each in earlier_counts), count.width)
+        earlier_counts = list(self.datapath.counts())[: self.get_index(module, count.name)]
+        return Bits("count_o", sum(earlier_count.width for _, earlier_count in earlier_counts), count.width)
 
     def target(self, module: Module, name: str) -> Bits:
         """Return the bits of a target in force. Raise KeyError if there is no such target."""
@@ -179,7 +181,7 @@ class Meaning:
 
     def fire(self, module: Module, count: str) -> str:
         """Return the port bit that is 1 if a count fires; the checks of that count verify it."""
-        return f"fire_o[{self.place(module, count)}]"
+        return f"fire_o[{self.get_index(module, count)}]"
 
     def any_fire(self, module: Module, actions: Iterable[Action]) -> str:
         """Return the condition that the count of any of the actions fires."""
@@ -201,7 +203,9 @@ class Meaning:
 
     def write_taken_by_others(self, count: Count, stream: Ref) -> str:
         """Return the condition that a level count other than this one takes a stream (R26)."""
-        return self._write_taken([each for each in self._find_takers(stream) if each[1] is not count], stream)
+        return self._write_taken(
+            [taker for taker in self._find_takers(stream) if taker[1] is not count], stream
+        )
 
     def _find_takers(self, stream: Ref) -> list[tuple[Module, Count]]:
         return [
@@ -228,20 +232,20 @@ class Meaning:
             conditions.append(f"!{holds}" if condition.negated else holds)
         return " && ".join(conditions) or ALWAYS
 
-    def increment(self, count: Count, *, down: bool = False) -> str:
+    def increment(self, count: Count, *, is_decrement: bool = False) -> str:
         """Return the increment of a count: a level count adds valid bits, an accumulating count moving beats (R7).
 
-        With `down` it is the decrement (R17).
+        With `is_decrement` it is the decrement (R17).
         """
         stream = self.valid if count.kind is CountKind.LEVEL else self.moves
-        refs = count.taken if down else count.terms
+        refs = count.taken if is_decrement else count.terms
         terms = [
             f"({stream(ref)}{self._write_selection(count, ref)})"
             if self.is_stream(ref)
             else str(self.sample(ref))
             for ref in refs
         ]
-        constant = max(-count.constant if down else count.constant, 0)
+        constant = max(-count.constant if is_decrement else count.constant, 0)
         return " + ".join([f"{INCREMENT_WIDTH}'d{constant}", *terms])
 
     def _write_selection(self, count: Count, stream: Ref) -> str:
@@ -254,12 +258,12 @@ class Meaning:
         """Return the condition that no earlier level count that shares a stream with this one fires (R26)."""
         earlier_counts = module.counts[: module.counts.index(count)] if count.kind is CountKind.LEVEL else ()
         fires = [
-            f"!{self.fire(module, earlier.name)}"
-            for earlier in earlier_counts
-            if earlier.kind is CountKind.LEVEL
+            f"!{self.fire(module, earlier_count.name)}"
+            for earlier_count in earlier_counts
+            if earlier_count.kind is CountKind.LEVEL
             and any(
                 self.is_stream(counted_ref) and _is_same_stream(counted_ref, term)
-                for counted_ref in earlier.counted
+                for counted_ref in earlier_count.counted
                 for term in count.counted
             )
         ]
@@ -313,14 +317,14 @@ class Formulas:
         """Return the streams whose samples a formula reads."""
         module = self._meaning.datapath.module(ref.module or "")
         samples = self._find_samples(module.values[int(ref.name.removeprefix(VALUE))])
-        return [each for each in samples if self._meaning.is_stream(each)]
+        return [sample for sample in samples if self._meaning.is_stream(sample)]
 
     def _find_samples(self, operand: Operand) -> Iterator[Ref]:
         if isinstance(operand, Ref):
             yield operand
         elif isinstance(operand, Operation) and operand.operator not in {"valid", "count", "target"}:
-            for each in operand.operands:
-                yield from self._find_samples(each)
+            for part in operand.operands:
+                yield from self._find_samples(part)
 
     def text(self, operand: Operand) -> str:
         """Return the signed expression of an operand, in `FORMULA_WIDTH` bits."""
@@ -333,11 +337,11 @@ class Formulas:
             return f"$signed({self._write_stored(operand.operator, first_operand)})"
         if operand.operator in {"<<", ">>", "slice", "concat"}:
             return self._write_bits(operand)
-        parts = [self.text(each) for each in operand.operands]
+        parts = [self.text(part) for part in operand.operands]
         if operand.operator == "table":
-            entries = ((f"{parts[0]} == {entry_index}", each) for entry_index, each in enumerate(parts[1:]))
+            entries = ((f"{parts[0]} == {entry_index}", entry) for entry_index, entry in enumerate(parts[1:]))
             return (
-                f"({''.join(f'{condition} ? {each} : ' for condition, each in entries)}{FORMULA_WIDTH}'sd0)"
+                f"({''.join(f'{condition} ? {entry} : ' for condition, entry in entries)}{FORMULA_WIDTH}'sd0)"
             )
         if operand.operator == "max":
             return reduce(lambda left, right: f"larger({left}, {right})", parts)
@@ -351,10 +355,10 @@ class Formulas:
         """Return a shift, a slice, or a concatenation, whose operands are slices (R22 to R24)."""
         if operation.operator == "concat":
             text = f"{FORMULA_WIDTH}'sd0"
-            for each in operation.operands:
-                assert isinstance(each, Operation)
-                high, low = (bit for bit in each.operands[1:] if isinstance(bit, int))
-                text = f"(({text} <<< {high - low + 1}) | {self.text(each)})"
+            for operand in operation.operands:
+                assert isinstance(operand, Operation)
+                high, low = (bit for bit in operand.operands[1:] if isinstance(bit, int))
+                text = f"(({text} <<< {high - low + 1}) | {self.text(operand)})"
             return text
         value, (high_bit, *more_bits) = self.text(operation.operands[0]), operation.operands[1:]
         if operation.operator != "slice":

@@ -10,7 +10,7 @@ class Property:
     """A property of a module: its name, its statement, and its assertions (`checks.label`)."""
 
     name: str
-    says: str
+    statement: str
     assertions: tuple[str, ...]
 
 
@@ -97,16 +97,20 @@ PROPERTIES = (
 )  # fmt: skip
 """All properties, in the order of output."""
 
-_PROPERTY_BY_ASSERTION = {each: fact for fact in PROPERTIES for each in fact.assertions}
+_PROPERTY_BY_ASSERTION = {
+    assertion: property_ for property_ in PROPERTIES for assertion in property_.assertions
+}
 
 
-def property_of(assertion: str) -> Property:
+def get_property(assertion: str) -> Property:
     """Return the property of an assertion (`checks.label`). Raise KeyError for an unknown assertion."""
     return _PROPERTY_BY_ASSERTION[assertion]
 
 
-def properties_of(checks: str) -> tuple[Property, ...]:
+def list_properties(checks: str) -> tuple[Property, ...]:
     """Return the properties that have assertions in one kind of checks."""
     return tuple(
-        fact for fact in PROPERTIES if any(each.startswith(f"{checks}.") for each in fact.assertions)
+        property_
+        for property_ in PROPERTIES
+        if any(assertion.startswith(f"{checks}.") for assertion in property_.assertions)
     )

@@ -10,7 +10,7 @@ from fpga.count_action.model import Datapath
 from fpga.formal import sby
 from fpga.formal.properties import STATED
 from fpga.formal.search import BUDGET_S, Findings, format_table, read_vcd, search
-from fpga.formal.specification import Specification, claims_to_prove
+from fpga.formal.specification import Specification, select_claims
 from fpga.formal.verdicts import Result, Verdict, judge_properties
 
 MAX_TABLE_CYCLES = 8
@@ -23,7 +23,7 @@ class CoverResult:
 
     module: str
     part: str
-    what: str
+    statement: str
     is_reached: bool
 
 
@@ -44,13 +44,13 @@ class Proof:
     @property
     def ok(self) -> bool:
         """True if every applicable property is proven."""
-        return all(each.verdict in {Verdict.PROVEN, Verdict.NOT_APPLICABLE} for each in self.results)
+        return all(result.verdict in {Verdict.PROVEN, Verdict.NOT_APPLICABLE} for result in self.results)
 
     def find_result(self, module: str, name: str) -> Result:
         """Return the result of the property `name` of a module. Raise KeyError if there is none."""
-        for each in self.results:
-            if (each.module, each.property) == (module, name):
-                return each
+        for result in self.results:
+            if (result.module, result.property) == (module, name):
+                return result
         raise KeyError(f"nothing was proven about {name!r} of module {module!r}")
 
 
@@ -76,7 +76,7 @@ def prove(
         datapath.module(module)
     specification = Specification(datapath, module)
     proof = prove_specification(specification, cover=cover, depth=depth, budget_s=budget_s)
-    claims = claims_to_prove(datapath, module)
+    claims = select_claims(datapath, module)
     if claims:
         proof = _add_claims(proof, Specification(datapath, module, claims), depth, budget_s)
     return proof if allow_vacuous else replace(proof, results=tuple(_mark_vacuous(datapath, proof.results)))
@@ -87,7 +87,7 @@ def _add_claims(proof: Proof, specification: Specification, depth: int, budget_s
     claims = prove_specification(specification, depth=depth, budget_s=budget_s)
     return replace(
         proof,
-        results=(*proof.results, *(each for each in claims.results if each.property == STATED)),
+        results=(*proof.results, *(result for result in claims.results if result.property == STATED)),
         counterexample=proof.counterexample or claims.counterexample,
         trace=proof.trace or claims.trace,
     )
@@ -95,11 +95,11 @@ def _add_claims(proof: Proof, specification: Specification, depth: int, budget_s
 
 def _mark_vacuous(datapath: Datapath, results: Iterable[Result]) -> Iterator[Result]:
     """Yield the results; `fires` becomes VACUOUS in modules with a count that can never count."""
-    for each in results:
-        counts = datapath.module(each.module).counts
-        idle = next((count.name for count in counts if find_contradictions(count)), "")
-        vacuous = idle and each.property == "fires" and each.verdict is Verdict.PROVEN
-        yield replace(each, verdict=Verdict.VACUOUS, part=idle) if vacuous else each
+    for result in results:
+        counts = datapath.module(result.module).counts
+        idle_count = next((count.name for count in counts if find_contradictions(count)), "")
+        is_vacuous = idle_count and result.property == "fires" and result.verdict is Verdict.PROVEN
+        yield replace(result, verdict=Verdict.VACUOUS, part=idle_count) if is_vacuous else result
 
 
 def prove_specification(

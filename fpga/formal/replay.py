@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fpga.count_action.actions.memory import memories_of
+from fpga.count_action.actions.memory import list_memories
 from fpga.count_action.model import Datapath, Module, Ref
 from fpga.count_action.ports import Rows, ports_of
 from fpga.count_action.simulate import Reference
 from fpga.count_action.simulate.port_values import put_series
-from fpga.count_action.simulate.signals import Wire, output_wires
+from fpga.count_action.simulate.signals import Wire, list_output_wires
 
 _READY = "_ready_o"
 _MAX_EXAMINED_CYCLES = 200
@@ -33,7 +33,7 @@ class Difference:
     element: str
     cycle: int
     expected: int
-    seen: int
+    actual: int
 
 
 def find_differences(datapath: Datapath, expected: Rows, actual: Rows) -> tuple[Difference, ...]:
@@ -45,29 +45,34 @@ def find_differences(datapath: Datapath, expected: Rows, actual: Rows) -> tuple[
     for cycle in np.flatnonzero((expected != actual).any(axis=1))[:_MAX_EXAMINED_CYCLES].tolist():
         rows = slice(cycle, cycle + 1)
         in_cycle = [
-            replace(each, cycle=cycle) for each in _compare_cycle(datapath, expected[rows], actual[rows])
+            replace(difference, cycle=cycle)
+            for difference in _compare_cycle(datapath, expected[rows], actual[rows])
         ]
-        for each in in_cycle if first_differences else _drop_consequences(in_cycle):
-            first_differences.setdefault(each.element, each)
+        for difference in in_cycle if first_differences else _drop_consequences(in_cycle):
+            first_differences.setdefault(difference.element, difference)
     return tuple(first_differences.values())
 
 
 def select_causes(differences: tuple[Difference, ...]) -> tuple[Difference, ...]:
     """Return the differences in the cycle of the first difference."""
-    return tuple(each for each in differences if each.cycle == differences[0].cycle)
+    return tuple(difference for difference in differences if difference.cycle == differences[0].cycle)
 
 
 def _drop_consequences(candidates: list[Difference]) -> list[Difference]:
-    for stage in ({"counts", "sticky", "data", "flags"}, {"beats"}, {"fires"}):
-        direct = [each for each in candidates if each.property in stage and _READY not in each.element]
-        if direct:
-            return direct
+    for properties in ({"counts", "sticky", "data", "flags"}, {"beats"}, {"fires"}):
+        causes = [
+            candidate
+            for candidate in candidates
+            if candidate.property in properties and _READY not in candidate.element
+        ]
+        if causes:
+            return causes
     return candidates
 
 
 def _compare_cycle(datapath: Datapath, expected: Rows, actual: Rows) -> Iterator[Difference]:
     """Yield the differences in rows of one cycle; their `cycle` is 0."""
-    for wire in output_wires(datapath):
+    for wire in list_output_wires(datapath):
         (expected_value,), (actual_value,) = wire.series(expected), wire.series(actual)
         if expected_value != actual_value:
             module = wire.owner or _find_taker(datapath, wire)
@@ -107,8 +112,8 @@ def replay(datapath: Datapath, series: Mapping[str, tuple[int, ...]]) -> tuple[D
     resets = series.get("rst_i", ())
     inputs = np.zeros((len(resets), ports.input_columns), np.uint64)
     actual = np.zeros((len(resets), ports.output_columns), np.uint64)
-    for rows, side in ((inputs, ports.inputs), (actual, ports.outputs)):
-        for port in side:
+    for rows, ports_of_side in ((inputs, ports.inputs), (actual, ports.outputs)):
+        for port in ports_of_side:
             put_series(rows, port, series.get(port.name, (0,) * len(resets)))
     reference = Reference(datapath)
     first_differences: dict[str, Difference] = {}
@@ -116,11 +121,11 @@ def replay(datapath: Datapath, series: Mapping[str, tuple[int, ...]]) -> tuple[D
         previous_state = reference.state
         expected = reference.run(inputs[cycle : cycle + 1])
         if cycle:
-            for each in _compare_cycle(datapath, expected, actual[cycle : cycle + 1]):
-                first_differences.setdefault(each.element, replace(each, cycle=cycle))
+            for difference in _compare_cycle(datapath, expected, actual[cycle : cycle + 1]):
+                first_differences.setdefault(difference.element, replace(difference, cycle=cycle))
         if reset:
             reference.state = previous_state  # in a cycle of reset nothing is stored, but loads act (R25)
-            for module, memory in memories_of(datapath):
+            for module, memory in list_memories(datapath):
                 load, address, word = (series.get(f"{ref.name}_i", (0,) * len(resets)) for ref in memory.refs)
                 if load[cycle]:
                     reference.load_word(module.name, memory.output, address[cycle], word[cycle])
@@ -129,15 +134,15 @@ def replay(datapath: Datapath, series: Mapping[str, tuple[int, ...]]) -> tuple[D
     return tuple(first_differences.values())
 
 
-def target_differences(
-    datapath: Datapath, series: Mapping[str, tuple[int, ...]], in_force: tuple[int, ...]
+def find_target_differences(
+    datapath: Datapath, series: Mapping[str, tuple[int, ...]], target_values: tuple[int, ...]
 ) -> Iterator[Difference]:
     """Yield the first difference of each target in force in a counterexample (R8, R12)."""
     shadow, commits, resets = (series.get(name, ()) for name in ("target_shadow_i", "commit_i", "rst_i"))
     low = 0
     for module, target in datapath.targets():
         mask, expected = (1 << target.width) - 1, target.reset
-        for cycle, actual in enumerate(value >> low & mask for value in in_force):
+        for cycle, actual in enumerate(value >> low & mask for value in target_values):
             if cycle and actual != expected:
                 name = f"target[{module.name}.{target.name}]"
                 yield Difference(module.name, "commit", name, cycle, expected, actual)
@@ -150,7 +155,7 @@ def target_differences(
         low += target.width
 
 
-def part_of(element: str) -> str:
+def get_part(element: str) -> str:
     """Return the count, the target or the output of an element, such as `count` for `fire_o[m.count]`."""
     name = element[element.index("[") + 1 : -1] if "[" in element else element
     return name.rpartition(".")[2] if "." in name else element.partition("[")[0]

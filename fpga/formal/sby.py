@@ -76,19 +76,19 @@ class Failure:
 class SbyResult:
     """Result of a run of sby.
 
-    `failures` have counterexamples that begin with a reset; `open` are assertions that the induction neither proved
-    nor refuted. `reached` and `unreached` are cover statements. `printed` is the log.
+    `failures` have counterexamples that begin with a reset; `undecided` are assertions that the induction neither
+    proved nor refuted. `reached` and `unreached` are cover statements. `log` is what sby prints.
     """
 
     proven: bool
     failures: tuple[Failure, ...]
-    open: tuple[str, ...]
+    undecided: tuple[str, ...]
     reached: tuple[str, ...]
     unreached: tuple[str, ...]
-    printed: str
+    log: str
 
 
-NOTHING = SbyResult(proven=False, failures=(), open=(), reached=(), unreached=(), printed="")
+NOTHING = SbyResult(proven=False, failures=(), undecided=(), reached=(), unreached=(), log="")
 """Empty result."""
 
 
@@ -100,10 +100,10 @@ def run(
     traces: bool = False,
     depth: int = DEPTH,
     budget_s: float = float("inf"),
-    without: Iterable[str] = (),
+    excluded: Iterable[str] = (),
     bounded: bool = False,
 ) -> SbyResult:
-    """Prove every assertion of `top` except those in `without`; with `traces`, failures have their counterexamples.
+    """Prove every assertion of `top` except those in `excluded`; with `traces`, failures have their counterexamples.
 
     With `bounded`, only search for counterexamples of up to `depth` cycles. Raise ToolMissing, ToolTimeout if the proof
     or the cover statements need more than `budget_s` of processor time, or ToolFailed if the sources have errors or
@@ -121,17 +121,17 @@ def run(
             cover_depth=COVER_DEPTH,
             vcd="vcd on" if traces else "vcd off",
             merged="\n".join([_MERGE] * _MERGES),
-            deleted="\n".join(f"delete c:{cell}" for cell in without),
+            deleted="\n".join(f"delete c:{cell}" for cell in excluded),
             files=" ".join(files),
             files_by_line="\n".join(files),
         )
         (folder / "proof.sby").write_text(text, encoding="ascii")
-        printed, covered = _run_task(folder, task, budget_s), ""
+        log_text, cover_log = _run_task(folder, task, budget_s), ""
         if cover:
-            covered = _run_task(folder, "cover", budget_s)
+            cover_log = _run_task(folder, "cover", budget_s)
         dumps = (folder / f"proof_{task}" / "engine_0").glob("trace*.vcd")
         traces_by_name = {path.name: path.read_text() for path in dumps}
-    return _parse_outcome(printed, covered, top, traces_by_name)
+    return _parse_outcome(log_text, cover_log, top, traces_by_name)
 
 
 def _run_task(folder: Path, task: str, budget_s: float) -> str:
@@ -157,38 +157,40 @@ def _run_task(folder: Path, task: str, budget_s: float) -> str:
     except ToolTimeout:
         raise
     except ToolFailed as error:
-        printed = str(error)
+        log_text = str(error)
     else:
-        printed = ""
+        log_text = ""
     log = folder / f"proof_{task}" / "logfile.txt"
-    text = log.read_text() if log.exists() else printed
+    text = log.read_text() if log.exists() else log_text
     if not re.search(r"DONE \((PASS|FAIL|UNKNOWN)", text):
         raise ToolFailed(f"sby did not finish:\n{text.strip()[-2000:]}")
     return text
 
 
-def _parse_outcome(prove: str, covered: str, top: str, traces: Mapping[str, str]) -> SbyResult:
+def _parse_outcome(prove_log: str, cover_log: str, top: str, traces: Mapping[str, str]) -> SbyResult:
     failures: dict[str, Failure] = {}
     unproven: dict[str, None] = {}
     cycle = 0
-    for line in prove.splitlines():
+    for line in prove_log.splitlines():
         if step := re.search(r"(?:basecase|engine_0): .*in step (\d+)", line):
             cycle = int(step[1])
         if (dump := re.search(r"VCD file: \S*?(trace\d*\.vcd)", line)) and ".induction:" not in line:
             text = traces.get(dump[1], "")
-            failures |= {name: replace(each, trace=text) for name, each in failures.items() if not each.trace}
-        if failed := re.search(rf"Assert failed in {top}: (\S+)", line):
+            failures |= {
+                name: replace(failure, trace=text) for name, failure in failures.items() if not failure.trace
+            }
+        if failed_match := re.search(rf"Assert failed in {top}: (\S+)", line):
             if ".induction:" in line:
-                unproven[failed[1]] = None
+                unproven[failed_match[1]] = None
             else:
-                failures.setdefault(failed[1], Failure(failed[1], cycle))
-    reached = re.findall(rf"Reached cover statement in step \d+ at {top}: (\S+)", covered)
-    unreached = re.findall(rf"Unreached cover statement at {top}: (\S+)", covered)
+                failures.setdefault(failed_match[1], Failure(failed_match[1], cycle))
+    reached = re.findall(rf"Reached cover statement in step \d+ at {top}: (\S+)", cover_log)
+    unreached = re.findall(rf"Unreached cover statement at {top}: (\S+)", cover_log)
     return SbyResult(
-        proven="DONE (PASS" in prove,
+        proven="DONE (PASS" in prove_log,
         failures=tuple(failures.values()),
-        open=tuple(name for name in unproven if name not in failures),
+        undecided=tuple(name for name in unproven if name not in failures),
         reached=tuple(dict.fromkeys(reached)),
         unreached=tuple(dict.fromkeys(unreached)),
-        printed=prove,
+        log=prove_log,
     )

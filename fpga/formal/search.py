@@ -40,19 +40,19 @@ class Findings:
     """
 
     failures: tuple[sby.Failure, ...] = ()
-    open: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
-    late: frozenset[str] = frozenset()
+    timed_out: frozenset[str] = frozenset()
     """Names of the properties for which the budget was too small."""
     reached: tuple[str, ...] = ()
     unreached: tuple[str, ...] = ()
     others_proven: bool = True
-    """True if every assertion outside `failures` and `open` is proven."""
+    """True if every assertion outside `failures` and `undecided` is proven."""
 
     @property
     def trace(self) -> str:
         """The counterexample of the earliest failure as VCD text; empty if there is none."""
-        return min(self.failures, key=lambda each: each.cycle).trace if self.failures else ""
+        return min(self.failures, key=lambda failure: failure.cycle).trace if self.failures else ""
 
 
 def search(
@@ -70,30 +70,35 @@ def search(
         return _search_without_data(specification, depth, run_s)
     if first_result.proven:
         return Findings(reached=first_result.reached, unreached=first_result.unreached)
-    failures, undecided, rest_proven = _prove_rest(sources, top, first_result, depth, run_s)
-    simulated = simulate_differences(specification) if undecided or not rest_proven else ()
-    visible = {(each.module, each.property) for each in simulated}
+    failures, undecided, others_proven = _prove_rest(sources, top, first_result, depth, run_s)
+    differences = simulate_differences(specification) if undecided or not others_proven else ()
+    visible_subjects = {(difference.module, difference.property) for difference in differences}
     # A deeper search pays only for failures that the simulation does not show.
-    unshown = [name for name in undecided if not visible & subjects(specification, name)]
-    if unshown and not simulated:
-        excluded = [each.name for each in failures] + [name for name in undecided if name not in unshown]
+    unshown_assertions = [name for name in undecided if not visible_subjects & subjects(specification, name)]
+    if unshown_assertions and not differences:
+        excluded = [failure.name for failure in failures] + [
+            name for name in undecided if name not in unshown_assertions
+        ]
         failures += _search_deeper(
             sources, top, excluded, max(depth, SEARCH_DEPTH), min(run_s, _DEEPER_SEARCH_S)
         )
-    failed = {each.name for each in failures}
+    failed_names = {failure.name for failure in failures}
     return Findings(
         failures,
-        tuple(name for name in undecided if name not in failed),
-        simulated,
+        tuple(name for name in undecided if name not in failed_names),
+        differences,
         reached=first_result.reached,
         unreached=first_result.unreached,
-        others_proven=rest_proven,
+        others_proven=others_proven,
     )
 
 
 def _search_without_data(specification: Specification, depth: int, run_s: float) -> Findings:
     """Return the findings without the samples of beats, whose arithmetic takes a solver most of its time."""
-    simulated, everything = simulate_differences(specification), frozenset(each.name for each in PROPERTIES)
+    differences, all_properties = (
+        simulate_differences(specification),
+        frozenset(property_.name for property_ in PROPERTIES),
+    )
     try:
         result = sby.run(
             specification.sources(),
@@ -102,12 +107,16 @@ def _search_without_data(specification: Specification, depth: int, run_s: float)
             traces=True,
             depth=depth,
             budget_s=run_s,
-            without=list_assertions(specification, DATA),
+            excluded=list_assertions(specification, DATA),
         )
     except ToolTimeout:
-        return Findings(differences=simulated, late=everything, others_proven=False)
+        return Findings(differences=differences, timed_out=all_properties, others_proven=False)
     return Findings(
-        result.failures, result.open, simulated, late=frozenset({DATA}), others_proven=result.proven
+        result.failures,
+        result.undecided,
+        differences,
+        timed_out=frozenset({DATA}),
+        others_proven=result.proven,
     )
 
 
@@ -118,26 +127,26 @@ def _prove_rest(
 
     Return the failures, the undecided assertions, and whether the rest is proven.
     """
-    failures, undecided = list(first_result.failures), list(first_result.open)
+    failures, undecided = list(first_result.failures), list(first_result.undecided)
     for _ in range(_MAX_ROUNDS):
-        without = [each.name for each in failures] + undecided
+        excluded = [failure.name for failure in failures] + undecided
         try:
             result = sby.run(
-                sources, top, cover=False, traces=True, depth=depth, budget_s=run_s, without=without
+                sources, top, cover=False, traces=True, depth=depth, budget_s=run_s, excluded=excluded
             )
         except ToolTimeout:
             break
         if result.proven:
             return tuple(failures), tuple(undecided), True
-        if not result.failures and not result.open:
+        if not result.failures and not result.undecided:
             break
         failures += result.failures
-        undecided += result.open
+        undecided += result.undecided
     return tuple(failures), tuple(undecided), False
 
 
 def _search_deeper(
-    sources: dict[str, str], top: str, without: Iterable[str], depth: int, run_s: float
+    sources: dict[str, str], top: str, excluded: Iterable[str], depth: int, run_s: float
 ) -> tuple[sby.Failure, ...]:
     """Return the failures of a bounded search over `depth` cycles; none if it needs more than `run_s`."""
     try:
@@ -148,7 +157,7 @@ def _search_deeper(
             traces=True,
             depth=depth,
             budget_s=run_s,
-            without=without,
+            excluded=excluded,
             bounded=True,
         ).failures
     except ToolTimeout:
@@ -170,8 +179,10 @@ def run_differences(specification: Specification, design: Design, seed: int = 0)
     actual = icarus.run(design, np.concatenate(parts), episode=_EPISODE)
     expected = [Reference(datapath).run(part) for part in parts]
     all_differences = find_differences(datapath, np.concatenate(expected), actual)
-    selected = (each for each in all_differences if specification.only in {None, each.module})
-    return tuple(replace(each, cycle=each.cycle % _EPISODE) for each in selected)
+    selected = (
+        difference for difference in all_differences if specification.only_module in {None, difference.module}
+    )
+    return tuple(replace(difference, cycle=difference.cycle % _EPISODE) for difference in selected)
 
 
 _VARIABLE = re.compile(r"\$var \w+ (\d+) (\S+) (\S+)")
@@ -218,12 +229,12 @@ def _parse_values(
     return {name: tuple(values) for name, values in series.items()}
 
 
-def format_table(series: Mapping[str, tuple[int, ...]], first: int, last: int) -> list[str]:
-    """Return the lines of a table of cycles `first` to `last` - 1: a header, then a line per signal, in decimal."""
-    rows = {"cycle": tuple(range(first, last)), **series}
+def format_table(series: Mapping[str, tuple[int, ...]], first_cycle: int, end_cycle: int) -> list[str]:
+    """Return a table of cycles `first_cycle` to `end_cycle` - 1: a header, then a line per signal, in decimal."""
+    rows = {"cycle": tuple(range(first_cycle, end_cycle)), **series}
     name_width = max(map(len, rows))
     texts = {name: [str(value) for value in values] for name, values in rows.items()}
-    widths = [max(len(text[column]) for text in texts.values()) for column in range(last - first)]
+    widths = [max(len(text[column]) for text in texts.values()) for column in range(end_cycle - first_cycle)]
     return [
         "  ".join(
             [

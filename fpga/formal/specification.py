@@ -13,24 +13,24 @@ from functools import cached_property
 
 from fpga.count_action.actions import KINDS
 from fpga.count_action.actions.proof import CLOCKED, NEVER, Check, bit, concatenate, declare_hidden_wire
-from fpga.count_action.arbitration import last_of, registers
+from fpga.count_action.arbitration import get_last_flag, registers
 from fpga.count_action.model import Count, Datapath, Module, Ref, Signal
 from fpga.count_action.ports import split_buffer
-from fpga.formal.blocks import BEGINNING, checks_sources
+from fpga.formal.blocks import BEGINNING, read_checks_sources
 from fpga.formal.meaning import FORMULA_WIDTH, INCREMENT_WIDTH, Meaning
-from fpga.hdl.design import Design, design_of
+from fpga.hdl.design import Design, make_design
 
 
 @dataclass(frozen=True)
 class Specification:
-    """The proof of a datapath; with `only`, of that module, the targets and the buffers.
+    """The proof of a datapath; with `only_module`, of that module, the targets and the buffers.
 
     `delivered` is a design to prove instead of a newly generated one. `renamed` maps names of wires inside a generated
     top to their names in `delivered`.
     """
 
     datapath: Datapath
-    only: str | None = None
+    only_module: str | None = None
     claims: frozenset[tuple[str, str]] | None = None
     """Claims (module, name) to prove under the assumptions of the text (R21); None: neither claims nor assumptions."""
     delivered: Design | None = None
@@ -44,17 +44,17 @@ class Specification:
     @cached_property
     def checks(self) -> dict[str, Check]:
         """The instances of checks, by their instance names in the proof."""
-        modules = [module for module in self.datapath.modules if self.only in {None, module.name}]
-        all_checks = [_make_targets_check(self.datapath), *buffers_of(self.meaning)]
-        all_checks += [each for module in modules for each in self._list_checks(module)]
+        modules = [module for module in self.datapath.modules if self.only_module in {None, module.name}]
+        all_checks = [_make_targets_check(self.datapath), *make_buffer_checks(self.meaning)]
+        all_checks += [check for module in modules for check in self._list_checks(module)]
         if self.claims is not None:
-            all_checks += claims_of(self.meaning, self.claims)
+            all_checks += make_claim_checks(self.meaning, self.claims)
         return {f"check_{index}": check for index, check in enumerate(all_checks)}
 
     @cached_property
     def design(self) -> Design:
         """The design that is proven."""
-        return self.delivered or design_of(self.datapath)
+        return self.delivered or make_design(self.datapath)
 
     @property
     def top(self) -> str:
@@ -64,7 +64,7 @@ class Specification:
     def sources(self) -> dict[str, str]:
         """Return all files by name, with the top of the proof last."""
         blocks = [check.block for check in self.checks.values()]
-        return {**dict(self.design.sources), **checks_sources(blocks), f"{self.top}.sv": self.text()}
+        return {**dict(self.design.sources), **read_checks_sources(blocks), f"{self.top}.sv": self.text()}
 
     def text(self) -> str:
         """Return the text of the top of the proof. It has the inputs of the datapath."""
@@ -75,7 +75,7 @@ class Specification:
         lines += [f"{self.datapath.name} dut (.*);", declare_hidden_wire("target", width)]
         lines += [*write_hidden_wires(self.meaning), *self.meaning.write_shared_lines()]
         if self.claims is not None:
-            lines += assumption_lines(self.meaning)
+            lines += write_assumptions(self.meaning)
         for name, check in self.checks.items():
             lines += check.lines(name)
         head = [
@@ -84,8 +84,8 @@ class Specification:
             ");",
         ]
         text = "\n".join([*head, *BEGINNING, *(f"  {line}" for line in lines), "endmodule", ""])
-        for name, delivered in self.renamed.items():
-            text = text.replace(f"\\dut.{name} ", f"\\dut.{delivered} ")
+        for name, delivered_name in self.renamed.items():
+            text = text.replace(f"\\dut.{name} ", f"\\dut.{delivered_name} ")
         return text
 
     def _list_checks(self, module: Module) -> Iterator[Check]:
@@ -96,15 +96,15 @@ class Specification:
                 yield self._make_ready_check(module, count, streams)
             if count.order:
                 yield choice(self.meaning, module, count)
-        proven: set[str] = set()
+        proven_outputs: set[str] = set()
         for action in module.actions:
-            if action.kind.drives and action.output not in proven:
-                proven.add(action.output)
+            if action.kind.drives and action.output not in proven_outputs:
+                proven_outputs.add(action.output)
                 yield from KINDS[action.kind].prove(self.meaning, module, action)
 
     def _make_count_check(self, module: Module, count: Count) -> Check:
         meaning = self.meaning
-        index = meaning.place(module, count.name)
+        index = meaning.get_index(module, count.name)
         target = meaning.write_reached(module, count)
         increment = f"increment_{index}"
         parameters = {
@@ -141,11 +141,11 @@ class Specification:
 
     def _make_level_check(self, module: Module, count: Count, check: Check) -> Check:
         """Return the check of a level count, from the check of an accumulating count: both read the increment."""
-        kept_ports = ("enable_i", "stall_i", "target_i", "fire_o")
+        shared_ports = ("enable_i", "stall_i", "target_i", "fire_o")
         status = " || ".join(f"{check.ports[port]}" for port in ("overshoot_o", "saturated_o"))
         ports = {
             **CLOCKED,
-            **{port: check.ports[port] for port in kept_ports},
+            **{port: check.ports[port] for port in shared_ports},
             "first_i": check.ports["increment_i"],
             "second_i": f"{INCREMENT_WIDTH}'d0",
             "status_i": f"{check.ports['count_o']} != 0 || {status}",
@@ -154,11 +154,11 @@ class Specification:
             "AddendWidth": INCREMENT_WIDTH,
             **{name: check.parameters[name] for name in ("TargetWidth", "AtLeast")},
         }
-        return Check("count_action_level", module.name, count.name, parameters, ports, check.before)
+        return Check("count_action_level", module.name, count.name, parameters, ports, check.declarations)
 
     def _make_up_and_down_check(self, module: Module, count: Count, check: Check) -> Check:
         """Return the check of a count between bounds, from the check of a plain count (R17)."""
-        decrement = f"decrement_{self.meaning.place(module, count.name)}"
+        decrement = f"decrement_{self.meaning.get_index(module, count.name)}"
         parameters = {**check.parameters, "BoundWidth": FORMULA_WIDTH}
         ports = {
             **check.ports,
@@ -168,9 +168,9 @@ class Specification:
         }
         del ports["increment_i"]
         declarations = (
-            *check.before,
+            *check.declarations,
             f"logic [{INCREMENT_WIDTH - 1}:0] {decrement};",
-            f"assign {decrement} = {self.meaning.increment(count, down=True)};",
+            f"assign {decrement} = {self.meaning.increment(count, is_decrement=True)};",
         )
         return Check("count_action_up_down", module.name, count.name, parameters, ports, declarations)
 
@@ -208,7 +208,7 @@ def write_hidden_wires(meaning: Meaning) -> Iterator[str]:
             )
 
 
-def buffers_of(meaning: Meaning) -> Iterator[Check]:
+def make_buffer_checks(meaning: Meaning) -> Iterator[Check]:
     """Yield the check of every buffer; like the check of targets, it belongs to no module."""
     for signal, ports in _list_buffered_streams(meaning):
         for index in range(signal.size):
@@ -246,7 +246,7 @@ def choice(meaning: Meaning, module: Module, count: Count) -> Check:
     """Return the check of an arbiter."""
     widths = registers(count.order, whole=count.whole, streams=len(count.terms))
     outputs = {name: f"{module.name}_{count.name}_{name}_o" for name in widths}
-    lasts = [str(meaning.sample(last_of(each))) for each in count.terms] if count.whole else []
+    lasts = [str(meaning.sample(get_last_flag(term))) for term in count.terms] if count.whole else []
     parameters = {
         "Streams": len(count.terms),
         "TurnWidth": widths.get("turn", 1),
@@ -256,9 +256,9 @@ def choice(meaning: Meaning, module: Module, count: Count) -> Check:
     ports = {
         **CLOCKED,
         "fire_i": meaning.fire(module, count.name),
-        "valid_i": concatenate(meaning.valid(each) for each in count.terms),
-        "ready_i": concatenate(meaning.write_accepted(each) for each in count.terms),
-        "others_i": concatenate(f"({meaning.write_taken_by_others(count, each)})" for each in count.terms),
+        "valid_i": concatenate(meaning.valid(term) for term in count.terms),
+        "ready_i": concatenate(meaning.write_accepted(term) for term in count.terms),
+        "others_i": concatenate(f"({meaning.write_taken_by_others(count, term)})" for term in count.terms),
         "last_i": concatenate(lasts) if lasts else f"{len(count.terms)}'d0",
         "turn_i": outputs.get("turn", NEVER),
         "open_i": outputs.get("open", NEVER),
@@ -269,7 +269,7 @@ def choice(meaning: Meaning, module: Module, count: Count) -> Check:
 ASSUMED = "assume"
 
 
-def assumption_lines(meaning: Meaning) -> Iterator[str]:
+def write_assumptions(meaning: Meaning) -> Iterator[str]:
     """Yield the assumptions of the text, for every cycle without reset."""
     for module in meaning.datapath.modules:
         for claim in module.claims:
@@ -278,13 +278,13 @@ def assumption_lines(meaning: Meaning) -> Iterator[str]:
                 yield f"always_comb if (begun_q && !rst_i) assume ({holds} != 0);"
 
 
-def claims_to_prove(datapath: Datapath, only: str | None) -> frozenset[tuple[str, str]]:
+def select_claims(datapath: Datapath, module_name: str | None) -> frozenset[tuple[str, str]]:
     """Return (module, name) of the claims to prove, that is, all but assumptions."""
-    modules = [module for module in datapath.modules if only in {None, module.name}]
-    return frozenset((m.name, each.name) for m in modules for each in m.claims if each.kind != ASSUMED)
+    modules = [module for module in datapath.modules if module_name in {None, module.name}]
+    return frozenset((m.name, claim.name) for m in modules for claim in m.claims if claim.kind != ASSUMED)
 
 
-def claims_of(meaning: Meaning, chosen: Collection[tuple[str, str]]) -> Iterator[Check]:
+def make_claim_checks(meaning: Meaning, chosen: Collection[tuple[str, str]]) -> Iterator[Check]:
     """Yield the checks of the chosen claims."""
     for module in meaning.datapath.modules:
         for claim in module.claims:

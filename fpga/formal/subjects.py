@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from fpga.count_action.actions.proof import HIDDEN
-from fpga.formal.properties import properties_of, property_of
+from fpga.formal.properties import get_property, list_properties
 from fpga.formal.specification import Specification
 
 
@@ -13,15 +13,15 @@ def subjects(specification: Specification, assertion: str) -> set[tuple[str, str
     """Return the (module, property) pairs of an assertion. Targets and buffers belong to every module."""
     instance, _, label = assertion.partition(".")
     check = specification.checks[instance]
-    name = property_of(f"{check.block}.{label}").name
-    modules = [check.module] if check.module else [each.name for each in specification.datapath.modules]
+    name = get_property(f"{check.block}.{label}").name
+    modules = [check.module] if check.module else [module.name for module in specification.datapath.modules]
     return {(module, name) for module in modules}
 
 
 def list_subjects(specification: Specification) -> set[tuple[str, str]]:
     """Return the (module, property) pairs of a specification. The module is "" for targets and buffers."""
     checks = specification.checks.values()
-    return {(check.module, each.name) for check in checks for each in properties_of(check.block)}
+    return {(check.module, property_.name) for check in checks for property_ in list_properties(check.block)}
 
 
 def list_assertions(specification: Specification, name: str) -> list[str]:
@@ -29,14 +29,14 @@ def list_assertions(specification: Specification, name: str) -> list[str]:
     return [
         f"{instance}.{assertion.partition('.')[2]}"
         for instance, check in specification.checks.items()
-        for each in properties_of(check.block)
-        if each.name == name
-        for assertion in each.assertions
+        for property_ in list_properties(check.block)
+        if property_.name == name
+        for assertion in property_.assertions
         if assertion.startswith(f"{check.block}.")
     ]
 
 
-def targets_check(specification: Specification) -> str:
+def find_targets_check(specification: Specification) -> str:
     """Return the instance name of the check of the targets in force."""
     checks = specification.checks.items()
     return next(name for name, check in checks if check.block == "count_action_targets")

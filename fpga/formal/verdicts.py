@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fpga.formal import sby
-from fpga.formal.properties import PROPERTIES, STATED, properties_of
-from fpga.formal.replay import Difference, part_of, replay, select_causes, target_differences
+from fpga.formal.properties import PROPERTIES, STATED, list_properties
+from fpga.formal.replay import Difference, find_target_differences, get_part, replay, select_causes
 from fpga.formal.search import Findings, read_vcd, simulate_differences
 from fpga.formal.specification import Specification
-from fpga.formal.subjects import subjects, targets_check
+from fpga.formal.subjects import find_targets_check, subjects
 
 
 class Verdict(enum.Enum):
@@ -36,7 +36,7 @@ class Verdict(enum.Enum):
 class Result:
     """Verdict about a property of a module: `part` is the count, output or target that fails first, in `cycle`.
 
-    `element` is the bit, number or sample that shows the failure: its value is `seen` instead of `expected`.
+    `element` is the bit, number or sample that shows the failure: its value is `actual` instead of `expected`.
     """
 
     module: str
@@ -46,7 +46,7 @@ class Result:
     cycle: int | None = None
     element: str = ""
     expected: int | None = None
-    seen: int | None = None
+    actual: int | None = None
 
 
 def judge_properties(specification: Specification, findings: Findings) -> Iterator[Result]:
@@ -55,20 +55,22 @@ def judge_properties(specification: Specification, findings: Findings) -> Iterat
     A target belongs to no module, so its results appear under every module.
     """
     modules = (
-        [specification.only] if specification.only else [each.name for each in specification.datapath.modules]
+        [specification.only_module]
+        if specification.only_module
+        else [module.name for module in specification.datapath.modules]
     )
     traces = _Traces(specification)
     for module in modules:
-        applies = {
+        applicable_names = {
             prop.name
             for check in specification.checks.values()
             if check.module in {module, ""}
-            for prop in properties_of(check.block)
+            for prop in list_properties(check.block)
         }
         for prop in PROPERTIES:
             if prop.name == STATED:
                 yield from _judge_stated(specification, findings, module)
-            elif prop.name in applies:
+            elif prop.name in applicable_names:
                 yield _judge_property(specification, findings, traces, module, prop.name)
             else:
                 yield Result(module, prop.name, Verdict.NOT_APPLICABLE)
@@ -76,20 +78,20 @@ def judge_properties(specification: Specification, findings: Findings) -> Iterat
 
 def _judge_stated(specification: Specification, findings: Findings, module: str) -> Iterator[Result]:
     """Yield a result for each claim of a module; it is VACUOUS if no run meets the assumptions."""
-    failed = {failure.name.partition(".")[0]: failure.cycle for failure in findings.failures}
-    undecided = {name.partition(".")[0] for name in findings.open}
+    failure_cycles = {failure.name.partition(".")[0]: failure.cycle for failure in findings.failures}
+    undecided = {name.partition(".")[0] for name in findings.undecided}
     for instance, check in specification.checks.items():
         if check.block != "count_action_claim" or check.module != module:
             continue
-        if instance in failed:
+        if instance in failure_cycles:
             verdict = Verdict.FAILED
-        elif STATED in findings.late:
+        elif STATED in findings.timed_out:
             verdict = Verdict.TIMED_OUT
         elif instance in undecided or not findings.others_proven:
             verdict = Verdict.OPEN
         else:
             verdict = Verdict.VACUOUS if f"{instance}.looked_at" in findings.unreached else Verdict.PROVEN
-        yield Result(module, STATED, verdict, check.part, failed.get(instance))
+        yield Result(module, STATED, verdict, check.part, failure_cycles.get(instance))
 
 
 def _judge_property(
@@ -99,32 +101,44 @@ def _judge_property(
     for failure in findings.failures:
         if subject in subjects(specification, failure.name):
             part = specification.checks[failure.name.partition(".")[0]].part
-            failed = Result(module, name, Verdict.FAILED, part, failure.cycle)
+            failed_result = Result(module, name, Verdict.FAILED, part, failure.cycle)
             difference = traces.find_difference(failure, subject)
             if difference is None:
-                return traces.simulate_failure(failed)
+                return traces.simulate_failure(failed_result)
             return replace(
-                failed, element=difference.element, expected=difference.expected, seen=difference.seen
+                failed_result,
+                element=difference.element,
+                expected=difference.expected,
+                actual=difference.actual,
             )
-    undecided = any(subject in subjects(specification, assertion) for assertion in findings.open)
+    undecided = any(subject in subjects(specification, assertion) for assertion in findings.undecided)
     # A later difference may only be a consequence of the first, so it counts only where the proof is undecided.
-    is_open = undecided or name in findings.late
-    for shown in findings.differences if is_open else select_causes(findings.differences):
-        if subject == (shown.module, shown.property):
-            part = part_of(shown.element)
+    is_open = undecided or name in findings.timed_out
+    for candidate in findings.differences if is_open else select_causes(findings.differences):
+        if subject == (candidate.module, candidate.property):
+            part = get_part(candidate.element)
             return Result(
-                module, name, Verdict.FAILED, part, shown.cycle, shown.element, shown.expected, shown.seen
+                module,
+                name,
+                Verdict.FAILED,
+                part,
+                candidate.cycle,
+                candidate.element,
+                candidate.expected,
+                candidate.actual,
             )
-    if name in findings.late:
+    if name in findings.timed_out:
         return Result(module, name, Verdict.TIMED_OUT)
-    proven = findings.others_proven and not undecided
-    return Result(module, name, Verdict.PROVEN if proven else Verdict.OPEN)
+    is_proven = findings.others_proven and not undecided
+    return Result(module, name, Verdict.PROVEN if is_proven else Verdict.OPEN)
 
 
 def _select_best(differences: Sequence[Difference], subject: tuple[str, str]) -> Difference | None:
     """Return the best difference for a failure: of its module and property, else of its module, else any, or None."""
-    same_property = [each for each in differences if (each.module, each.property) == subject]
-    same_module = [each for each in differences if each.module == subject[0]]
+    same_property = [
+        difference for difference in differences if (difference.module, difference.property) == subject
+    ]
+    same_module = [difference for difference in differences if difference.module == subject[0]]
     return next(iter([*same_property, *same_module, *differences]), None)
 
 
@@ -143,33 +157,34 @@ class _Traces:
         if failure.trace not in self._by_trace:
             self._by_trace[failure.trace] = self._replay_trace(failure.trace)
         return _select_best(
-            [each for each in self._by_trace[failure.trace] if each.cycle <= failure.cycle], subject
+            [difference for difference in self._by_trace[failure.trace] if difference.cycle <= failure.cycle],
+            subject,
         )
 
-    def simulate_failure(self, failed: Result) -> Result:
+    def simulate_failure(self, failed_result: Result) -> Result:
         """Return a failure with a difference from a random run, if there is one. Its trace shows none at any port.
 
         Such traces exist because the solver stops as soon as a register is wrong, before any port shows it.
         """
         if self._simulated is None:
             self._simulated = simulate_differences(self._specification)
-        difference = _select_best(self._simulated, (failed.module, failed.property))
+        difference = _select_best(self._simulated, (failed_result.module, failed_result.property))
         if difference is None:
-            return failed
+            return failed_result
         return replace(
-            failed,
+            failed_result,
             cycle=difference.cycle,
             element=difference.element,
             expected=difference.expected,
-            seen=difference.seen,
+            actual=difference.actual,
         )
 
     def _replay_trace(self, trace: str) -> tuple[Difference, ...]:
         specification = self._specification
-        ports, targets_instance = specification.meaning.ports, targets_check(specification)
+        ports, targets_instance = specification.meaning.ports, find_targets_check(specification)
         names = ["rst_i", *(port.name for port in (*ports.inputs, *ports.outputs))]
         series = read_vcd(trace, [*names, f"{targets_instance}.target_o"])
-        targets = target_differences(
+        targets = find_target_differences(
             specification.datapath, series, series.get(f"{targets_instance}.target_o", ())
         )
         return (*targets, *replay(specification.datapath, series))

@@ -28,13 +28,13 @@ class Mismatch:
     """Number of cycles in which the runs differ."""
 
 
-def values_of(rows: Rows, port: Port) -> list[int]:
+def read_values(rows: Rows, port: Port) -> list[int]:
     """Return the value of a port in every cycle."""
     words = rows[:, port.column : port.column + port.words].tolist()
     return [sum(word << (WORD_BITS * index) for index, word in enumerate(row)) for row in words]
 
 
-def bits_of(rows: Rows, port: Port) -> NDArray[np.bool_]:
+def unpack_bits(rows: Rows, port: Port) -> NDArray[np.bool_]:
     """Return the bits of a port: cycles × width."""
     words = np.ascontiguousarray(rows[:, port.column : port.column + port.words]).astype("<u8")
     bits = np.unpackbits(words.view(np.uint8), axis=1, bitorder="little")
@@ -70,12 +70,12 @@ def tabulate_window(
     ports = ports_of(datapath)
     table = [("cycle", [str(cycle) for cycle in range(first_cycle, last_cycle)])]
     for port in ports.inputs:
-        values = values_of(inputs[first_cycle:last_cycle], port)
+        values = read_values(inputs[first_cycle:last_cycle], port)
         if any(values) and not port.name.endswith(("_data_i", "target_shadow_i")):
             table.append((port.name, [f"{value:x}" for value in values]))
     for name in mismatch.ports:
         for label, rows in (("expected", expected), ("RTL", actual)):
-            values = values_of(rows[first_cycle:last_cycle], ports.output(name))
+            values = read_values(rows[first_cycle:last_cycle], ports.output(name))
             table.append((f"{name} ({label})", [f"{value:x}" for value in values]))
     names = max(len(name) for name, _ in table)
     cells = max(len(cell) for _, row in table for cell in row)
@@ -106,22 +106,22 @@ class Coverage:
 def measure_coverage(datapath: Datapath, inputs: Rows, outputs: Rows) -> Coverage:
     """Return the coverage of a run of a datapath."""
     ports = ports_of(datapath)
-    fires = bits_of(outputs, ports.output("fire_o"))
+    fires = unpack_bits(outputs, ports.output("fire_o"))
     owners = [module.name for module, _ in datapath.counts()]
-    by_module = {
+    fires_by_module = {
         module.name: fires[:, [index for index, owner in enumerate(owners) if owner == module.name]]
         for module in datapath.modules
     }
     return Coverage(
         cycles=len(inputs),
         fires=int(fires.sum()),
-        silent=tuple(name for name, fired in by_module.items() if not fired.any()),
+        silent=tuple(name for name, module_fires in fires_by_module.items() if not module_fires.any()),
         stalls_at_fire=_count_stalls_at_fire(datapath, outputs, fires),
         commits_while_counting=_count_commits_while_counting(datapath, inputs, outputs),
-        overshoots=_count_rises(bits_of(outputs, ports.output("overshoot_o"))),
-        saturations=_count_rises(bits_of(outputs, ports.output("saturated_o"))),
-        several=int(sum((fired.sum(axis=1) > 1).sum() for fired in by_module.values())),
-        chained=_count_chains(datapath, by_module),
+        overshoots=_count_rises(unpack_bits(outputs, ports.output("overshoot_o"))),
+        saturations=_count_rises(unpack_bits(outputs, ports.output("saturated_o"))),
+        several=int(sum((module_fires.sum(axis=1) > 1).sum() for module_fires in fires_by_module.values())),
+        chained=_count_chains(datapath, fires_by_module),
     )
 
 
@@ -138,44 +138,48 @@ def _count_stalls_at_fire(datapath: Datapath, outputs: Rows, fires: NDArray[np.b
     stalls = 0
     for module in datapath.modules:
         for action in module.streams():
-            valid = bits_of(outputs, ports.output(f"{module.name}_{action.output}_valid_o"))[:, 0]
-            fired = fires[:, count_indices[module.name, action.on]]
-            stalls += int((fired[:-2] & ~fired[1:-1] & valid[2:]).sum())
+            valid = unpack_bits(outputs, ports.output(f"{module.name}_{action.output}_valid_o"))[:, 0]
+            count_fires = fires[:, count_indices[module.name, action.on]]
+            stalls += int((count_fires[:-2] & ~count_fires[1:-1] & valid[2:]).sum())
     return stalls
 
 
 def _count_commits_while_counting(datapath: Datapath, inputs: Rows, outputs: Rows) -> int:
     """Return the number of counts above 0 whose target a commit changes, over all commits of a run from reset."""
     ports = ports_of(datapath)
-    commits = np.flatnonzero(bits_of(inputs, ports.input("commit_i"))[:, 0])
-    shadow = bits_of(inputs, ports.input("target_shadow_i"))[commits]
-    counts = bits_of(outputs, ports.output("count_o"))[commits]
+    commits = np.flatnonzero(unpack_bits(inputs, ports.input("commit_i"))[:, 0])
+    shadow = unpack_bits(inputs, ports.input("target_shadow_i"))[commits]
+    counts = unpack_bits(outputs, ports.output("count_o"))[commits]
     new_targets, low_bit = {}, 0
     for module, target in datapath.targets():
         new_targets[module.name, target.name] = (shadow[:, low_bit : low_bit + target.width], target.reset)
         low_bit += target.width
     total, low_bit = 0, 0
     for module, count in datapath.counts():
-        above_0 = counts[:, low_bit : low_bit + count.width].any(axis=1)
+        is_above_zero = counts[:, low_bit : low_bit + count.width].any(axis=1)
         low_bit += count.width
-        total += int((above_0 & _find_changes(*new_targets[module.name, count.target])).sum())
+        total += int((is_above_zero & _find_changes(*new_targets[module.name, count.target])).sum())
     return total
 
 
-def _find_changes(committed: NDArray[np.bool_], reset: int) -> NDArray[np.bool_]:
+def _find_changes(committed_targets: NDArray[np.bool_], reset: int) -> NDArray[np.bool_]:
     """Return, for each commit, whether it changes the target; the first is compared with `reset`."""
-    begins = np.array([[reset >> bit & 1 for bit in range(committed.shape[1])]], dtype=np.bool_)
-    differs: NDArray[np.bool_] = committed != np.concatenate([begins, committed[:-1]])
-    changed: NDArray[np.bool_] = np.logical_or.reduce(differs, axis=1)
-    return changed
+    begins = np.array([[reset >> bit & 1 for bit in range(committed_targets.shape[1])]], dtype=np.bool_)
+    differs: NDArray[np.bool_] = committed_targets != np.concatenate([begins, committed_targets[:-1]])
+    is_changed: NDArray[np.bool_] = np.logical_or.reduce(differs, axis=1)
+    return is_changed
 
 
-def _count_chains(datapath: Datapath, by_module: dict[str, NDArray[np.bool_]]) -> int:
+def _count_chains(datapath: Datapath, fires_by_module: dict[str, NDArray[np.bool_]]) -> int:
     """Return the number of fires at the end of a chain of three modules."""
     sources = {module.name: _find_sources(module) for module in datapath.modules}
-    fired = {name: np.logical_or.reduce(bits, axis=1) for name, bits in by_module.items()}
+    fires_of_module = {name: np.logical_or.reduce(bits, axis=1) for name, bits in fires_by_module.items()}
     return sum(
-        int(np.count_nonzero(fired[first][:-2] & fired[second][1:-1] & fired[third][2:]))
+        int(
+            np.count_nonzero(
+                fires_of_module[first][:-2] & fires_of_module[second][1:-1] & fires_of_module[third][2:]
+            )
+        )
         for third, seconds in sources.items()
         for second in seconds
         for first in sources[second] - {third}

@@ -44,29 +44,31 @@ class Design:
         return paths
 
 
-def design_of(datapath: Datapath) -> Design:
+def make_design(datapath: Datapath) -> Design:
     """Return the design of a datapath: the generated top, after the hand-written blocks that it instantiates."""
     top = emit(datapath)
-    used = find_instances(top)
+    used_names = find_instances(top)
     blocks = tuple(
-        (path.name, path.read_text(encoding="ascii")) for path in core_files() if path.stem in used
+        (path.name, path.read_text(encoding="ascii")) for path in core_files() if path.stem in used_names
     )
     return Design(datapath.name, (*blocks, (f"{datapath.name}.sv", top)), ports_of(datapath))
 
 
-def design_of_block(top: str, ports: Ports | None = None, given: Mapping[str, str] | None = None) -> Design:
+def make_block_design(
+    top: str, ports: Ports | None = None, texts_by_name: Mapping[str, str] | None = None
+) -> Design:
     """Return the design of a hand-written module, with all blocks and library datapaths that it instantiates.
 
-    Runs of rows need the `ports`; a custom harness does not. `given` maps names of modules to texts that extend or
-    replace `fpga/rtl`. Raise HdlError for an unknown module.
+    Runs of rows need the `ports`; a custom harness does not. `texts_by_name` maps names of modules to texts that
+    extend or replace `fpga/rtl`. Raise HdlError for an unknown module.
     """
     texts: dict[str, str] = {}
-    pending = [top]
-    while pending:
-        name = pending.pop()
+    pending_names = [top]
+    while pending_names:
+        name = pending_names.pop()
         if name not in texts:
-            texts[name] = (given or {}).get(name) or _read_module(name)
-            pending += sorted(find_instances(texts[name]) - {"module"})
+            texts[name] = (texts_by_name or {}).get(name) or _read_module(name)
+            pending_names += sorted(find_instances(texts[name]) - {"module"})
     return Design(top, tuple((f"{name}.sv", texts[name]) for name in reversed(texts)), ports or Ports((), ()))
 
 

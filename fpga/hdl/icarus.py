@@ -12,7 +12,7 @@ import numpy as np
 
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import WORD_BITS, Port, Rows
-from fpga.hdl.design import Design, design_of
+from fpga.hdl.design import Design, make_design
 from fpga.hdl.tools import BadOutput, find_tool
 from fpga.hdl.verilator import check_rows
 
@@ -77,7 +77,7 @@ def run(design: Datapath | Design, rows: Rows, *, episode: int = 0, timeout_s: f
     Raise ToolMissing, ToolFailed (errors in the sources), BadOutput (an X or Z at an output) or ValueError (rows of
     another width).
     """
-    hardware = design_of(design) if isinstance(design, Datapath) else design
+    hardware = make_design(design) if isinstance(design, Datapath) else design
     inputs = check_rows(hardware, rows)
     with tempfile.TemporaryDirectory(prefix="icarus-") as name:
         folder = Path(name)
@@ -130,8 +130,8 @@ def _format_rows(design: Design, rows: Rows) -> str:
 def _format_port(port: Port, rows: Rows) -> list[str]:
     words = rows[:, port.column : port.column + port.words].copy()
     words[:, -1] &= np.uint64(2 ** (port.width - WORD_BITS * (port.words - 1)) - 1)
-    big = np.ascontiguousarray(words[:, ::-1]).astype(">u8")
-    return [row.tobytes().hex() for row in big]
+    big_endian = np.ascontiguousarray(words[:, ::-1]).astype(">u8")
+    return [row.tobytes().hex() for row in big_endian]
 
 
 def _parse_rows(design: Design, text: str, cycles: int) -> Rows:
@@ -147,7 +147,7 @@ def _parse_rows(design: Design, text: str, cycles: int) -> Rows:
                     port.name,
                     cycle,
                 )
-        padded = "".join(value.zfill(_DIGITS_OF_WORD * port.words) for value in values)
-        words = np.frombuffer(bytes.fromhex(padded), ">u8").reshape(cycles, port.words)
+        padded_digits = "".join(value.zfill(_DIGITS_OF_WORD * port.words) for value in values)
+        words = np.frombuffer(bytes.fromhex(padded_digits), ">u8").reshape(cycles, port.words)
         rows[:, port.column : port.column + port.words] = words[:, ::-1]
     return rows

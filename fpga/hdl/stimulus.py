@@ -54,11 +54,11 @@ def _draw_bits(
 
 def _write_bits(rows: Rows, port: Port, bits: NDArray[np.bool_]) -> None:
     """Write bits (cycles × width, bit 0 first) into the columns of a port."""
-    padded = np.zeros((len(rows), port.words * WORD_BITS), np.bool_)
-    padded[:, : port.width] = bits
-    rows[:, port.column : port.column + port.words] = np.packbits(padded, axis=1, bitorder="little").view(
-        "<u8"
-    )
+    padded_bits = np.zeros((len(rows), port.words * WORD_BITS), np.bool_)
+    padded_bits[:, : port.width] = bits
+    rows[:, port.column : port.column + port.words] = np.packbits(
+        padded_bits, axis=1, bitorder="little"
+    ).view("<u8")
 
 
 def _unpack_bits(values: NDArray[np.uint64], width: int) -> NDArray[np.bool_]:

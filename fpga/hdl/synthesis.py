@@ -17,7 +17,7 @@ from pathlib import Path
 from fpga.count_action import load
 from fpga.count_action.ports import Ports
 from fpga.count_action.verilog import core_files
-from fpga.hdl.design import Design, design_of
+from fpga.hdl.design import Design, make_design
 from fpga.hdl.tools import ToolFailed, ToolMissing
 from lightbed.wording import install_extra
 
@@ -35,7 +35,7 @@ def list_designs() -> Iterator[Design]:
         text = path.read_text(encoding="ascii")
         yield Design(path.stem, ((path.name, text),), Ports((), ()))
     for path in sorted((_FPGA / "library").glob("*.ca")):
-        yield design_of(load(path).datapath)
+        yield make_design(load(path).datapath)
 
 
 def estimate(designs: Iterable[Design], *, timeout_s: float = 600) -> dict[str, dict[str, int]]:
@@ -74,7 +74,7 @@ def _write_passes(design: Design, folder: Path) -> Iterator[str]:
         f"tee -q synth_xilinx -family xcup -noiopad -flatten -top {design.top}",
         f"tee -q -o {folder / design.top}.json stat -json",
     )
-    yield from (f"ys.run_pass({each!r}, design)" for each in passes)
+    yield from (f"ys.run_pass({pass_name!r}, design)" for pass_name in passes)
 
 
 def _count_cells(stat: str) -> dict[str, int]:
@@ -86,18 +86,20 @@ def _count_cells(stat: str) -> dict[str, int]:
 
 
 def find_growth(
-    now: Mapping[str, Mapping[str, int]], before: Mapping[str, Mapping[str, int]]
+    estimates: Mapping[str, Mapping[str, int]], baseline: Mapping[str, Mapping[str, int]]
 ) -> tuple[str, ...]:
     """Return a message for each number that has grown more than allowed, or is not in the baseline."""
     messages = []
-    for top, cells in now.items():
-        if top not in before:
+    for top, cells in estimates.items():
+        if top not in baseline:
             messages.append(f"{top} is not in the baseline")
             continue
         for kind, number in cells.items():
-            allowed = max(before[top][kind] * (1 + _ALLOWED_GROWTH), before[top][kind] + _ALLOWED_CELLS)
-            if number > allowed:
-                messages.append(f"{top}: {kind} {before[top][kind]} -> {number}")
+            max_number = max(
+                baseline[top][kind] * (1 + _ALLOWED_GROWTH), baseline[top][kind] + _ALLOWED_CELLS
+            )
+            if number > max_number:
+                messages.append(f"{top}: {kind} {baseline[top][kind]} -> {number}")
     return tuple(messages)
 
 

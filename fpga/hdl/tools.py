@@ -96,7 +96,7 @@ class Tool:
         # A prover starts solvers, which would outlive it if this process is killed.
         guard = _start_guard(process.pid) if processor_s < float("inf") else None
         try:
-            printed = self._wait(process, timeout_s, processor_s)
+            output = self._wait(process, timeout_s, processor_s)
         finally:
             _end_session(process)
             if guard:
@@ -104,9 +104,9 @@ class Tool:
                 guard.communicate()
         if process.returncode:
             raise ToolFailed(
-                f"{self.path.name} ended with status {process.returncode}:\n{printed.strip()[-_MAX_PRINTED:]}"
+                f"{self.path.name} ended with status {process.returncode}:\n{output.strip()[-_MAX_PRINTED:]}"
             )
-        return printed
+        return output
 
     def _wait(self, process: subprocess.Popen[str], timeout_s: float, processor_s: float) -> str:
         deadline, poll_s = time.monotonic() + timeout_s, timeout_s if processor_s == float("inf") else _POLL_S
@@ -114,7 +114,7 @@ class Tool:
             try:
                 return process.communicate(timeout=max(min(poll_s, deadline - time.monotonic()), 0.0))[0]
             except subprocess.TimeoutExpired as error:
-                used_s = sum(each.processor_s for each in _read_session(process.pid))
+                used_s = sum(member.processor_s for member in _read_session(process.pid))
                 if used_s > processor_s:
                     raise ToolTimeout(
                         f"{self.path.name} did not end within {processor_s:g} s of processor time"
@@ -148,7 +148,7 @@ def _read_session(leader: int) -> list[_Member]:
 def _end_session(process: subprocess.Popen[str]) -> None:
     """Kill all processes of the session of `process`, including processes in other process groups."""
     members = [process.pid] if process.poll() is None else []
-    while members := members or [each.pid for each in _read_session(process.pid)]:
+    while members := members or [member.pid for member in _read_session(process.pid)]:
         for pid in members:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -23,7 +23,7 @@ import numpy as np
 
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Port, Rows
-from fpga.hdl.design import Design, design_of
+from fpga.hdl.design import Design, make_design
 from fpga.hdl.tools import HdlError, find_tool
 
 _REVISION = "1"
@@ -113,7 +113,7 @@ def build(
     The default folder is the user's cache. `optimise` is passed to Verilator and to the C++ compiler. Raise
     ToolMissing (verilator, make, g++) or ToolFailed (errors in the sources).
     """
-    hardware = design_of(design) if isinstance(design, Datapath) else design
+    hardware = make_design(design) if isinstance(design, Datapath) else design
     library = build_library(
         hardware, _write_harness(hardware), folder, optimise=optimise, timeout_s=timeout_s
     )
@@ -154,7 +154,7 @@ def _compile(
     design: Design, harness: str, library: Path, work: Path, optimise: str, timeout_s: float
 ) -> None:
     deadline, tool = time.monotonic() + timeout_s, find_tool("verilator")
-    versions = [each.run(["--version"]) for each in (tool, find_tool("g++"))]
+    versions = [program.run(["--version"]) for program in (tool, find_tool("g++"))]
     identity = repr((_REVISION, str(tool.path), versions, optimise))
     runtime = library.parent / f"runtime-{hashlib.sha256(identity.encode()).hexdigest()[:16]}"
     sources = design.write(work)

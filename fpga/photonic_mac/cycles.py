@@ -118,9 +118,9 @@ class Trace:
     result: Bits
     finished: Bits
 
-    def layer(self, first: int, last: int) -> Trace:
-        """Return the cycles `first` to `last` - 1."""
-        return Trace(*(getattr(self, name)[first:last] for name in self.__dataclass_fields__))
+    def layer(self, first_cycle: int, end_cycle: int) -> Trace:
+        """Return the cycles `first_cycle` to `end_cycle` - 1."""
+        return Trace(*(getattr(self, name)[first_cycle:end_cycle] for name in self.__dataclass_fields__))
 
 
 def measure_layers(trace: Trace) -> tuple[LayerCycles, ...]:

@@ -43,11 +43,11 @@ class Optics:
         if not (0 <= self.gain < 512 and 0 <= self.seed <= _MASK):
             raise ValueError(f"gain must be 0 to 511 and seed 32 bits wide, not {self.gain} and {self.seed}")
 
-    def light(self, products: NDArray[np.int32], first: int) -> NDArray[np.int32]:
-        """Return the detected values of products (cycles × lanes); `first` is the noise cycle of the first product."""
+    def light(self, products: NDArray[np.int32], first_cycle: int) -> NDArray[np.int32]:
+        """Return the detected values of products (cycles × lanes); the noise of the first is of `first_cycle`."""
         amplified = (products * self.gain) >> 8
         if self.noise:
-            amplified = amplified + noise(self.seed, first + len(products))[first:]
+            amplified = amplified + noise(self.seed, first_cycle + len(products))[first_cycle:]
         return np.asarray(np.clip(amplified, 0, 255), np.int32)
 
 
@@ -121,9 +121,9 @@ def quantise(weights: Sequence[ArrayLike]) -> Network:
     >>> quantise([[[0.1, -2.0]]]).layers[0].tolist()
     [[13, -255]]
     """
-    layers = [np.asarray(each, np.float64) for each in weights]
-    largest = max([1.0, *(float(np.abs(each).max()) for each in layers if each.size)])
-    return Network(tuple(np.rint(each * (FULL_SCALE / largest)).astype(np.int32) for each in layers))
+    layers = [np.asarray(weight, np.float64) for weight in weights]
+    largest = max([1.0, *(float(np.abs(layer).max()) for layer in layers if layer.size)])
+    return Network(tuple(np.rint(layer * (FULL_SCALE / largest)).astype(np.int32) for layer in layers))
 
 
 def layer_results(network: Network, images: ArrayLike) -> tuple[NDArray[np.int16], ...]:

@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fpga.count_action.model import Datapath, Signal, SignalKind
-from fpga.count_action.ports import ends_of_output
+from fpga.count_action.ports import list_output_ends
 from fpga.registers.register_blocks import (
     Fragment,
-    bit_range,
     concatenate,
-    cut,
     extend,
+    format_bit_range,
     instance,
     join,
     list_omitted_bits,
     pad,
+    truncate,
 )
-from fpga.registers.register_list import output_streams
+from fpga.registers.register_list import list_output_streams
 from fpga.registers.text import CORE_RESET, HELD
 
 OUTPUT_BLOCK = "axis_hold"
@@ -33,11 +33,13 @@ def axi_stream_parts(datapath: Datapath) -> Iterator[Fragment]:
         if signal.kind is SignalKind.STREAM:
             yield from (_make_input(signal, index) for index in range(signal.size))
             yield from (
-                _make_input_marker(signal, each) for each in datapath.inputs if each.part_of == signal.name
+                _make_input_marker(signal, marker)
+                for marker in datapath.inputs
+                if marker.part_of == signal.name
             )
-    for module, name, samples, width, signed in output_streams(datapath):
-        actions = ends_of_output(datapath.module(module), name)
-        markers = [(f"{module}_{each.output}", each.width) for _, each in actions]
+    for module, name, samples, width, signed in list_output_streams(datapath):
+        actions = list_output_ends(datapath.module(module), name)
+        markers = [(f"{module}_{action.output}", action.width) for _, action in actions]
         yield _make_output(f"{module}_{name}", samples * width, width, markers, signed=signed)
 
 
@@ -49,11 +51,11 @@ def _make_input_marker(stream: Signal, marker: Signal) -> Fragment:
         return Fragment(ports=(port,), body=(f"assign dp_{marker.name}_i = {prefix}_tlast;",))
     lanes = concatenate(f"{prefix}_tkeep[{lane * size}]" for lane in range(marker.size))
     port = f"input  wire [{marker.size * size - 1}:0] {prefix}_tkeep"
-    spare = [lane * size + byte for lane in range(marker.size) for byte in range(1, size)]
+    spare_bits = [lane * size + byte for lane in range(marker.size) for byte in range(1, size)]
     return Fragment(
         ports=(port,),
         body=(f"assign dp_{marker.name}_i = {lanes};",),
-        unused=tuple(f"{prefix}_tkeep[{bit}]" for bit in spare),
+        unused=tuple(f"{prefix}_tkeep[{bit}]" for bit in spare_bits),
     )
 
 
@@ -63,7 +65,7 @@ def _make_output_marker(stream: str, wire: str, marker: str, lanes: int, width: 
         port = f"output wire m_axis_{stream}_tlast"
         return Fragment(ports=(port,), body=(f"assign m_axis_{stream}_tlast = {wire};",))
     size, lane_wires = width // 8, [f"{wire}[{lane}]" if lanes > 1 else wire for lane in range(lanes)]
-    bytes_of_lanes = concatenate(each for each in lane_wires for _ in range(size))
+    bytes_of_lanes = concatenate(lane_wire for lane_wire in lane_wires for _ in range(size))
     port = f"output wire [{lanes * size - 1}:0] m_axis_{stream}_tkeep"
     return Fragment(ports=(port,), body=(f"assign m_axis_{stream}_tkeep = {bytes_of_lanes};",))
 
@@ -73,21 +75,21 @@ def _round_up_to_bytes(bits: int) -> int:
 
 
 def _make_input(signal: Signal, index: int) -> Fragment:
-    several = signal.size > 1
-    prefix = f"s_axis_{signal.name}" + (f"_{index}" if several else "")
+    is_numbered = signal.size > 1
+    prefix = f"s_axis_{signal.name}" + (f"_{index}" if is_numbered else "")
     bits = signal.lanes * signal.width
     padded_bits = _round_up_to_bytes(bits)
-    bit = f"[{index}]" if several else ""
-    span = f"[{index * bits}+:{bits}]" if several else ""
+    bit = f"[{index}]" if is_numbered else ""
+    span = f"[{index * bits}+:{bits}]" if is_numbered else ""
     return Fragment(
         ports=(
             f"input  wire {prefix}_tvalid",
             f"output wire {prefix}_tready",
-            f"input  wire {bit_range(padded_bits)}{prefix}_tdata",
+            f"input  wire {format_bit_range(padded_bits)}{prefix}_tdata",
         ),
         body=(
             f"assign dp_{signal.name}_valid_i{bit} = {prefix}_tvalid;",
-            f"assign dp_{signal.name}_data_i{span} = {cut(f'{prefix}_tdata', padded_bits, bits)};",
+            f"assign dp_{signal.name}_data_i{span} = {truncate(f'{prefix}_tdata', padded_bits, bits)};",
             f"assign {prefix}_tready = dp_{signal.name}_ready_o{bit} && !{HELD};",
         ),
         unused=list_omitted_bits(f"{prefix}_tdata", padded_bits, bits),
@@ -104,7 +106,7 @@ def _make_output(
     padded_bits = _round_up_to_bytes(bits)
     wires_by_port = {f"dp_{stream}_data_o": (f"held_{stream}_data", bits)}
     wires_by_port |= {f"dp_{marker}_o": (f"held_{marker}", lanes) for marker, lanes in markers}
-    wires = [f"wire {bit_range(wire_bits)}{name};" for name, wire_bits in wires_by_port.values()]
+    wires = [f"wire {format_bit_range(wire_bits)}{name};" for name, wire_bits in wires_by_port.values()]
     block = instance(
         OUTPUT_BLOCK,
         f"hold_{stream}",
@@ -126,7 +128,7 @@ def _make_output(
         ports=(
             f"output wire m_axis_{stream}_tvalid",
             f"input  wire m_axis_{stream}_tready",
-            f"output wire {bit_range(padded_bits)}m_axis_{stream}_tdata",
+            f"output wire {format_bit_range(padded_bits)}m_axis_{stream}_tdata",
         ),
         body=(
             *wires,

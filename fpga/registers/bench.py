@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from fpga.count_action.model import Datapath, Signal, SignalKind
-from fpga.registers.register_list import output_streams
+from fpga.registers.register_list import list_output_streams
 
 _BENCH = '''\
 """Bench of {name}: its AXI4-Lite top under cocotb, driven by the driver of the board.
@@ -123,16 +123,16 @@ async def beats_go_through(dut):
 
 def emit_bench(datapath: Datapath) -> str:
     """Return the text of `test_NAME.py`, one of the files that `countaction build` writes."""
-    streams = [each for each in datapath.inputs if each.kind is SignalKind.STREAM]
+    streams = [signal for signal in datapath.inputs if signal.kind is SignalKind.STREAM]
     return _BENCH.format(
         name=datapath.name,
         file=f"test_{datapath.name}.py",
         counts=_quote_names(f"{module.name}.{count.name}" for module, count in datapath.counts()),
         beats=", ".join(
-            f'"{each.name}": np.full((2, {each.size}, {each.lanes}), {_choose_sample(each)})'
-            for each in streams
+            f'"{stream.name}": np.full((2, {stream.size}, {stream.lanes}), {_choose_sample(stream)})'
+            for stream in streams
         ),
-        outputs=_quote_names(f"{module}.{name}" for module, name, *_ in output_streams(datapath)),
+        outputs=_quote_names(f"{module}.{name}" for module, name, *_ in list_output_streams(datapath)),
     )
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Port, Ports
-from fpga.hdl.design import Design, design_of
+from fpga.hdl.design import Design, make_design
 from fpga.registers.bench import emit_bench
 from fpga.registers.ipxact import to_ipxact
-from fpga.registers.register_blocks import bit_range
+from fpga.registers.register_blocks import format_bit_range
 from fpga.registers.register_file import emit_register_file
 from fpga.registers.register_list import Streams
-from fpga.registers.register_ports import axi_signals
+from fpga.registers.register_ports import list_axi_signals
 from fpga.registers.text import to_header, to_ip_registers, to_json, to_markdown, to_rdl
 from fpga.registers.top import Top
 from lightbed.output_file import write_output
@@ -41,7 +41,7 @@ def build_files(datapath: Datapath) -> dict[str, str]:
 
 def board_files(board: str) -> dict[str, str]:
     """Return the scripts that build a bitstream for a board, by name. Raise ValueError for an unknown board."""
-    folders = {each.name: each for each in _BOARDS.iterdir() if each.is_dir()}
+    folders = {path.name: path for path in _BOARDS.iterdir() if path.is_dir()}
     if board not in folders:
         raise ValueError(f"no board {board!r}; there are: {', '.join(sorted(folders))}.")
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(folders[board].glob("*.tcl"))}
@@ -77,7 +77,7 @@ def document_files(tops: Sequence[Top]) -> Iterator[tuple[str, str]]:
 def top_sources(top: Top) -> tuple[tuple[str, str], ...]:
     """Return the name and text of every source file of a top, with the top last."""
     return (
-        *design_of(top.datapath).sources,
+        *make_design(top.datapath).sources,
         *((path.name, path.read_text(encoding="ascii")) for path in top.block_files),
         (f"{top.name}_registers.sv", emit_register_file(top.table)),
         (f"{top.name}.sv", top.text),
@@ -93,12 +93,12 @@ def axi_design(datapath: Datapath) -> Design:
 
 
 def _write_pins_top(top: Top, name: str) -> str:
-    signals = axi_signals(top.table.address_bits)
+    signals = list_axi_signals(top.table.address_bits)
     ports = [
-        f"  {'output' if each.driven else 'input'} wire {bit_range(each.width)}{each.name}"
-        for each in signals
+        f"  {'output' if signal.driven else 'input'} wire {format_bit_range(signal.width)}{signal.name}"
+        for signal in signals
     ]
-    connections = [f".s_axi_{each.name}({each.name})" for each in signals]
+    connections = [f".s_axi_{signal.name}({signal.name})" for signal in signals]
     return "\n".join(
         [
             f"module {name} (",
@@ -113,7 +113,7 @@ def _write_pins_top(top: Top, name: str) -> str:
 
 def _make_ports(address_bits: int) -> Ports:
     def side(*, driven: bool) -> tuple[Port, ...]:
-        pins = (each for each in axi_signals(address_bits) if each.driven is driven)
-        return tuple(Port(each.name, each.width, column) for column, each in enumerate(pins))
+        pins = (axi_signal for axi_signal in list_axi_signals(address_bits) if axi_signal.driven is driven)
+        return tuple(Port(pin.name, pin.width, column) for column, pin in enumerate(pins))
 
     return Ports(inputs=side(driven=False), outputs=side(driven=True))

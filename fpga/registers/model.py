@@ -101,7 +101,7 @@ class Register:
         """Mask of the used bits of a word."""
         return (1 << self.width) - 1
 
-    def offset_of(self, word: int = 0) -> int:
+    def get_offset(self, word: int = 0) -> int:
         """Return the byte offset of a word. Raise IndexError if there is no such word."""
         if not 0 <= word < self.words:
             raise IndexError(f"{self.name} has {self.words} words: there is no word {word}")
@@ -118,7 +118,7 @@ class RegisterMap:
     _by_key: dict[Key, Register] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_by_key", {each.key: each for each in self.registers})
+        object.__setattr__(self, "_by_key", {register.key: register for register in self.registers})
 
     def __iter__(self) -> Iterator[Register]:
         return iter(self.registers)

@@ -11,22 +11,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from fpga.count_action.load import Checked, load
+from fpga.count_action.load import CheckedDatapath, load
 
 ORIGIN = "build.json"
 """Name of the file that records the source text and parameters of a built folder."""
 
 
-def collect_origin_files(checked: Checked, text: Path, parameters: Mapping[str, int]) -> dict[str, str]:
+def collect_origin_files(
+    checked: CheckedDatapath, text: Path, parameters: Mapping[str, int]
+) -> dict[str, str]:
     """Return the source text, its imports and `build.json`, by path.
 
     Raise ValueError for an absolute import, and OSError if a file cannot be read.
     """
-    absolute = [str(import_path) for import_path, _ in checked.imported if import_path.is_absolute()]
-    if absolute:
+    absolute_paths = [str(import_path) for import_path, _ in checked.imported if import_path.is_absolute()]
+    if absolute_paths:
         raise ValueError(
-            f"{text.name} imports {absolute[0]!r} by an absolute path; the built folder can hold only files that are"
-            " imported by relative paths. Import it by a relative path."
+            f"{text.name} imports {absolute_paths[0]!r} by an absolute path; the built folder can hold only files that"
+            " are imported by relative paths. Import it by a relative path."
         )
     # Imports with `..` leave the folder of the source text, so it is placed that many folders deep below `text/`.
     parent_count = max((_count_parents(import_path) for import_path, _ in checked.imported), default=0)
@@ -47,7 +49,7 @@ def collect_origin_files(checked: Checked, text: Path, parameters: Mapping[str, 
 class Origin:
     """The datapath of a built folder, and the names of its source files."""
 
-    checked: Checked
+    checked: CheckedDatapath
     files: tuple[str, ...]
 
 
@@ -69,10 +71,15 @@ def read_origin(folder: Path) -> Origin:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path} cannot be read: {error}. Build the folder again.") from error
     checked = load(text, parameters)
-    imported_inside = [
-        each for _, each in checked.imported if each.resolve().is_relative_to(folder.resolve())
+    local_imports = [
+        import_file
+        for _, import_file in checked.imported
+        if import_file.resolve().is_relative_to(folder.resolve())
     ]
-    names = (each.resolve().relative_to(folder.resolve()).as_posix() for each in (text, *imported_inside))
+    names = (
+        source_file.resolve().relative_to(folder.resolve()).as_posix()
+        for source_file in (text, *local_imports)
+    )
     return Origin(checked, (ORIGIN, *dict.fromkeys(names)))
 
 

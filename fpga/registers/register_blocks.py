@@ -36,30 +36,30 @@ def join(parts: Iterable[Fragment]) -> Fragment:
     )
 
 
-def bit_range(width: int) -> str:
+def format_bit_range(width: int) -> str:
     """Return a range such as `[15:0] `; empty for a single bit."""
     return f"[{width - 1}:0] " if width > 1 else ""
 
 
-def pad(wire: str, spare: int) -> str:
+def pad(wire: str, padding_bits: int) -> str:
     """Return a wire with `spare` zeros above it."""
-    return f"{{{spare}'b0, {wire}}}" if spare else wire
+    return f"{{{padding_bits}'b0, {wire}}}" if padding_bits else wire
 
 
-def extend(wire: str, width: int, whole: int) -> str:
-    """Return a wire of `width` bits, sign-extended to `whole` bits."""
+def extend(wire: str, width: int, total_width: int) -> str:
+    """Return a wire of `width` bits, sign-extended to `total_width` bits."""
     sign = f"{wire}[{width - 1}]" if width > 1 else wire
-    return f"{{{{{whole - width}{{{sign}}}}}, {wire}}}" if whole > width else wire
+    return f"{{{{{total_width - width}{{{sign}}}}}, {wire}}}" if total_width > width else wire
 
 
-def cut(wire: str, whole: int, width: int) -> str:
-    """Return the lower `width` bits of a wire of `whole` bits."""
-    return wire if width == whole else f"{wire}[{width - 1}:0]"
+def truncate(wire: str, total_width: int, width: int) -> str:
+    """Return the lower `width` bits of a wire of `total_width` bits."""
+    return wire if width == total_width else f"{wire}[{width - 1}:0]"
 
 
-def list_omitted_bits(wire: str, whole: int, width: int) -> tuple[str, ...]:
-    """Return the bits that `cut` leaves out; empty if there are none."""
-    return () if width == whole else (f"{wire}[{whole - 1}:{width}]",)
+def list_omitted_bits(wire: str, total_width: int, width: int) -> tuple[str, ...]:
+    """Return the bits that `truncate` leaves out; empty if there are none."""
+    return () if width == total_width else (f"{wire}[{total_width - 1}:{width}]",)
 
 
 def concatenate(wires: Iterable[str]) -> str:

@@ -11,8 +11,8 @@ import textwrap
 from collections.abc import Iterator
 
 from fpga.registers.model import WORD_BITS, WORD_BYTES, Access, Register, RegisterMap
-from fpga.registers.register_blocks import bit_range
-from fpga.registers.register_ports import axi_signals, declare_port, vectors
+from fpga.registers.register_blocks import format_bit_range
+from fpga.registers.register_ports import declare_port, list_axi_signals, list_vectors
 
 _MAX_LINE_LENGTH = 100
 """Longest line."""
@@ -52,10 +52,10 @@ def _write_header(table: RegisterMap) -> Iterator[str]:
     yield f"module {table.name}_registers ("
     ports = [declare_port(name, 1, driven=False) for name in ("clk_i", "rst_i", "datapath_reset_i")]
     ports += [
-        declare_port(f"s_axil_{each.name}", each.width, driven=each.driven)
-        for each in axi_signals(table.address_bits)
+        declare_port(f"s_axil_{axi_signal.name}", axi_signal.width, driven=axi_signal.driven)
+        for axi_signal in list_axi_signals(table.address_bits)
     ]
-    ports += [vector.declaration for register in table for vector in vectors(register)]
+    ports += [vector.declaration for register in table for vector in list_vectors(register)]
     unread = _list_unread_pins(table)
     for port in ports:
         comma = "," if port != ports[-1] else ""
@@ -70,15 +70,15 @@ def _write_header(table: RegisterMap) -> Iterator[str]:
 
 def _write_channel(table: RegisterMap) -> Iterator[str]:
     bits, data = table.address_bits - 2, _count_data_bits(table)
-    acting = max((_count_acting_bits(each) for each in table), default=0)
+    acting_bits = max((_count_acting_bits(register) for register in table), default=0)
     strobes = -(-data // _BYTE)
     yield from f"""\
   // Writes: an address and its data wait for each other. The write then selects a register, which
   // acts while the bus has the answer.
   logic {_pad("", bits)}address_full_q, data_full_q, answer_q, select;
-  logic {_pad(bit_range(bits), bits)}write_word_q;
-  logic {_pad(bit_range(data), bits)}data_q;
-  logic {_pad(bit_range(strobes), bits)}strobe_q;
+  logic {_pad(format_bit_range(bits), bits)}write_word_q;
+  logic {_pad(format_bit_range(data), bits)}data_q;
+  logic {_pad(format_bit_range(strobes), bits)}strobe_q;
 
   assign s_axil_awready = !address_full_q;
   assign s_axil_wready  = !data_full_q;
@@ -106,24 +106,27 @@ def _write_channel(table: RegisterMap) -> Iterator[str]:
       strobe_q <= {_slice("s_axil_wstrb", 0, strobes, WORD_BYTES)};
     end
   end""".splitlines()
-    if acting:
+    if acting_bits:
         yield ""
         yield "  // What a write makes act: the bits of the bytes that have a strobe."
-        yield f"  logic {bit_range(acting)}written;"
-        for low in range(0, acting, _BYTE):
-            size = min(_BYTE, acting - low)
+        yield f"  logic {format_bit_range(acting_bits)}written;"
+        for low in range(0, acting_bits, _BYTE):
+            size = min(_BYTE, acting_bits - low)
             strobe = _slice("strobe_q", low // _BYTE, 1, strobes)
-            written_bits, source = _slice("written", low, size, acting), _slice("data_q", low, size, data)
+            written_bits, source = (
+                _slice("written", low, size, acting_bits),
+                _slice("data_q", low, size, data),
+            )
             yield f"  assign {written_bits} = {strobe} ? {source} : '0;"
 
 
 def _pad(text: str, bits: int) -> str:
-    return text.ljust(max(len("[31:0] "), len(bit_range(bits))))
+    return text.ljust(max(len("[31:0] "), len(format_bit_range(bits))))
 
 
 def _count_data_bits(table: RegisterMap) -> int:
     """Return the number of bits that the widest word to write has."""
-    return max((each.width for each in table if each.access in _WRITABLE), default=1)
+    return max((register.width for register in table if register.access in _WRITABLE), default=1)
 
 
 def _count_acting_bits(register: Register) -> int:
@@ -147,14 +150,15 @@ _ACCESS_TEXTS = {
 
 
 def _write_section(register: Register, table: RegisterMap) -> Iterator[str]:
-    last = f" to 0x{register.offset_of(register.words - 1):X}" if register.words > 1 else ""
+    address_range = f" to 0x{register.get_offset(register.words - 1):X}" if register.words > 1 else ""
     reset = f", reset 0x{register.reset:X}" if register.access is Access.WRITE else ""
     yield from _write_comment(
-        f"0x{register.offset:X}{last} {register.name}: {_ACCESS_TEXTS[register.access]}{reset}. {register.description}."
+        f"0x{register.offset:X}{address_range} {register.name}: {_ACCESS_TEXTS[register.access]}{reset}."
+        f" {register.description}."
     )
     for bits in register.fields:
-        bit_range = f"Bit {bits.low}" if bits.width == 1 else f"Bits {bits.low + bits.width - 1}:{bits.low}"
-        yield from _write_comment(f"{bit_range} {bits.name}: {bits.description}.")
+        bit_text = f"Bit {bits.low}" if bits.width == 1 else f"Bits {bits.low + bits.width - 1}:{bits.low}"
+        yield from _write_comment(f"{bit_text} {bits.name}: {bits.description}.")
     if register.access in _WRITABLE:
         yield from _write_flip_flops(register, table)
 
@@ -162,10 +166,10 @@ def _write_section(register: Register, table: RegisterMap) -> Iterator[str]:
 def _write_flip_flops(register: Register, table: RegisterMap) -> Iterator[str]:
     word_bits = table.address_bits - 2
     name, write, words = register.name, f"write_{register.name}_q", register.words
-    yield f"  logic {bit_range(words)}{write};"
+    yield f"  logic {format_bit_range(words)}{write};"
     port = register.signal_bits or register.bits
-    stored = register.bits if register.access is Access.WRITE else port
-    yield f"  logic {bit_range(stored)}{name}_q;"
+    stored_bits = register.bits if register.access is Access.WRITE else port
+    yield f"  logic {format_bit_range(stored_bits)}{name}_q;"
     if register.access is Access.PUSH:
         yield f"  logic push_{name}_q;"
     yield ""
@@ -185,7 +189,7 @@ def _write_flip_flops(register: Register, table: RegisterMap) -> Iterator[str]:
     else:
         yield from _write_first_words(register, words - 1, table)
         yield from _write_last_word(register, table)
-    yield from _write_statement(f"  assign {name}_o =", f"{_slice(f'{name}_q', 0, port, stored)};")
+    yield from _write_statement(f"  assign {name}_o =", f"{_slice(f'{name}_q', 0, port, stored_bits)};")
     if register.access is Access.PUSH:
         yield from _write_statement(f"  assign {name}_push_o =", f"push_{name}_q;")
 
@@ -195,26 +199,26 @@ def _write_first_words(register: Register, words: int, table: RegisterMap) -> It
     if not words:
         return
     name, write, width = register.name, f"write_{register.name}_q", register.width
-    several = register.words > 1
+    has_several_words = register.words > 1
     data = _count_data_bits(table)
     value = f"{width}'h{register.reset:X}"
     first_words = f"{name}_q" if register.access is Access.WRITE else f"{name}_q[{words * width - 1}:0]"
     yield "  always_ff @(posedge clk_i) begin"
     yield f"    if (datapath_reset_i) {first_words} <= {f'{{{words}{{{value}}}}}' if words > 1 else value};"
-    if several:
+    if has_several_words:
         yield f"    else for (int word = 0; word < {words}; word++) begin"
         yield f"      if ({write}[word]) begin"
     else:
         yield f"    else if ({write}) begin"
-    indent = "        " if several else "      "
+    indent = "        " if has_several_words else "      "
     for low in range(0, width, _BYTE):
         size = min(_BYTE, width - low)
-        bits = _slice_word(name, low, size, width, several=several)
+        bits = _slice_word(name, low, size, width, has_several_words=has_several_words)
         strobe = _slice("strobe_q", low // _BYTE, 1, -(-data // _BYTE))
         yield from _write_statement(
             f"{indent}if ({strobe})", f"{bits} <= {_slice('data_q', low, size, data)};"
         )
-    if several:
+    if has_several_words:
         yield "      end"
     yield "    end"
     yield "  end"
@@ -231,15 +235,15 @@ def _write_last_word(register: Register, table: RegisterMap) -> Iterator[str]:
     )
     idle = f"    if (rst_i || !{_slice(write, words - 1, 1, words)})"
     bits = f"{name}_q" if words == 1 else f"{name}_q[{(words - 1) * register.width}+:{size}]"
-    acting = max(_count_acting_bits(each) for each in table)
+    acting_bits = max(_count_acting_bits(register) for register in table)
     yield "  always_ff @(posedge clk_i) begin"
     yield from _write_statement(idle, f"{bits} <= '0;")
-    yield from _write_statement("    else", f"{bits} <= {_slice('written', 0, size, acting)};")
+    yield from _write_statement("    else", f"{bits} <= {_slice('written', 0, size, acting_bits)};")
     if register.access is Access.PUSH:
         strobes = -(-_count_data_bits(table) // _BYTE)
-        own = -(-register.width // _BYTE)
-        any_byte = _slice("strobe_q", 0, own, strobes)
-        test = f"{any_byte} != '0" if own > 1 else any_byte
+        own_strobes = -(-register.width // _BYTE)
+        any_byte = _slice("strobe_q", 0, own_strobes, strobes)
+        test = f"{any_byte} != '0" if own_strobes > 1 else any_byte
         yield from _write_statement(idle, f"push_{name}_q <= 1'b0;")
         yield from _write_statement("    else", f"push_{name}_q <= {test};")
     yield "  end"
@@ -255,8 +259,8 @@ def _write_statement(start: str, statement: str) -> Iterator[str]:
         yield f"{' ' * (len(start) - len(start.lstrip()) + 2)}{statement}"
 
 
-def _slice_word(name: str, low: int, size: int, width: int, *, several: bool) -> str:
-    if several:
+def _slice_word(name: str, low: int, size: int, width: int, *, has_several_words: bool) -> str:
+    if has_several_words:
         return f"{name}_q[{width}*word+{low}+:{size}]" if low else f"{name}_q[{width}*word+:{size}]"
     return _slice(f"{name}_q", low, size, width)
 
@@ -274,12 +278,12 @@ def _write_read_channel(table: RegisterMap) -> Iterator[str]:
     stages = count_stages(table.address_bits)
     last_stage = f"[{stages - 1}]" if stages > 1 else ""
     bits = table.address_bits - 2
-    following = f"{{stage_q[{stages - 2}:0], accept}}" if stages > 2 else "{stage_q[0], accept}"
+    next_stages = f"{{stage_q[{stages - 2}:0], accept}}" if stages > 2 else "{stage_q[0], accept}"
     yield from f"""\
   // Reads: an address selects among eight words or results per stage, until one is left.
   logic {_pad("", bits)}read_full_q, accept, answered_q;
-  logic {_pad(bit_range(stages), bits)}stage_q;
-  logic {_pad(bit_range(bits), bits)}read_word_q;
+  logic {_pad(format_bit_range(stages), bits)}stage_q;
+  logic {_pad(format_bit_range(bits), bits)}read_word_q;
 
   assign s_axil_arready = !read_full_q;
   assign s_axil_rvalid  = answered_q;
@@ -295,7 +299,7 @@ def _write_read_channel(table: RegisterMap) -> Iterator[str]:
     end else begin
       if (s_axil_arvalid) read_full_q <= 1'b1;
       if (stage_q{last_stage}) answered_q <= 1'b1;
-      stage_q <= {following if stages > 1 else "accept"};
+      stage_q <= {next_stages if stages > 1 else "accept"};
     end
   end
 
@@ -320,7 +324,7 @@ def _write_stages(table: RegisterMap) -> Iterator[str]:
     for stage in range(stages):
         low = _STAGE_BITS * stage
         size = min(_STAGE_BITS, bits - low)
-        groups = [values[each : each + (1 << size)] for each in range(0, len(values), 1 << size)]
+        groups = [values[begin : begin + (1 << size)] for begin in range(0, len(values), 1 << size)]
         values = []
         for group_index, group in enumerate(groups):
             is_last = stage == stages - 1

@@ -12,7 +12,7 @@ import enum
 from collections.abc import Iterator
 
 from fpga.count_action.actions import KINDS
-from fpga.count_action.actions.memory import address_width, memories_of
+from fpga.count_action.actions.memory import address_width, list_memories
 from fpga.count_action.model import Action, ActionKind, Datapath, Signal, SignalKind
 from fpga.registers.model import WORD_BITS, Access, Bits, BlockPin, Key, MapBuilder, PortBits, RegisterMap
 
@@ -48,17 +48,19 @@ def register_map(datapath: Datapath, streams: Streams = Streams.REGISTERS) -> Re
     _add_identity(builder, datapath, streams)
     _add_counts(builder, datapath)
     _add_targets(builder, datapath)
-    _add_levels(builder, [each for each in datapath.inputs if not each.part_of])
+    _add_levels(builder, [signal for signal in datapath.inputs if not signal.part_of])
     _add_effects(builder, datapath)
     _add_memories(builder, datapath)
     if streams is Streams.REGISTERS:
         # `last` and `keep` are pins of AXI-Stream ports, but need registers if the streams pass through registers.
-        _add_levels(builder, [each for each in datapath.inputs if each.part_of and not each.loads_memory])
+        _add_levels(
+            builder, [signal for signal in datapath.inputs if signal.part_of and not signal.loads_memory]
+        )
         _add_portal(builder, datapath)
     return RegisterMap(datapath.name, datapath.digest, tuple(builder.registers))
 
 
-def output_streams(datapath: Datapath) -> Iterator[tuple[str, str, int, int, bool]]:
+def list_output_streams(datapath: Datapath) -> Iterator[tuple[str, str, int, int, bool]]:
     """Yield (module, name, samples per beat, bits per sample, signed) of each output stream of the datapath."""
     consumed = datapath.consumed
     for module in datapath.modules:
@@ -67,7 +69,7 @@ def output_streams(datapath: Datapath) -> Iterator[tuple[str, str, int, int, boo
                 yield module.name, action.output, action.lanes, action.width, action.signed
 
 
-def effects(datapath: Datapath) -> Iterator[tuple[str, str, Action]]:
+def list_effects(datapath: Datapath) -> Iterator[tuple[str, str, Action]]:
     """Yield (module, name, first action that drives it) of each pulse, flag and number that modules drive."""
     for module in datapath.modules:
         for name, action in module.outputs().items():
@@ -140,8 +142,8 @@ def _add_wide(
 ) -> None:
     """Append a register, and a second one, `HIGH`, for the bits above 31 if there are any."""
     low = min(signal.width, WORD_BITS)
-    above = signal.width - low
-    low_bit = 0 if above and signal.low is None else signal.low
+    upper_bits = signal.width - low
+    low_bit = 0 if upper_bits and signal.low is None else signal.low
     builder.add(
         *key,
         access=access,
@@ -150,15 +152,15 @@ def _add_wide(
         description=description,
         signal=PortBits(signal.port, low, low_bit),
     )
-    if above:
+    if upper_bits:
         builder.add(
             *key,
             HIGH,
             access=access,
-            width=above,
+            width=upper_bits,
             reset=reset >> WORD_BITS,
             description=f"{description}; the bits above 31",
-            signal=PortBits(signal.port, above, (low_bit or 0) + WORD_BITS),
+            signal=PortBits(signal.port, upper_bits, (low_bit or 0) + WORD_BITS),
         )
 
 
@@ -185,7 +187,7 @@ def _add_levels(builder: MapBuilder, inputs: list[Signal]) -> None:
 
 
 def _add_effects(builder: MapBuilder, datapath: Datapath) -> None:
-    for module, name, action in effects(datapath):
+    for module, name, action in list_effects(datapath):
         description = f"{name} of {module}: {KINDS[action.kind].register}"
         if not action.kind.is_transient:
             signal = PortBits(f"{module}_{name}_o", action.width)
@@ -202,7 +204,7 @@ def _add_effects(builder: MapBuilder, datapath: Datapath) -> None:
 
 
 def _add_memories(builder: MapBuilder, datapath: Datapath) -> None:
-    for module, memory in memories_of(datapath):
+    for module, memory in list_memories(datapath):
         key, block = ("MEMORY", module.name, memory.output), f"{module.name}_{memory.output}"
         subject, bits = f"Memory {memory.output} of {module.name}", address_width(memory.words)
         builder.add(
@@ -233,7 +235,7 @@ def _add_portal(builder: MapBuilder, datapath: Datapath) -> None:
     for signal in datapath.inputs:
         if signal.kind is SignalKind.STREAM:
             _add_source(builder, signal)
-    for module, name, samples, width, _ in output_streams(datapath):
+    for module, name, samples, width, _ in list_output_streams(datapath):
         _add_sink(builder, module, name, samples * width)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fpga.registers.model import Access, Register
-from fpga.registers.register_blocks import bit_range
+from fpga.registers.register_blocks import format_bit_range
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,10 @@ class Vector:
 
 def declare_port(name: str, width: int, *, driven: bool) -> str:
     """Return the declaration of a port in a module header."""
-    return f"{'output' if driven else 'input '} logic {bit_range(width)}{name}"
+    return f"{'output' if driven else 'input '} logic {format_bit_range(width)}{name}"
 
 
-def axi_signals(address_bits: int) -> tuple[AxiSignal, ...]:
+def list_axi_signals(address_bits: int) -> tuple[AxiSignal, ...]:
     """Return the signals of 32-bit AXI4-Lite, in the order of the register file's ports."""
     request = (("valid", 1, False), ("ready", 1, True))
     channels = {
@@ -48,13 +48,13 @@ def axi_signals(address_bits: int) -> tuple[AxiSignal, ...]:
         "r": (("valid", 1, True), ("ready", 1, False), ("data", 32, True), ("resp", 2, True)),
     }
     return tuple(
-        AxiSignal(channel + name, width, out)
-        for channel, all_of in channels.items()
-        for name, width, out in all_of
+        AxiSignal(channel + name, width, driven)
+        for channel, signals in channels.items()
+        for name, width, driven in signals
     )
 
 
-def vectors(register: Register) -> Iterator[Vector]:
+def list_vectors(register: Register) -> Iterator[Vector]:
     """Yield the ports of a register: `_o` towards the datapath, `_i` from it, and `_push_o` for a write that acts.
 
     A port has the bits of its signal; words may have more, which nothing outside the register file uses.

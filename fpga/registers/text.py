@@ -36,17 +36,17 @@ def to_json(table: RegisterMap) -> str:
     """Return the map as JSON: name, key, offset in bytes, width, access, reset and description of every register."""
     registers = [
         {
-            "name": each.name,
-            "key": list(each.key),
-            "offset": each.offset,
-            "words": each.words,
-            "width": each.width,
-            "access": each.access.value,
-            "reset": each.reset,
-            "description": each.description,
-            "fields": [{"name": bits.name, "low": bits.low, "width": bits.width} for bits in each.fields],
+            "name": register.name,
+            "key": list(register.key),
+            "offset": register.offset,
+            "words": register.words,
+            "width": register.width,
+            "access": register.access.value,
+            "reset": register.reset,
+            "description": register.description,
+            "fields": [{"name": bits.name, "low": bits.low, "width": bits.width} for bits in register.fields],
         }
-        for each in table
+        for register in table
     ]
     document = {
         "datapath": table.name,
@@ -75,12 +75,12 @@ def _write_rdl_register(register: Register) -> Iterator[str]:
     yield ""
     yield "  reg {"
     yield f'    desc = "{register.description}";'
-    for bits in fields_of(register):
+    for bits in list_fields(register):
         yield f"    field {{ {_ACCESS[register.access]} }} {_write_rdl_bits(bits, register)};"
     yield f"  }} {register.name}{row} @ 0x{register.offset:X};"
 
 
-def fields_of(register: Register) -> tuple[Bits, ...]:
+def list_fields(register: Register) -> tuple[Bits, ...]:
     """Return the fields of a word in the SystemRDL; a PUSH register has one per byte, for separate strobes."""
     if register.access is Access.PUSH and register.width > _BYTE:
         return tuple(
@@ -91,10 +91,10 @@ def fields_of(register: Register) -> tuple[Bits, ...]:
 
 
 def _write_rdl_bits(bits: Bits, register: Register) -> str:
-    bit_range = f"{bits.name}[{bits.low + bits.width - 1}:{bits.low}]"
+    bit_text = f"{bits.name}[{bits.low + bits.width - 1}:{bits.low}]"
     if register.access is Access.READ:
-        return bit_range
-    return f"{bit_range} = {bits.width}'h{register.reset >> bits.low & (1 << bits.width) - 1:X}"
+        return bit_text
+    return f"{bit_text} = {bits.width}'h{register.reset >> bits.low & (1 << bits.width) - 1:X}"
 
 
 def to_ip_registers(table: RegisterMap) -> str:
@@ -104,7 +104,7 @@ def to_ip_registers(table: RegisterMap) -> str:
         for word in range(register.words):
             name = f"{register.name}_{word}" if register.words > 1 else register.name
             properties = {
-                "address_offset": f"0x{register.offset_of(word):X}",
+                "address_offset": f"0x{register.get_offset(word):X}",
                 "size": str(WORD_BITS),
                 "access": _IP_ACCESS[register.access],
                 "description": f"{{{register.description}}}",

@@ -23,13 +23,13 @@ from fpga.registers.register_blocks import (
     BLOCKS,
     STREAM_BLOCKS,
     Fragment,
-    bit_range,
     concatenate,
+    format_bit_range,
     instance,
     join,
 )
 from fpga.registers.register_list import COMMIT, HOLD, RESET, Streams, register_map
-from fpga.registers.register_ports import axi_signals, vectors
+from fpga.registers.register_ports import list_axi_signals, list_vectors
 from fpga.registers.text import CORE_RESET, HELD, RESET_SIGNAL
 
 HOLD_BLOCK = "datapath_hold"
@@ -39,8 +39,8 @@ _RTL = Path(__file__).resolve().parent.parent / "rtl"
 
 def block_files(streams: Streams) -> tuple[Path, ...]:
     """Return the files of the hand-written blocks that tops can need in addition to the blocks of their datapaths."""
-    needed = set(BLOCKS) if streams is Streams.REGISTERS else BLOCKS.keys() - STREAM_BLOCKS
-    modules = [HOLD_BLOCK] + [BLOCKS[block].module for block in sorted(needed)]
+    block_kinds = set(BLOCKS) if streams is Streams.REGISTERS else BLOCKS.keys() - STREAM_BLOCKS
+    modules = [HOLD_BLOCK] + [BLOCKS[block].module for block in sorted(block_kinds)]
     if streams is Streams.AXI_STREAM:
         modules.append(OUTPUT_BLOCK)
     return tuple(_RTL / f"{module}.sv" for module in modules)
@@ -76,8 +76,8 @@ class Top:
     @cached_property
     def block_files(self) -> tuple[Path, ...]:
         """The files of the hand-written blocks that the top instantiates."""
-        used = find_instances(self.text)
-        return tuple(path for path in block_files(self.streams) if path.stem in used)
+        used_names = find_instances(self.text)
+        return tuple(path for path in block_files(self.streams) if path.stem in used_names)
 
     @cached_property
     def text(self) -> str:
@@ -104,7 +104,7 @@ class Top:
                 line
                 for lines in map(list, blocks)
                 if lines
-                for line in ("", *(part for each in lines for part in fold_line(each)))
+                for line in ("", *(part for long_line in lines for part in fold_line(long_line)))
             ),
             "",
             "endmodule",
@@ -118,27 +118,27 @@ class Top:
 
 
 def _check_distinct(top: str, ports: list[str]) -> None:
-    for name, times in Counter(port.split()[-1] for port in ports).items():
-        if times > 1:
+    for name, occurrences in Counter(port.split()[-1] for port in ports).items():
+        if occurrences > 1:
             raise ValueError(
                 f"{top} would have two ports {name}, because streams under one name are numbered. Rename a stream."
             )
 
 
 def _declare_axi_ports(table: RegisterMap) -> Iterator[str]:
-    for signal in axi_signals(table.address_bits):
+    for signal in list_axi_signals(table.address_bits):
         direction = "output" if signal.driven else "input "
-        yield f"{direction} wire {bit_range(signal.width)}s_axi_{signal.name}"
+        yield f"{direction} wire {format_bit_range(signal.width)}s_axi_{signal.name}"
 
 
 def _write_wires(datapath: Datapath, table: RegisterMap, unread: Collection[str]) -> Iterator[str]:
     for register in table:
-        for vector in vectors(register):
-            yield f"wire {bit_range(vector.width)}{vector.name};"
+        for vector in list_vectors(register):
+            yield f"wire {format_bit_range(vector.width)}{vector.name};"
     ports = ports_of(datapath)
     for port in (*ports.inputs, *ports.outputs):
         mark = "(* maybe_unused *) " if port.name in unread else ""
-        yield f"{mark}wire {bit_range(port.width)}{_name_wire(port.name, unread)};"
+        yield f"{mark}wire {format_bit_range(port.width)}{_name_wire(port.name, unread)};"
     yield "wire reset = !aresetn;"
     # CONTROL.RESET resets all that aresetn resets, except the bus.
     control = f"{table['CONTROL',].name}_o"
@@ -164,7 +164,7 @@ def _write_connections(table: RegisterMap) -> Iterator[Fragment]:
     shared, blocks = table.find_shared_ports(), table.blocks()
     for port, registers in shared.items():
         if registers[0].access is Access.WRITE:
-            value = concatenate(f"{each.name}_o" for each in registers)
+            value = concatenate(f"{register.name}_o" for register in registers)
             yield Fragment(body=(f"assign dp_{port} = {value};",))
     for register in table:
         for bits in register.fields:
@@ -174,7 +174,7 @@ def _write_connections(table: RegisterMap) -> Iterator[Fragment]:
             case PortBits(low=None) as signal:
                 yield _connect_port(register, signal)
             case PortBits(port, low=0) if register.access is Access.READ:
-                target = concatenate(f"{each.name}_i" for each in shared[port])
+                target = concatenate(f"{shared_register.name}_i" for shared_register in shared[port])
                 yield Fragment(body=(f"assign {target} = dp_{port};",))
             case BlockPin(block, name) if block not in STREAM_BLOCKS:
                 pins = blocks[block, name]
@@ -198,7 +198,7 @@ def _instantiate_portal(table: RegisterMap) -> Iterator[Fragment]:
 
 def _list_unread(datapath: Datapath, table: RegisterMap) -> Iterator[str]:
     """Yield the outputs of the datapath that neither a register nor a stream port shows."""
-    visible = {each.signal.port for each in table if isinstance(each.signal, PortBits)}
+    visible = {register.signal.port for register in table if isinstance(register.signal, PortBits)}
     streams = (
         f"{module}_{name}_{part}_o"
         for module, name in sorted(datapath.consumed)
@@ -214,8 +214,11 @@ def _name_wire(port: str, unread: Collection[str]) -> str:
 
 def _instantiate_register_file(table: RegisterMap) -> Iterator[str]:
     ports = {"clk_i": "aclk", "rst_i": "reset", f"{RESET_SIGNAL}_i": RESET_SIGNAL}
-    ports |= {f"s_axil_{each.name}": f"s_axi_{each.name}" for each in axi_signals(table.address_bits)}
-    ports |= {vector.name: vector.name for register in table for vector in vectors(register)}
+    ports |= {
+        f"s_axil_{axi_signal.name}": f"s_axi_{axi_signal.name}"
+        for axi_signal in list_axi_signals(table.address_bits)
+    }
+    ports |= {vector.name: vector.name for register in table for vector in list_vectors(register)}
     return instance(f"{table.name}_registers", "registers", ports)
 
 

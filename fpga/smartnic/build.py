@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fpga.count_action.ports import Ports
-from fpga.hdl.design import Design, design_of_block
+from fpga.hdl.design import Design, make_block_design
 from fpga.registers.build import board_files
 from fpga.registers.register_file import emit_register_file
 from fpga.registers.text import to_header, to_ip_registers, to_json, to_markdown, to_rdl
@@ -16,7 +16,7 @@ def nic_design(top: str = TOP, ports: Ports | None = None, text: str = "") -> De
     """Return the design of `smartnic_axi` or of a part of it; `text` is the text of a `top` outside `fpga/rtl`."""
     table = smartnic_registers()
     texts = {f"{table.name}_registers": emit_register_file(table)} | ({top: text} if text else {})
-    return design_of_block(top, ports, texts)
+    return make_block_design(top, ports, texts)
 
 
 def build_files(board: str = "zcu111") -> dict[str, str]:

@@ -146,7 +146,7 @@ def _find_bit(name: str, field: str) -> int:
 
 def _list_writes(register: Register, value: int) -> Iterator[Access]:
     for word in range(register.words):
-        yield register.offset_of(word), value >> WORD_BITS * word & _WORD
+        yield register.get_offset(word), value >> WORD_BITS * word & _WORD
 
 
 def _list_table_writes(table: int, words: NDArray[np.uint64]) -> Iterator[Access]:

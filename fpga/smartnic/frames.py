@@ -45,7 +45,7 @@ def make_datagram(payload: bytes, source: Endpoint, target: Endpoint) -> bytes:
     ) + payload  # fmt: skip
 
 
-def payload_of(frame: bytes) -> bytes:
+def get_payload(frame: bytes) -> bytes:
     """Return the payload of a UDP datagram in a frame, without padding. The headers are not checked."""
     length = int.from_bytes(frame[38:40], "big")
     return frame[42 : 34 + length]

@@ -227,7 +227,7 @@ class NicProgram:
     def first_layers(self) -> tuple[int, ...]:
         """The first layer of every model in the layer table."""
         layer_counts = np.cumsum([0, *(len(model.layers) for model in self.models)])
-        return tuple(int(each) for each in layer_counts[:-1])
+        return tuple(int(layer_count) for layer_count in layer_counts[:-1])
 
     @property
     def words(self) -> int:

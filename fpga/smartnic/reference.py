@@ -52,9 +52,9 @@ def _compute_sums(layer: NicLayer, activations: Integers) -> Integers:
     return np.asarray((np.sign(weights) * products).sum(axis=1, dtype=np.int32))
 
 
-def float_product(whole: Integers, layer: NicLayer) -> Floats:
-    """Return float32(whole) * scale of the layer (outputs,); negative products become 0 if it is rectified."""
-    real = whole.astype(np.float32) * layer.scale
+def float_product(sums: Integers, layer: NicLayer) -> Floats:
+    """Return float32(sums) * scale of the layer (outputs,); negative products become 0 if it is rectified."""
+    real = sums.astype(np.float32) * layer.scale
     return np.asarray(np.where(real < 0, np.float32(0), real) if layer.rectified else real, np.float32)
 
 

@@ -74,8 +74,8 @@ def _join(parts: Sequence[Trace], span: slice = slice(None)) -> Trace:  # a cons
     """Return the cycles of all parts, one after the other; `span` selects the cycles to keep."""
 
     def join(field: str) -> dict[str, Any]:
-        columns = [getattr(each, field) for each in parts]
-        return {name: np.concatenate([each[name] for each in columns])[span] for name in columns[0]}
+        columns = [getattr(part, field) for part in parts]
+        return {name: np.concatenate([column[name] for column in columns])[span] for name in columns[0]}
 
-    layer = np.concatenate([each.layer for each in parts])[span]
+    layer = np.concatenate([part.layer for part in parts])[span]
     return Trace(join("signals"), layer, join("counts"), join("targets"), join("fires"))

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from fpga.count_action.load import load
 from fpga.errors import FpgaError
 from fpga.hdl import verilator
-from fpga.hdl.design import Design, design_of_block
+from fpga.hdl.design import Design, make_block_design
 from fpga.photonic_mac.network import Optics
 from fpga.smartnic.registers import OUTCOMES, TABLES
 
@@ -158,7 +158,9 @@ class SmartNic:
         optimise: str = "-O1",
     ) -> None:  # fmt: skip
         harness = (Path(__file__).parent / "harness.cpp").read_text(encoding="ascii")
-        library = verilator.build_library(design or design_of_block(TOP), harness, folder, optimise=optimise)
+        library = verilator.build_library(
+            design or make_block_design(TOP), harness, folder, optimise=optimise
+        )
         self.settings = settings or Settings()
         self._functions = _declare(ctypes.CDLL(str(library)))
         self._pointer = ctypes.c_void_p(self._functions.nic_new())

@@ -277,7 +277,7 @@ def _open_device(interface: str, address: IPv4Interface, host: IPv4Address) -> T
                 raise TapError(f"{interface} exists, and is a TUN device.") from error
             raise
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control_socket:
-            if not any(each in address.network for each in _read_addresses(control_socket)):
+            if not any(host_address in address.network for host_address in _read_addresses(control_socket)):
                 _add_address(interface, IPv4Interface(f"{host}/{address.network.prefixlen}"))
             answer = fcntl.ioctl(control_socket, _SIOCGIFFLAGS, struct.pack("16sH22x", interface.encode(), 0))
             flags = struct.unpack_from("16xH", answer)[0]

@@ -51,27 +51,27 @@ class Read:
 def draw_accesses(table: RegisterMap, seed: int = 0) -> tuple[list[Write], list[Read]]:
     """Return the writes and reads of a run. If there are addresses without a register, one of them is read, too."""
     draw = random.Random(seed)
-    words = [(register, register.offset_of(word)) for register in table for word in range(register.words)]
+    words = [(register, register.get_offset(word)) for register in table for word in range(register.words)]
     rounds = max(_ROUNDS, -(-_MIN_ACCESSES // len(words)))
     writable = [pair for pair in words if pair[0].access not in {Access.CONSTANT, Access.READ}]
-    single = writable * rounds
-    single += [(table["CONTROL",], table["CONTROL",].offset)] * _CONTROL_WRITES
+    single_writes = writable * rounds
+    single_writes += [(table["CONTROL",], table["CONTROL",].offset)] * _CONTROL_WRITES
     # Some writes go to read-only registers: they must have no effect.
-    single += draw.sample(words, min(len(words), 8))
+    single_writes += draw.sample(words, min(len(words), 8))
     addresses = [address for _, address in words] * rounds
     if table.size_bytes < 1 << table.address_bits:
         addresses += [table.size_bytes] * 2
-    draw.shuffle(single)
+    draw.shuffle(single_writes)
     draw.shuffle(addresses)
     groups: list[tuple[Write, ...]] = [
-        (_draw_write(draw, register, address),) for register, address in single[:_MAX_ACCESSES]
+        (_draw_write(draw, register, address),) for register, address in single_writes[:_MAX_ACCESSES]
     ]
     groups += [
         pair for register, address in writable for pair in _draw_partial_writes(draw, register, address, seed)
     ]
     draw.shuffle(groups)
     control = table["CONTROL",].offset
-    writes = list(_draw_control_writes(draw, control, [each for group in groups for each in group]))
+    writes = list(_draw_control_writes(draw, control, [write for group in groups for write in group]))
     return _insert_pauses(control, writes), [
         Read(address, draw.choice((0, 0, 1, 7))) for address in addresses[:_MAX_ACCESSES]
     ]
@@ -85,12 +85,12 @@ def _draw_partial_writes(
     Every byte is written alone and omitted alone. The second value differs from the first in every byte, which shows
     the bytes that have changed. Registers that act on a write get the same value twice, which shows if they act again.
     """
-    plain = [
+    byte_strobes = [
         strobes for byte in range(-(-register.width // 8)) for strobes in (1 << byte, _ALL_BYTES ^ 1 << byte)
     ]
     # The other strobes are spread over the seeds.
-    others = [strobes for strobes in range(_ALL_BYTES) if strobes not in plain]
-    for strobes in (*plain * PARTIALS, *others[seed % SEEDS :: SEEDS]):
+    other_strobes = [strobes for strobes in range(_ALL_BYTES) if strobes not in byte_strobes]
+    for strobes in (*byte_strobes * PARTIALS, *other_strobes[seed % SEEDS :: SEEDS]):
         if register.access in {Access.PULSE, Access.PUSH}:
             complete_word = partial_word = register.mask
         else:
@@ -116,8 +116,8 @@ def _draw_control_writes(draw: random.Random, control: int, writes: list[Write])
         if not write.strobes & _LOWEST:
             yield replace(write, data=draw.choice((write.data, RESET, HOLD, COMMIT, 0xFFFF_FFFF)))
             continue
-        free = (0, 1, 2, 3, COMMIT, draw.getrandbits(28) << 4, RESET, 7, HOLD, RESET | HOLD)
-        data = draw.choice((0, 1, 2, 3, COMMIT) if in_hold else free)
+        free_values = (0, 1, 2, 3, COMMIT, draw.getrandbits(28) << 4, RESET, 7, HOLD, RESET | HOLD)
+        data = draw.choice((0, 1, 2, 3, COMMIT) if in_hold else free_values)
         yield replace(write, data=data)
         in_hold = bool(data & HOLD or (in_hold and not data & COMMIT))
 
@@ -128,14 +128,16 @@ def _insert_pauses(control: int, writes: list[Write]) -> list[Write]:
     A write at that moment could take effect before or after it, so its result would be unknown. Writes to CONTROL
     without its strobe have no effect, and are not delayed.
     """
-    delayed: list[Write] = []
+    delayed_writes: list[Write] = []
     pause = False
     for write in writes:
-        idle = write.address == control and not write.strobes & _LOWEST
-        delayed.append(replace(write, wait_address=_AFTER_RESET) if pause and not idle else write)
+        has_no_effect = write.address == control and not write.strobes & _LOWEST
+        delayed_writes.append(
+            replace(write, wait_address=_AFTER_RESET) if pause and not has_no_effect else write
+        )
         restarts = write.address == control and write.strobes & _LOWEST and write.data & _RESTARTS
-        pause = bool(restarts) or (pause and idle)
-    return delayed
+        pause = bool(restarts) or (pause and has_no_effect)
+    return delayed_writes
 
 
 def _draw_write(draw: random.Random, register: Register, address: int) -> Write:

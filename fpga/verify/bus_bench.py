@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from fpga.count_action.model import Datapath
-from fpga.count_action.ports import Port, ends_of_output, ports_of
+from fpga.count_action.ports import Port, list_output_ends, ports_of
 from fpga.registers.model import RegisterMap
-from fpga.registers.register_blocks import bit_range
-from fpga.registers.register_ports import axi_signals
+from fpga.registers.register_blocks import format_bit_range
+from fpga.registers.register_ports import list_axi_signals
 from fpga.verify.accesses import Read, Write
 
 BEGIN = 12
@@ -42,7 +42,7 @@ class StreamPins:
 
     prefix: str
     payload: tuple[Pin, ...]
-    into: bool
+    is_input: bool
 
 
 def write_random_datapath(datapath: Datapath, seed: int = 0) -> str:
@@ -51,7 +51,7 @@ def write_random_datapath(datapath: Datapath, seed: int = 0) -> str:
     streams = [port.name[: -len("_valid_o")] for port in ports.outputs if port.name.endswith("_valid_o")]
     beats = {name: [f"{name}_data_o", *end_ports] for name, end_ports in _find_end_ports(datapath).items()}
     stream_ports = {f"{name}_valid_o" for name in streams} | {
-        port for each in beats.values() for port in each
+        port for beat in beats.values() for port in beat
     }
     lines = [f"module {datapath.name} (", "  input  logic clk_i,", "  input  logic rst_i,"]
     lines += [f"  input  logic [{port.width - 1}:0] {port.name}," for port in ports.inputs]
@@ -75,11 +75,11 @@ def write_random_datapath(datapath: Datapath, seed: int = 0) -> str:
             "    end",
         ]
     # Now and then every ready is 0 for a spell, so that beats pile up in front of the datapath.
-    quick = [port for port in ports.outputs if port.name.endswith("_ready_o")]
+    ready_ports = [port for port in ports.outputs if port.name.endswith("_ready_o")]
     lines.append(f"    spell <= spell > 0 ? spell - 1 : $urandom(seed) % 40 == 0 ? {_SPELL} : 0;")
-    lines += [f"    {port.name} <= spell > 0 ? '0 : {_write_random(port.width)};" for port in quick]
+    lines += [f"    {port.name} <= spell > 0 ? '0 : {_write_random(port.width)};" for port in ready_ports]
     lines += ["    left <= left - 1;", f"    if (left <= 0) begin left <= $urandom(seed) % {HOLD};"]
-    levels = [port for port in ports.outputs if port.name not in stream_ports and port not in quick]
+    levels = [port for port in ports.outputs if port.name not in stream_ports and port not in ready_ports]
     lines += [f"      {port.name} <= {_write_random(port.width)};" for port in levels]
     starts = [f"{port.name} = '0;" for port in ports.outputs]
     return "\n".join([*lines, "    end", "  end", f"  initial begin {' '.join(starts)} end", "endmodule", ""])
@@ -89,7 +89,7 @@ def _find_end_ports(datapath: Datapath) -> dict[str, list[str]]:
     """Return the ports for `last` and `keep` of each output stream."""
     return {
         f"{module.name}_{action.output}": [
-            f"{module.name}_{end.output}_o" for _, end in ends_of_output(module, action.output)
+            f"{module.name}_{end.output}_o" for _, end in list_output_ends(module, action.output)
         ]
         for module in datapath.modules
         for action in module.streams()
@@ -112,7 +112,7 @@ def list_datapath_log(datapath: Datapath) -> tuple[Port, ...]:
     return (*ports.inputs, *ports.outputs)
 
 
-def bench_text(
+def write_bench(
     table: RegisterMap,
     streams: Iterable[StreamPins],
     writes: list[Write],
@@ -121,11 +121,16 @@ def bench_text(
     seed: int = 0,
 ) -> str:
     """Return the text of the bench of a top, with the given accesses and random delays on each channel."""
-    axi = [Pin(f"s_axi_{each.name}", each.width, not each.driven) for each in axi_signals(table.address_bits)]
-    listed = list(streams)
-    pins = [*axi, *(pin for stream in listed for pin in _list_pins(stream))]
+    axi = [
+        Pin(f"s_axi_{axi_signal.name}", axi_signal.width, not axi_signal.driven)
+        for axi_signal in list_axi_signals(table.address_bits)
+    ]
+    stream_list = list(streams)
+    pins = [*axi, *(pin for stream in stream_list for pin in _list_pins(stream))]
     lines = ["`timescale 1ns / 1ps", "module bench;", "  logic aclk, aresetn;"]
-    lines += [f"  {'logic' if pin.driven else 'wire'} {bit_range(pin.width)}{pin.name};" for pin in pins]
+    lines += [
+        f"  {'logic' if pin.driven else 'wire'} {format_bit_range(pin.width)}{pin.name};" for pin in pins
+    ]
     names = ["aclk", "aresetn", *(pin.name for pin in pins)]
     lines.append(f"  {table.name} top ({', '.join(f'.{name}({name})' for name in names)});")
     lines += _write_memories(writes, reads)
@@ -137,41 +142,42 @@ def bench_text(
     lines += [
         '    log = $fopen("top.log", "w");',
         f"    seed = {3 + 1000 * seed}; aclk = 0; aresetn = 0; busy = 8;",
-        *(f"    {name}_patient = 1; {name}_low = 0;" for name in _list_ready_channels(listed)),
+        *(f"    {name}_patient = 1; {name}_low = 0;" for name in _list_ready_channels(stream_list)),
         "    aw = 0; w = 0; b = 0; ar = 0; r = 0; aw_wait = 2; w_wait = 0; ar_wait = 5;",
         f"    for (cycle = 0; cycle < {cycles}; cycle = cycle + 1) begin",
         "      if (cycle == 4) aresetn = 1;",
         "      if (cycle % 64 == 0) busy = 1 + $urandom(seed) % 16;",
         f"      if (cycle >= {BEGIN}) begin",
-        *(f"        {line}" for line in _write_drive_statements(listed, len(writes), len(reads))),
+        *(f"        {line}" for line in _write_drive_statements(stream_list, len(writes), len(reads))),
         "      end",
         f"      #1 $fdisplay(log, {_write_arguments(['aresetn', *(pin.name for pin in pins)])});",
         "      #1 aclk = 1; #1 aclk = 0;",
-        *(f"      {line}" for line in _write_handshakes(listed)),
+        *(f"      {line}" for line in _write_handshakes(stream_list)),
         "    end",
         "    $finish(0);",
         "  end",
     ]
-    lines += [f"  integer {name}_patient, {name}_low;" for name in _list_ready_channels(listed)]
+    lines += [f"  integer {name}_patient, {name}_low;" for name in _list_ready_channels(stream_list)]
     # Handshakes are sampled at the edge, because the pins change after it.
-    lines += [f"  reg {name}_moves;" for name in _list_channels(listed)]
+    lines += [f"  reg {name}_moves;" for name in _list_channels(stream_list)]
     lines.append("  always @(posedge aclk) begin")
     lines += [
-        f"    {name}_moves = {valid} && {ready};" for name, (valid, ready) in _list_channels(listed).items()
+        f"    {name}_moves = {valid} && {ready};"
+        for name, (valid, ready) in _list_channels(stream_list).items()
     ]
     return "\n".join([*lines, "  end", "endmodule", ""])
 
 
 def list_top_log(table: RegisterMap, streams: Iterable[StreamPins]) -> list[str]:
     """Return the pins in the columns of `top.log`."""
-    axi = [f"s_axi_{each.name}" for each in axi_signals(table.address_bits)]
+    axi = [f"s_axi_{axi_signal.name}" for axi_signal in list_axi_signals(table.address_bits)]
     return ["aresetn", *axi, *(pin.name for stream in streams for pin in _list_pins(stream))]
 
 
 def _list_pins(stream: StreamPins) -> list[Pin]:
     return [
-        Pin(f"{stream.prefix}_tvalid", 1, stream.into),
-        Pin(f"{stream.prefix}_tready", 1, not stream.into),
+        Pin(f"{stream.prefix}_tvalid", 1, stream.is_input),
+        Pin(f"{stream.prefix}_tready", 1, not stream.is_input),
         *stream.payload,
     ]
 
@@ -182,13 +188,13 @@ def _write_memories(writes: list[Write], reads: list[Read]) -> Iterator[str]:
     yield '  initial begin $readmemh("writes.hex", writes); $readmemh("reads.hex", reads); end'
 
 
-def memory_files(writes: list[Write], reads: list[Read]) -> dict[str, str]:
+def write_memory_files(writes: list[Write], reads: list[Read]) -> dict[str, str]:
     """Return the memory files of the bench by name: waits, address, data and strobes of each access."""
     write_lines = (
-        f"{each.wait_address:04x}{each.wait_data:04x}{each.address:08x}{each.data:08x}{each.strobes:02x}\n"
-        for each in writes
+        f"{write.wait_address:04x}{write.wait_data:04x}{write.address:08x}{write.data:08x}{write.strobes:02x}\n"
+        for write in writes
     )
-    read_lines = (f"{each.wait:08x}{each.address:08x}\n" for each in reads)
+    read_lines = (f"{read.wait:08x}{read.address:08x}\n" for read in reads)
     return {"writes.hex": "".join(write_lines), "reads.hex": "".join(read_lines)}
 
 
@@ -214,7 +220,7 @@ def _write_drive_statements(streams: Iterable[StreamPins], writes: int, reads: i
     for name in ("s_axi_b", "s_axi_r"):
         yield from _write_ready_statements(name, "$urandom(seed) % 4 != 0")
     for stream in streams:
-        if stream.into:
+        if stream.is_input:
             yield f"if (!{stream.prefix}_tvalid && $urandom(seed) % 16 < busy) begin"
             yield f"  {stream.prefix}_tvalid = 1;"
             yield from (f"  {pin.name} = {_write_random(pin.width)};" for pin in stream.payload)
@@ -225,7 +231,7 @@ def _write_drive_statements(streams: Iterable[StreamPins], writes: int, reads: i
 
 def _list_ready_channels(streams: Iterable[StreamPins]) -> list[str]:
     """Return the channels on which the bench drives ready."""
-    return ["s_axi_b", "s_axi_r", *(f"{stream.prefix}_t" for stream in streams if not stream.into)]
+    return ["s_axi_b", "s_axi_r", *(f"{stream.prefix}_t" for stream in streams if not stream.is_input)]
 
 
 def _write_ready_statements(name: str, condition: str) -> Iterator[str]:
@@ -237,11 +243,11 @@ def _write_ready_statements(name: str, condition: str) -> Iterator[str]:
 
 def _write_handshakes(streams: Iterable[StreamPins]) -> Iterator[str]:
     """Yield the statements after the beats that moved."""
-    listed = list(streams)
-    for name in _list_ready_channels(listed):
+    stream_list = list(streams)
+    for name in _list_ready_channels(stream_list):
         yield f"if ({name}_moves) begin {name}_patient = $urandom(seed) % 4 == 0; {name}_low = 0; end"
     for name in ("aw", "w", "ar"):
         yield f"if (s_axi_{name}_moves) begin s_axi_{name}valid = 0; {name} = {name} + 1; {name}_wait = 0; end"
-    for stream in listed:
-        if stream.into:
+    for stream in stream_list:
+        if stream.is_input:
             yield f"if ({stream.prefix}_t_moves) {stream.prefix}_tvalid = 0;"

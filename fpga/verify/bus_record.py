@@ -29,16 +29,16 @@ class Breach:
     pin: str
     cycle: int
     expected: int
-    seen: int
+    actual: int
 
 
-def handshakes(log: Columns, valid: str, ready: str) -> list[int]:
+def find_handshakes(log: Columns, valid: str, ready: str) -> list[int]:
     """Return the cycles in which both `valid` and `ready` are 1."""
     pairs = zip(log[valid], log[ready], strict=True)
     return [cycle for cycle, (is_valid, is_ready) in enumerate(pairs) if is_valid and is_ready]
 
 
-def answers(log: Columns, channel: str) -> list[int]:
+def find_answers(log: Columns, channel: str) -> list[int]:
     """Return the first cycle of every answer on a channel (`b` or `r`)."""
     cycles, is_waiting = [], False
     for cycle, (valid, ready) in enumerate(
@@ -52,20 +52,22 @@ def answers(log: Columns, channel: str) -> list[int]:
 
 def find_answered_writes(log: Columns, writes: list[Write]) -> list[tuple[Write, Transaction]]:
     """Return the answered writes with their transactions."""
-    addresses, data = (handshakes(log, f"s_axi_{each}valid", f"s_axi_{each}ready") for each in ("aw", "w"))
-    answer_cycles = answers(log, "b")
+    addresses, data = (
+        find_handshakes(log, f"s_axi_{channel}valid", f"s_axi_{channel}ready") for channel in ("aw", "w")
+    )
+    answer_cycles = find_answers(log, "b")
     return [
         (write, Transaction(max(address_cycle, data_cycle), end))
         for write, address_cycle, data_cycle, end in zip(writes, addresses, data, answer_cycles, strict=False)
     ]
 
 
-def read(log: Columns, reads: list[Read]) -> list[tuple[Read, Transaction, int]]:
+def find_answered_reads(log: Columns, reads: list[Read]) -> list[tuple[Read, Transaction, int]]:
     """Return the answered reads with their transactions and answers."""
-    begins, answer_cycles = handshakes(log, "s_axi_arvalid", "s_axi_arready"), answers(log, "r")
+    begins, answer_cycles = find_handshakes(log, "s_axi_arvalid", "s_axi_arready"), find_answers(log, "r")
     return [
-        (each, Transaction(begin, end), log["s_axi_rdata"][end])
-        for each, begin, end in zip(reads, begins, answer_cycles, strict=False)
+        (read, Transaction(begin, end), log["s_axi_rdata"][end])
+        for read, begin, end in zip(reads, begins, answer_cycles, strict=False)
     ]
 
 
@@ -82,24 +84,24 @@ def find_unstable(log: Columns, valid: str, ready: str, payload: list[str]) -> I
 
 def find_unanswered(log: Columns, requests: int, answer: str) -> Iterator[Breach]:
     """Yield a breach if the number of answers differs from the number of requests."""
-    answers_seen = len(handshakes(log, f"s_axi_{answer}valid", f"s_axi_{answer}ready"))
-    if answers_seen != requests:
-        yield Breach(f"s_axi_{answer}valid", len(log["aresetn"]) - 1, requests, answers_seen)
+    answer_count = len(find_handshakes(log, f"s_axi_{answer}valid", f"s_axi_{answer}ready"))
+    if answer_count != requests:
+        yield Breach(f"s_axi_{answer}valid", len(log["aresetn"]) - 1, requests, answer_count)
 
 
 WAITING = 16
 """Largest number of cycles until an answer or a beat must appear although its receiver is not ready."""
 
 
-def waits_for_ready(
-    pin: str, offered: Iterable[bool], valid: list[int], ready: list[int]
+def find_waits_for_ready(
+    pin: str, offers: Iterable[bool], valid: list[int], ready: list[int]
 ) -> Iterator[Breach]:
     """Yield a breach if valid waits for ready: something is offered, but valid stays 0 while ready is 0.
 
     AXI forbids it, because a receiver may wait for valid before it is ready.
     """
     waiting_cycles = 0
-    for cycle, is_offered in enumerate(offered):
+    for cycle, is_offered in enumerate(offers):
         waiting_cycles = waiting_cycles + 1 if is_offered and not valid[cycle] and not ready[cycle] else 0
         if waiting_cycles > WAITING:
             yield Breach(f"{pin} before its ready", cycle, 1, 0)
@@ -109,25 +111,30 @@ def waits_for_ready(
 def find_late_answers(log: Columns) -> Iterator[Breach]:
     """Yield the answers that wait for their ready, the earliest first."""
     requests = {
-        "b": [max(pair) for pair in zip(*(_find_moves(log, each) for each in ("aw", "w")), strict=False)],
+        "b": [
+            max(pair)
+            for pair in zip(
+                *(_find_moves(log, request_channel) for request_channel in ("aw", "w")), strict=False
+            )
+        ],
         "r": _find_moves(log, "ar"),
     }
     breaches: list[Breach] = []
     for channel, other_channel in (("b", "r"), ("r", "b")):
         starts, answer_counts = Counter(requests[channel]), Counter(_find_moves(log, channel))
         pairs = zip(log[f"s_axi_{other_channel}valid"], log[f"s_axi_{other_channel}ready"], strict=True)
-        unanswered, offered = 0, []
+        unanswered_requests, offers = 0, []
         for cycle, (is_valid, is_ready) in enumerate(pairs):
             # A top may answer in the order of requests, so an answer may wait while the bench delays the other channel.
-            offered.append(unanswered > 0 and not (is_valid and not is_ready))
-            unanswered += starts[cycle] - answer_counts[cycle]
+            offers.append(unanswered_requests > 0 and not (is_valid and not is_ready))
+            unanswered_requests += starts[cycle] - answer_counts[cycle]
         name = f"s_axi_{channel}"
-        breaches += waits_for_ready(f"{name}valid", offered, log[f"{name}valid"], log[f"{name}ready"])
-    yield from sorted(breaches, key=lambda each: each.cycle)
+        breaches += find_waits_for_ready(f"{name}valid", offers, log[f"{name}valid"], log[f"{name}ready"])
+    yield from sorted(breaches, key=lambda breach: breach.cycle)
 
 
 def _find_moves(log: Columns, channel: str) -> list[int]:
-    return handshakes(log, f"s_axi_{channel}valid", f"s_axi_{channel}ready")
+    return find_handshakes(log, f"s_axi_{channel}valid", f"s_axi_{channel}ready")
 
 
 def find_errors(log: Columns, channel: str) -> Iterator[Breach]:

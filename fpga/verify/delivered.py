@@ -15,12 +15,12 @@ from fpga.registers.register_list import Streams
 from fpga.registers.top import Top
 
 
-class NotListed(ValueError):
+class MissingFileError(ValueError):
     """A missing file: a list of sources, or a file in it."""
 
 
 @dataclass(frozen=True)
-class Delivered:
+class DeliveredFolder:
     """The files of a built folder."""
 
     folder: Path
@@ -32,31 +32,31 @@ class Delivered:
         return self.origin.checked.datapath
 
     def text(self, name: str) -> str:
-        """Return the text of a file, with question marks for non-ASCII characters. Raise NotListed if it is missing."""
+        """Return the text of a file, with question marks for other than ASCII. Raise MissingFileError without it."""
         path = self.folder / name
         if not path.is_file() or Path(name).name != name:
-            raise NotListed(f"there is no file {name} in {self.folder}")
+            raise MissingFileError(f"there is no file {name} in {self.folder}")
         return path.read_bytes().decode("utf-8", errors="replace").encode("ascii", "replace").decode()
 
     def sources(self, streams: Streams) -> dict[str, str]:
-        """Return the files in the list of a top, including the files of the datapath. Raise NotListed."""
-        listed = self.text(f"{Top(self.datapath, streams).name}.f").split()
-        return {name: self.text(name) for name in listed}
+        """Return the files in the list of a top, including the files of the datapath. Raise MissingFileError."""
+        names = self.text(f"{Top(self.datapath, streams).name}.f").split()
+        return {name: self.text(name) for name in names}
 
     def files_around(self, streams: Streams) -> dict[str, str]:
         """Return the files of a top without the top module of the datapath."""
-        own = f"{self.datapath.name}.sv"
-        return {name: text for name, text in self.sources(streams).items() if name != own}
+        own_name = f"{self.datapath.name}.sv"
+        return {name: text for name, text in self.sources(streams).items() if name != own_name}
 
     @cached_property
     def core(self) -> Design:
         """The design of the datapath with its blocks, without registers and stream ports."""
-        tops = [Top(self.datapath, streams).name for streams in Streams]
-        excluded = {f"{top}{end}" for top in tops for end in (".sv", "_registers.sv")}
+        top_names = [Top(self.datapath, streams).name for streams in Streams]
+        excluded_names = {f"{top}{suffix}" for top in top_names for suffix in (".sv", "_registers.sv")}
         # The datapath must be the same in both tops, so files in either list are included.
         sources = {**self.sources(Streams.AXI_STREAM), **self.sources(Streams.REGISTERS)}
-        own = tuple((name, text) for name, text in sources.items() if name not in excluded)
-        return Design(self.datapath.name, own, ports_of(self.datapath))
+        core_sources = tuple((name, text) for name, text in sources.items() if name not in excluded_names)
+        return Design(self.datapath.name, core_sources, ports_of(self.datapath))
 
     def files(self) -> dict[str, str]:
         """Return the SHA-256 of every file, by its path in the folder, except caches of simulators and pytest."""
@@ -70,13 +70,13 @@ class Delivered:
         return digests
 
 
-def read_folder(folder: Path) -> Delivered:
+def read_folder(folder: Path) -> DeliveredFolder:
     """Return a built folder. Raise ValueError if it is not one, and CountActionError if its text has errors."""
     if not folder.is_dir():
         raise ValueError(
             f"there is no folder {folder}. Give the one that `countaction build FILE -o DIR` made."
         )
-    return Delivered(folder, read_origin(folder))
+    return DeliveredFolder(folder, read_origin(folder))
 
 
-__all__ = ["ORIGIN", "Delivered", "NotListed", "read_folder"]
+__all__ = ["ORIGIN", "DeliveredFolder", "MissingFileError", "read_folder"]

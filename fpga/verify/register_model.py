@@ -45,20 +45,24 @@ class Words:
         """Return the words after these writes."""
         words = cls(table)
         registers = {
-            register.offset_of(word): register for register in table for word in range(register.words)
+            register.get_offset(word): register for register in table for word in range(register.words)
         }
-        stored = {
-            offset: each for offset, each in registers.items() if each.access in {Access.WRITE, Access.PUSH}
+        stored_registers = {
+            offset: register
+            for offset, register in registers.items()
+            if register.access in {Access.WRITE, Access.PUSH}
         }
-        words.changes = {offset: [Change(-1, -1, each.reset)] for offset, each in stored.items()}
+        words.changes = {
+            offset: [Change(-1, -1, register.reset)] for offset, register in stored_registers.items()
+        }
         for write, transaction in writes:
-            words._apply_write(registers, stored, write, transaction)
+            words._apply_write(registers, stored_registers, write, transaction)
         return words
 
     def _apply_write(
         self,
         registers: dict[int, Register],
-        stored: dict[int, Register],
+        stored_registers: dict[int, Register],
         write: Write,
         transaction: Transaction,
     ) -> None:
@@ -68,8 +72,8 @@ class Words:
         begin, end = transaction.begins, transaction.ends + SETTLED
         mask = sum(0xFF << 8 * byte for byte in range(4) if write.strobes >> byte & 1)
         if register.access in {Access.WRITE, Access.PUSH}:
-            old = self.changes[write.address][-1].value
-            value = (old & ~mask | write.data & mask) & register.mask
+            old_value = self.changes[write.address][-1].value
+            value = (old_value & ~mask | write.data & mask) & register.mask
             self.changes[write.address].append(Change(begin, end, value))
         data = write.data & mask & register.mask
         if register.access is Access.PUSH and mask & register.mask:
@@ -80,8 +84,8 @@ class Words:
                 self._apply_hold(data, begin, end)
             if register.key == ("CONTROL",) and data & RESET:
                 self.resets.append(Change(begin, end, 1))
-                for offset, each in stored.items():
-                    self.changes[offset].append(Change(begin, end, each.reset))
+                for offset, stored_register in stored_registers.items():
+                    self.changes[offset].append(Change(begin, end, stored_register.reset))
 
     def _apply_hold(self, control: int, begin: int, end: int) -> None:
         current = self.holds[-1] if self.holds and self.holds[-1].ends == _FOREVER else None
@@ -90,26 +94,28 @@ class Words:
         elif current and control & COMMIT and not control & HOLD:
             self.holds[-1] = Change(current.begins, end, 1)
 
-    def possible_changes(self, offset: int, first: int, last: int) -> list[Change]:
-        """Return the changes whose values a word may have at some time from cycle `first` to cycle `last`."""
+    def list_possible_changes(self, offset: int, first_cycle: int, last_cycle: int) -> list[Change]:
+        """Return the changes whose values a word may have at some time from cycle `first_cycle` to `last_cycle`."""
         changes = self.changes[offset]
-        ended = bisect_left(changes, first, key=attrgetter("ends"))
-        return changes[max(ended - 1, 0) : bisect_right(changes, last, key=attrgetter("begins"))]
+        ended_changes = bisect_left(changes, first_cycle, key=attrgetter("ends"))
+        return changes[
+            max(ended_changes - 1, 0) : bisect_right(changes, last_cycle, key=attrgetter("begins"))
+        ]
 
-    def values(self, offset: int, first: int, last: int) -> set[int]:
-        """Return the values that a word may have at some time from cycle `first` to cycle `last`."""
-        return {each.value for each in self.possible_changes(offset, first, last)}
+    def values(self, offset: int, first_cycle: int, last_cycle: int) -> set[int]:
+        """Return the values that a word may have at some time from cycle `first_cycle` to `last_cycle`."""
+        return {change.value for change in self.list_possible_changes(offset, first_cycle, last_cycle)}
 
 
 def select_in_cycle(changes: list[Change], cycle: int) -> Iterator[Change]:
     """Yield the changes that may happen in a cycle."""
-    return (each for each in changes if each.begins <= cycle <= each.ends)
+    return (change for change in changes if change.begins <= cycle <= change.ends)
 
 
 _NOTHING = (0, 0)
 
 
-def pulses_before(pulses: list[int], restarts: frozenset[int]) -> list[int]:
+def count_pulses_before(pulses: list[int], restarts: frozenset[int]) -> list[int]:
     """Return the number of pulses since the last reset before each cycle, modulo 2^32."""
     totals, number = [], 0
     for cycle, pulse in enumerate(pulses):
@@ -118,12 +124,14 @@ def pulses_before(pulses: list[int], restarts: frozenset[int]) -> list[int]:
     return totals
 
 
-def waiting_values(valid: list[int], pushes: list[Change], first: int, last: int) -> list[int]:
+def list_waiting_values(
+    valid: list[int], pushes: list[Change], first_cycle: int, last_cycle: int
+) -> list[int]:
     """Return the possible values of the waiting bits in these cycles: offered beats, with or without pending pushes."""
     values = []
-    for cycle in range(first, last + 1):
+    for cycle in range(first_cycle, last_cycle + 1):
         values.append(valid[cycle])
-        values += [valid[cycle] | each.value for each in select_in_cycle(pushes, cycle)]
+        values += [valid[cycle] | push.value for push in select_in_cycle(pushes, cycle)]
     return values
 
 
@@ -142,52 +150,59 @@ class SinkModel:
     @classmethod
     def from_stream(cls, core: Columns, name: str, pops: list[Change], restarts: frozenset[int]) -> SinkModel:
         """Return the model for the stream of the datapath and the pops that were written."""
-        valid, ready, data = (core[f"{name}_{each}"] for each in ("valid_o", "ready_i", "data_o"))
+        valid, ready, data = (core[f"{name}_{suffix}"] for suffix in ("valid_o", "ready_i", "data_o"))
         # A possible state is (pops that have acted, beats that have left); a pop of an empty FIFO has no effect.
-        possible: set[tuple[int, int]] = {_NOTHING}
+        possible_states: set[tuple[int, int]] = {_NOTHING}
         beats: list[int] = []
         states, history = [], []
         for cycle in range(len(ready)):
-            states.append(frozenset((len(beats), popped) for _, popped in possible))
+            states.append(frozenset((len(beats), popped_beats) for _, popped_beats in possible_states))
             history.append(beats)
-            pushed = len(beats)
+            pushed_beats = len(beats)
             if valid[cycle] and ready[cycle]:
                 beats = [*beats, data[cycle]]
-            possible = set(_apply_pop(possible, pops, cycle, pushed))
+            possible_states = set(_apply_pop(possible_states, pops, cycle, pushed_beats))
             if cycle in restarts:
-                beats, possible = [], {(acted, 0) for acted, _ in possible}
+                beats, possible_states = [], {(acted_pops, 0) for acted_pops, _ in possible_states}
         return cls(name, states, history, ready)
 
-    def levels(self, first: int, last: int) -> list[int]:
+    def levels(self, first_cycle: int, last_cycle: int) -> list[int]:
         """Return the possible levels in these cycles."""
-        return [pushed - popped for states in self.states[first : last + 1] for pushed, popped in states]
-
-    def heads(self, first: int, last: int) -> list[int]:
-        """Return the possible oldest beats in these cycles; 0 if the FIFO is empty."""
         return [
-            self.beats[cycle][popped] if popped < pushed else 0
-            for cycle in range(first, last + 1)
-            for pushed, popped in self.states[cycle]
+            pushed_beats - popped_beats
+            for states in self.states[first_cycle : last_cycle + 1]
+            for pushed_beats, popped_beats in states
         ]
 
-    def find_ready_breaches(self, first: int) -> Iterator[Breach]:
+    def heads(self, first_cycle: int, last_cycle: int) -> list[int]:
+        """Return the possible oldest beats in these cycles; 0 if the FIFO is empty."""
+        return [
+            self.beats[cycle][popped_beats] if popped_beats < pushed_beats else 0
+            for cycle in range(first_cycle, last_cycle + 1)
+            for pushed_beats, popped_beats in self.states[cycle]
+        ]
+
+    def find_ready_breaches(self, first_cycle: int) -> Iterator[Breach]:
         """Yield the first cycle in which the FIFO is ready without room, or not ready with room."""
-        for cycle in range(first, len(self.states)):
-            possible = {int(pushed - popped < FIFO_DEPTH) for pushed, popped in self.states[cycle]}
-            if self.ready[cycle] not in possible:
-                yield Breach(f"{self.name}_ready_i", cycle, next(iter(possible)), self.ready[cycle])
+        for cycle in range(first_cycle, len(self.states)):
+            possible_values = {
+                int(pushed_beats - popped_beats < FIFO_DEPTH)
+                for pushed_beats, popped_beats in self.states[cycle]
+            }
+            if self.ready[cycle] not in possible_values:
+                yield Breach(f"{self.name}_ready_i", cycle, next(iter(possible_values)), self.ready[cycle])
                 return
 
 
 def _apply_pop(
-    possible: set[tuple[int, int]], pops: list[Change], cycle: int, pushed: int
+    possible_states: set[tuple[int, int]], pops: list[Change], cycle: int, pushed_beats: int
 ) -> Iterator[tuple[int, int]]:
     """Yield the states after a cycle in which the next pop may act, or must act because its time is over."""
-    for acted, popped in possible:
-        following = pops[acted] if acted < len(pops) else None
-        if following is None or cycle < following.begins:
-            yield acted, popped
+    for acted_pops, popped_beats in possible_states:
+        next_pop = pops[acted_pops] if acted_pops < len(pops) else None
+        if next_pop is None or cycle < next_pop.begins:
+            yield acted_pops, popped_beats
             continue
-        if cycle < following.ends:
-            yield acted, popped
-        yield acted + 1, min(popped + 1, pushed)
+        if cycle < next_pop.ends:
+            yield acted_pops, popped_beats
+        yield acted_pops + 1, min(popped_beats + 1, pushed_beats)

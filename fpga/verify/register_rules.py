@@ -16,9 +16,9 @@ from fpga.verify.register_model import (
     Change,
     SinkModel,
     Words,
-    pulses_before,
+    count_pulses_before,
+    list_waiting_values,
     select_in_cycle,
-    waiting_values,
 )
 
 
@@ -40,13 +40,15 @@ class Record:
 def find_restarts(record: Record) -> frozenset[int]:
     """Return the cycles of complete resets (not only of the datapath): at the start, and the first of each RESET."""
     cycles = {cycle for cycle in range(BEGIN) if record.core["rst_i"][cycle]}
-    for each in record.words.resets:
-        reset = (c for c in range(each.begins, each.ends + 1) if record.core["rst_i"][c])
-        cycles |= set(list(reset)[:1])
+    for reset_change in record.words.resets:
+        reset_cycles = (
+            c for c in range(reset_change.begins, reset_change.ends + 1) if record.core["rst_i"][c]
+        )
+        cycles |= set(list(reset_cycles)[:1])
     return frozenset(cycles)
 
 
-def level_breaches(record: Record) -> Iterator[Breach]:
+def find_level_breaches(record: Record) -> Iterator[Breach]:
     """Yield the first cycle, for each word, in which an input of the datapath differs from its register."""
     for register in record.table:
         port = _find_driver(register)
@@ -69,25 +71,25 @@ def _find_word_breaches(
     record: Record, register: Register, word: int, port: str, low: int
 ) -> Iterator[Breach]:
     bits = min(register.width, register.signal_bits - word * register.width)
-    mask, offset = (1 << bits) - 1, register.offset_of(word)
+    mask, offset = (1 << bits) - 1, register.get_offset(word)
     for cycle in record.cycles:
         actual = record.core[port][cycle] >> low & mask
-        possible = {value & mask for value in record.words.values(offset, cycle, cycle)}
-        if actual not in possible:
-            expected = record.words.possible_changes(offset, cycle, cycle)[-1].value & mask
+        possible_values = {value & mask for value in record.words.values(offset, cycle, cycle)}
+        if actual not in possible_values:
+            expected = record.words.list_possible_changes(offset, cycle, cycle)[-1].value & mask
             yield Breach(f"{register.name} at {port}", cycle, expected, actual)
             return
 
 
-def control_breaches(record: Record) -> Iterator[Breach]:
+def find_control_breaches(record: Record) -> Iterator[Breach]:
     """Yield pulses of CONTROL at the datapath that are missing, or that no write requested."""
     pulses = record.words.pulses.get(record.table["CONTROL",].offset, [])
     for port, bit in (("commit_i", COMMIT), ("clear_status_i", CLEAR_STATUS)):
-        requests = [each for each in pulses if each.value & bit]
+        requests = [pulse for pulse in pulses if pulse.value & bit]
         cycles = [cycle for cycle in record.cycles if record.core[port][cycle]]
-        stray = [cycle for cycle in cycles if not any(select_in_cycle(requests, cycle))]
-        if stray:
-            yield Breach(port, stray[0], 0, 1)
+        stray_cycles = [cycle for cycle in cycles if not any(select_in_cycle(requests, cycle))]
+        if stray_cycles:
+            yield Breach(port, stray_cycles[0], 0, 1)
         elif len(cycles) != len(requests):
             yield Breach(f"pulses of {port}", record.cycles[-1], len(requests), len(cycles))
     yield from _find_reset_breaches(record)
@@ -95,21 +97,21 @@ def control_breaches(record: Record) -> Iterator[Breach]:
 
 def _find_reset_breaches(record: Record) -> Iterator[Breach]:
     resets = [*record.words.resets, *record.words.holds]
-    stray = [
+    stray_cycles = [
         cycle
         for cycle in record.cycles
         if record.core["rst_i"][cycle] and not any(select_in_cycle(resets, cycle))
     ]
-    if stray:
-        yield Breach("rst_i", stray[0], 0, 1)
-    for each in resets:
-        if not any(record.core["rst_i"][each.begins : each.ends + 1]):
-            yield Breach("rst_i", each.ends, 1, 0)
+    if stray_cycles:
+        yield Breach("rst_i", stray_cycles[0], 0, 1)
+    for reset in resets:
+        if not any(record.core["rst_i"][reset.begins : reset.ends + 1]):
+            yield Breach("rst_i", reset.ends, 1, 0)
             return
-    for each in record.words.resets:
+    for reset in record.words.resets:
         # A RESET lasts one cycle, except during a HOLD.
         resets_in_force = [
-            cycle for cycle in range(each.begins, each.ends + 1) if record.core["rst_i"][cycle]
+            cycle for cycle in range(reset.begins, reset.ends + 1) if record.core["rst_i"][cycle]
         ]
         if len(resets_in_force) > 1 and not any(
             select_in_cycle(record.words.holds, cycle) for cycle in resets_in_force
@@ -118,12 +120,12 @@ def _find_reset_breaches(record: Record) -> Iterator[Breach]:
             return
     for hold in record.words.holds:
         # A hold lasts without a gap until the commit that releases it, or to the end.
-        resets_seen = record.core["rst_i"][hold.begins : hold.ends + 1]
-        first_reset, last_reset = resets_seen.index(1), len(resets_seen) - 1 - resets_seen[::-1].index(1)
+        reset_bits = record.core["rst_i"][hold.begins : hold.ends + 1]
+        first_reset, last_reset = reset_bits.index(1), len(reset_bits) - 1 - reset_bits[::-1].index(1)
         commits = record.core["commit_i"][hold.begins : hold.ends + 1]
-        end = commits.index(1, first_reset) if any(commits[first_reset:]) else len(resets_seen) - 1
-        if 0 in resets_seen[first_reset : end + 1] or last_reset < end:
-            yield Breach("rst_i", hold.begins + resets_seen.index(0, first_reset), 1, 0)
+        end = commits.index(1, first_reset) if any(commits[first_reset:]) else len(reset_bits) - 1
+        if 0 in reset_bits[first_reset : end + 1] or last_reset < end:
+            yield Breach("rst_i", hold.begins + reset_bits.index(0, first_reset), 1, 0)
             return
 
 
@@ -133,7 +135,7 @@ class ReadRules:
     def __init__(self, record: Record) -> None:
         self._record = record
         self._places = {
-            register.offset_of(word): (register, word)
+            register.get_offset(word): (register, word)
             for register in record.table
             for word in range(register.words)
         }
@@ -141,18 +143,18 @@ class ReadRules:
 
     def find_breaches(self, reads: list[tuple[Read, Transaction, int]]) -> Iterator[Breach]:
         """Yield the first wrong answer of every register."""
-        wrong: set[str] = set()
+        wrong_names: set[str] = set()
         for read, transaction, answer in reads:
             register, word = self._places.get(read.address, (None, 0))
             name = register.name if register else f"{read.address:#x}"
-            if name in wrong or transaction.begins < BEGIN:
+            if name in wrong_names or transaction.begins < BEGIN:
                 continue
-            possible = (
+            possible_values = (
                 self._find_possible_values(register, word, read.address, transaction) if register else [0]
             )
-            if answer not in possible:
-                wrong.add(name)
-                yield Breach(name, transaction.ends, possible[-1], answer)
+            if answer not in possible_values:
+                wrong_names.add(name)
+                yield Breach(name, transaction.ends, possible_values[-1], answer)
 
     def _find_possible_values(
         self, register: Register, word: int, offset: int, transaction: Transaction
@@ -163,13 +165,13 @@ class ReadRules:
                 return [register.reset]
             case Access.WRITE:
                 return [
-                    each.value
-                    for each in self._record.words.possible_changes(offset, first_cycle, last_cycle)
+                    change.value
+                    for change in self._record.words.list_possible_changes(offset, first_cycle, last_cycle)
                 ]
             case Access.READ:
                 low = word * register.width
-                wide = self._find_port_values(register, first_cycle, last_cycle)
-                return [value >> low & register.mask for value in wide]
+                port_values = self._find_port_values(register, first_cycle, last_cycle)
+                return [value >> low & register.mask for value in port_values]
         return [0]
 
     def _find_port_values(self, register: Register, first_cycle: int, last_cycle: int) -> list[int]:
@@ -180,12 +182,12 @@ class ReadRules:
             return [value >> low & mask for value in core[signal.port][first_cycle : last_cycle + 1]]
         assert isinstance(signal, BlockPin)
         if signal.block == "pulses":
-            return pulses_before(core[f"{signal.name}_o"], find_restarts(self._record))[
+            return count_pulses_before(core[f"{signal.name}_o"], find_restarts(self._record))[
                 first_cycle : last_cycle + 1
             ]
         if signal.block == "source":
             pushes = _find_pushes(self._record, signal.name)
-            return waiting_values(core[f"{signal.name}_valid_i"], pushes, first_cycle, last_cycle)
+            return list_waiting_values(core[f"{signal.name}_valid_i"], pushes, first_cycle, last_cycle)
         sink = self._get_sink(signal.name)
         return (
             sink.levels(first_cycle, last_cycle)
@@ -196,26 +198,26 @@ class ReadRules:
     def _get_sink(self, name: str) -> SinkModel:
         if name not in self._sinks:
             pop = self._record.table.blocks()["sink", name]["pop"]
-            pops = [each for each in self._record.words.pulses.get(pop.offset, []) if each.value & 1]
+            pops = [pulse for pulse in self._record.words.pulses.get(pop.offset, []) if pulse.value & 1]
             self._sinks[name] = SinkModel.from_stream(
                 self._record.core, name, pops, find_restarts(self._record)
             )
         return self._sinks[name]
 
-    def sink_breaches(self) -> Iterator[Breach]:
+    def find_sink_breaches(self) -> Iterator[Breach]:
         """Yield breaches of the ready bits of output streams, which must follow the room in their FIFOs."""
         for block, name in self._record.table.blocks():
             if block == "sink":
                 yield from self._get_sink(name).find_ready_breaches(BEGIN)
 
 
-def memory_breaches(record: Record) -> Iterator[Breach]:
+def find_memory_breaches(record: Record) -> Iterator[Breach]:
     """Yield the first load of each memory that no write requested, or that differs in its address or word (R25)."""
     for (block, name), pins in record.table.blocks().items():
         if block != "memory":
             continue
         expected = list(_expect_loads(record, pins["address"], pins["load"]))
-        ports = [record.core[f"{name}_{each}_i"] for each in ("load", "address", "word")]
+        ports = [record.core[f"{name}_{port_name}_i"] for port_name in ("load", "address", "word")]
         actual = [(cycle, *(port[cycle] for port in ports[1:])) for cycle in record.cycles if ports[0][cycle]]
         for (begin, end, address, words), (cycle, loaded_address, word) in zip(
             expected, actual, strict=False
@@ -238,19 +240,19 @@ def _expect_loads(
     record: Record, address: Register, load: Register
 ) -> Iterator[tuple[int, int, int, set[int]]]:
     """Yield (first cycle, last cycle, address, possible words) of the loads that the writes request."""
-    *upper_offsets, load_offset = (load.offset_of(word) for word in range(load.words))
-    events = [(each, "set") for each in record.words.pulses.get(address.offset, [])]
-    events += [(each, "load") for each in record.words.pulses.get(load_offset, [])]
-    events += [(each, "reset") for each in record.words.resets]
+    *upper_offsets, load_offset = (load.get_offset(word) for word in range(load.words))
+    events = [(change, "set") for change in record.words.pulses.get(address.offset, [])]
+    events += [(change, "load") for change in record.words.pulses.get(load_offset, [])]
+    events += [(reset, "reset") for reset in record.words.resets]
     next_address = 0
-    for change, event_kind in sorted(events, key=lambda each: each[0].begins):
+    for change, event_kind in sorted(events, key=lambda event: event[0].begins):
         if event_kind == "load":
             words = {change.value << load.width * len(upper_offsets)}
             for word, offset in enumerate(upper_offsets):
                 parts = record.words.values(offset, change.begins, change.ends)
-                words = {each | part << load.width * word for each in words for part in parts}
+                words = {value | part << load.width * word for value in words for part in parts}
             mask = (1 << load.signal_bits) - 1
-            yield change.begins, change.ends, next_address, {each & mask for each in words}
+            yield change.begins, change.ends, next_address, {value & mask for value in words}
             next_address = next_address + 1 & address.mask
         else:
             next_address = change.value if event_kind == "set" else 0
@@ -259,7 +261,7 @@ def _expect_loads(
 def _find_pushes(record: Record, name: str, *, certain: bool = False) -> list[Change]:
     """Return the pushes into an input stream, with the bits that they may offer, or (`certain`) do offer."""
     register = record.table.blocks()["source", name]["push"]
-    *offsets, last_offset = (register.offset_of(word) for word in range(register.words))
+    *offsets, last_offset = (register.get_offset(word) for word in range(register.words))
     changes = []
     for push in record.words.pulses.get(last_offset, []):
         mask = push.value << register.width * len(offsets)
@@ -271,33 +273,35 @@ def _find_pushes(record: Record, name: str, *, certain: bool = False) -> list[Ch
     return changes
 
 
-def push_breaches(record: Record) -> Iterator[Breach]:
+def find_push_breaches(record: Record) -> Iterator[Breach]:
     """Yield beats that are offered without a push, that vanish before they are taken, or that are never offered."""
     for block, name in record.table.blocks():
         if block != "source":
             continue
         pushes = _find_pushes(record, name)
-        valid, ready, resets = (record.core[each] for each in (f"{name}_valid_i", f"{name}_ready_o", "rst_i"))
+        valid, ready, resets = (
+            record.core[signal_name] for signal_name in (f"{name}_valid_i", f"{name}_ready_o", "rst_i")
+        )
         restarts = find_restarts(record)
         for cycle in record.cycles[:-1]:
-            waiting = valid[cycle] & ~(0 if resets[cycle] else ready[cycle])
-            expected = 0 if cycle in restarts else waiting
-            offered = 0
-            for each in select_in_cycle(pushes, cycle):
-                offered |= each.value
+            waiting_bits = valid[cycle] & ~(0 if resets[cycle] else ready[cycle])
+            expected = 0 if cycle in restarts else waiting_bits
+            offered_bits = 0
+            for push in select_in_cycle(pushes, cycle):
+                offered_bits |= push.value
             actual = valid[cycle + 1]
-            if actual & ~(expected | offered) or expected & ~actual:
-                yield Breach(f"{name}_valid_i", cycle + 1, expected | actual & offered, actual)
+            if actual & ~(expected | offered_bits) or expected & ~actual:
+                yield Breach(f"{name}_valid_i", cycle + 1, expected | actual & offered_bits, actual)
                 break
         yield from _find_lost_pushes(record, name, valid)
 
 
 def _find_lost_pushes(record: Record, name: str, valid: list[int]) -> Iterator[Breach]:
     """Yield the first push without effect, judged by the bits that it certainly offers."""
-    for each in _find_pushes(record, name, certain=True):
-        if any(record.core["rst_i"][each.begins : each.ends + 2]):
+    for push in _find_pushes(record, name, certain=True):
+        if any(record.core["rst_i"][push.begins : push.ends + 2]):
             continue
-        offered = reduce(or_, valid[each.begins : each.ends + 2], 0)
-        if each.value & ~offered:
-            yield Breach(f"{name}_valid_i", each.ends, each.value, offered)
+        offered_bits = reduce(or_, valid[push.begins : push.ends + 2], 0)
+        if push.value & ~offered_bits:
+            yield Breach(f"{name}_valid_i", push.ends, push.value, offered_bits)
             return

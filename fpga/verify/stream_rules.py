@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fpga.count_action.model import Datapath, Signal, SignalKind
-from fpga.count_action.ports import ends_of_output
-from fpga.registers.register_list import output_streams
+from fpga.count_action.ports import list_output_ends
+from fpga.registers.register_list import list_output_streams
 from fpga.verify.bus_bench import Pin, StreamPins
-from fpga.verify.bus_record import Breach, Columns, handshakes, waits_for_ready
+from fpga.verify.bus_record import Breach, Columns, find_handshakes, find_waits_for_ready
 
 IN_FLIGHT = 4
 """Beats of a stream that a reset may drop between a port and the datapath."""
@@ -32,7 +32,7 @@ class Stream:
     ends: tuple[tuple[str, str, int], ...] = ()
 
 
-def streams_of(datapath: Datapath) -> tuple[Stream, ...]:
+def list_stream_ports(datapath: Datapath) -> tuple[Stream, ...]:
     """Return the AXI-Stream ports of the top of a datapath."""
     return (*_list_inputs(datapath), *_list_outputs(datapath))
 
@@ -41,13 +41,13 @@ def _list_inputs(datapath: Datapath) -> Iterator[Stream]:
     for signal in datapath.inputs:
         if signal.kind is not SignalKind.STREAM:
             continue
-        end_ports = [_describe_end(signal, each) for each in datapath.inputs if each.part_of == signal.name]
+        end_ports = [_describe_end(signal, end) for end in datapath.inputs if end.part_of == signal.name]
         for index in range(signal.size):
             prefix = f"s_axis_{signal.name}" + (f"_{index}" if signal.size > 1 else "")
             bits = signal.lanes * signal.width
             pins = _make_payload(prefix, bits, signal.width, end_ports, driven=True)
             yield Stream(
-                StreamPins(prefix, pins, into=True),
+                StreamPins(prefix, pins, is_input=True),
                 signal.name,
                 index,
                 bits,
@@ -60,14 +60,14 @@ def _describe_end(stream: Signal, end: Signal) -> tuple[str, str, int]:
 
 
 def _list_outputs(datapath: Datapath) -> Iterator[Stream]:
-    for module, name, samples, width, signed in output_streams(datapath):
+    for module, name, samples, width, signed in list_output_streams(datapath):
         stream = f"{module}_{name}"
         end_ports = [
-            (kind, f"{module}_{each.output}", each.width)
-            for kind, each in ends_of_output(datapath.module(module), name)
+            (kind, f"{module}_{action.output}", action.width)
+            for kind, action in list_output_ends(datapath.module(module), name)
         ]
         pins = _make_payload(f"m_axis_{stream}", samples * width, width, end_ports, driven=False)
-        pins_of_stream = StreamPins(f"m_axis_{stream}", pins, into=False)
+        pins_of_stream = StreamPins(f"m_axis_{stream}", pins, is_input=False)
         yield Stream(pins_of_stream, stream, 0, samples * width, signed, tuple(_name_ports(end_ports, "_o")))
 
 
@@ -84,21 +84,21 @@ def _make_payload(
     return tuple(pins)
 
 
-def stream_breaches(stream: Stream, top: Columns, core: Columns) -> Iterator[Breach]:
+def find_stream_breaches(stream: Stream, top: Columns, core: Columns) -> Iterator[Breach]:
     """Yield the first beat that is lost, duplicated, changed or invented."""
     prefix = stream.pins.prefix
-    cycles_at_pins = handshakes(top, f"{prefix}_tvalid", f"{prefix}_tready")
-    at_pins = [(cycle, _read_pins(stream, top, cycle)) for cycle in cycles_at_pins]
-    if stream.pins.into:
-        yield from _find_disorder(prefix, at_pins, list(_find_taken(stream, core)), core["rst_i"])
+    cycles_at_pins = find_handshakes(top, f"{prefix}_tvalid", f"{prefix}_tready")
+    pin_beats = [(cycle, _read_pins(stream, top, cycle)) for cycle in cycles_at_pins]
+    if stream.pins.is_input:
+        yield from _find_disorder(prefix, pin_beats, list(_find_taken(stream, core)), core["rst_i"])
     else:
-        yield from _find_disorder(prefix, list(_find_offered(stream, core)), at_pins, core["rst_i"])
+        yield from _find_disorder(prefix, list(_find_offered(stream, core)), pin_beats, core["rst_i"])
 
 
-def stream_waits(stream: Stream, top: Columns, core: Columns) -> Iterator[Breach]:
+def find_stream_waits(stream: Stream, top: Columns, core: Columns) -> Iterator[Breach]:
     """Yield the first cycle in which valid waits for ready: at the pins of an output, at the datapath for an input."""
     prefix, resets = stream.pins.prefix, core["rst_i"]
-    if stream.pins.into:
+    if stream.pins.is_input:
         valid, ready = (
             [value >> stream.index & 1 for value in core[f"{stream.port}_{end}"]]
             for end in ("valid_i", "ready_o")
@@ -107,8 +107,8 @@ def stream_waits(stream: Stream, top: Columns, core: Columns) -> Iterator[Breach
     else:
         valid, ready = top[f"{prefix}_tvalid"], top[f"{prefix}_tready"]
         sending, pin = core[f"{stream.port}_valid_o"], f"{prefix}_tvalid"
-    offered = (bool(is_valid and not reset) for is_valid, reset in zip(sending, resets, strict=False))
-    yield from waits_for_ready(pin, offered, valid, ready)
+    offers = (bool(is_valid and not reset) for is_valid, reset in zip(sending, resets, strict=False))
+    yield from find_waits_for_ready(pin, offers, valid, ready)
 
 
 def _find_disorder(
@@ -123,19 +123,21 @@ def _find_disorder(
     for number, (cycle, beat) in enumerate(received_beats):
         reset = any(resets[previous_cycle : cycle + 1])
         skips = range(1 + (IN_FLIGHT if reset else 0))
-        following = _take_until_reset(received_beats[number : number + _COMPARED_BEATS], resets)
+        next_beats = _take_until_reset(received_beats[number : number + _COMPARED_BEATS], resets)
         skipped = next(
             (
                 skip
                 for skip in skips
-                if _is_continued(sent_beats[next_beat + skip :], following if reset else [(cycle, beat)])
+                if _is_continued(sent_beats[next_beat + skip :], next_beats if reset else [(cycle, beat)])
             ),
             None,
         )
         if skipped is None:
-            pairs = zip(sent_beats[next_beat:], following, strict=False)
+            pairs = zip(sent_beats[next_beat:], next_beats, strict=False)
             differences = (
-                (late, expected, actual) for (_, expected), (late, actual) in pairs if expected != actual
+                (late_cycle, expected, actual)
+                for (_, expected), (late_cycle, actual) in pairs
+                if expected != actual
             )
             yield Breach(f"{prefix}_tdata", *next(differences, (cycle, len(sent_beats), len(received_beats))))
             return
@@ -149,7 +151,8 @@ def _is_continued(sent_beats: list[tuple[int, int]], received_beats: list[tuple[
     """Return whether the received beats are the next sent ones, and none is received before it is sent."""
     pairs = list(zip(sent_beats, received_beats, strict=False))
     return len(pairs) == len(received_beats) and all(
-        sent_beat == received_beat and early <= late for (early, sent_beat), (late, received_beat) in pairs
+        sent_beat == received_beat and sent_cycle <= received_cycle
+        for (sent_cycle, sent_beat), (received_cycle, received_beat) in pairs
     )
 
 
@@ -187,22 +190,22 @@ def _read_pins(stream: Stream, top: Columns, cycle: int) -> int:
     """Return a beat at the pins in the format of `_pack_beat`; padding bits must be the sign, or 0."""
     prefix = stream.pins.prefix
     data, end_values = top[f"{prefix}_tdata"][cycle], []
-    if stream.pins.into:
+    if stream.pins.is_input:
         data &= (1 << stream.bits) - 1
     else:
         data = _remove_padding(stream, data)
     for kind, _, lanes in stream.ends:
-        pin = next(each for each in stream.pins.payload if each.name == f"{prefix}_t{kind}")
-        end_values.append(_read_lanes(top[pin.name][cycle], lanes, pin.width // lanes, stream.pins.into))
+        pin = next(candidate for candidate in stream.pins.payload if candidate.name == f"{prefix}_t{kind}")
+        end_values.append(_read_lanes(top[pin.name][cycle], lanes, pin.width // lanes, stream.pins.is_input))
     return _pack_beat(stream, data, end_values)
 
 
 def _remove_padding(stream: Stream, data: int) -> int:
     """Return the data bits, with a mark above them if the padding to complete bytes is wrong."""
     bits_of_data = data & (1 << stream.bits) - 1
-    negative = stream.signed and bits_of_data >> (stream.bits - 1) & 1
+    is_negative = stream.signed and bits_of_data >> (stream.bits - 1) & 1
     padded_bits = -(-stream.bits // 8) * 8
-    fill = ((1 << padded_bits - stream.bits) - 1) if negative else 0
+    fill = ((1 << padded_bits - stream.bits) - 1) if is_negative else 0
     return bits_of_data if data >> stream.bits == fill else bits_of_data | 1 << padded_bits + 64
 
 

@@ -16,34 +16,34 @@ from fpga.registers.register_list import Streams
 from fpga.registers.top import Top
 from fpga.verify.accesses import SEEDS, Read, Write, draw_accesses
 from fpga.verify.bus_bench import (
-    bench_text,
     list_datapath_log,
     list_top_log,
-    memory_files,
+    write_bench,
+    write_memory_files,
     write_random_datapath,
 )
 from fpga.verify.bus_record import (
     Breach,
     Columns,
     Transaction,
+    find_answered_reads,
     find_answered_writes,
     find_errors,
+    find_handshakes,
     find_late_answers,
     find_unanswered,
     find_unstable,
-    handshakes,
-    read,
 )
 from fpga.verify.register_model import Words
 from fpga.verify.register_rules import (
     ReadRules,
     Record,
-    control_breaches,
-    level_breaches,
-    memory_breaches,
-    push_breaches,
+    find_control_breaches,
+    find_level_breaches,
+    find_memory_breaches,
+    find_push_breaches,
 )
-from fpga.verify.stream_rules import Stream, stream_breaches, stream_waits, streams_of
+from fpga.verify.stream_rules import Stream, find_stream_breaches, find_stream_waits, list_stream_ports
 
 TOP_PROPERTIES = ("protocol", "writes", "control", "reads", "streams")
 """Properties of a top: rules of the bus, effects of writes, effects of CONTROL, answers of reads, and beats."""
@@ -66,33 +66,41 @@ class TopResult:
 def run_top(datapath: Datapath, streams: Streams, sources: dict[str, str], seed: int = 0) -> TopResult:
     """Simulate a top made of `sources`, which lack the file of the datapath. Raise HdlError."""
     table = Top(datapath, streams).table
-    ports = streams_of(datapath) if streams is Streams.AXI_STREAM else ()
+    ports = list_stream_ports(datapath) if streams is Streams.AXI_STREAM else ()
     writes, reads = draw_accesses(table, seed)
-    waits = sum(each.wait_address for each in writes)
+    waits = sum(write.wait_address for write in writes)
     cycles = 200 + waits + _CYCLES_OF_ACCESS * max(len(writes), len(reads))
     files = {
         **sources,
         "random_datapath.sv": write_random_datapath(datapath, seed),
-        "bench.sv": bench_text(table, [each.pins for each in ports], writes, reads, cycles, seed),
+        "bench.sv": write_bench(table, [port.pins for port in ports], writes, reads, cycles, seed),
     }
     with tempfile.TemporaryDirectory(prefix="top-") as name:
         folder = Path(name)
-        for file, text in {**files, **memory_files(writes, reads)}.items():
+        for file, text in {**files, **write_memory_files(writes, reads)}.items():
             (folder / Path(file).name).write_text(text, encoding="utf-8")
-        compiled = ["-g2012", "-s", "bench", "-o", "bench.vvp", *(Path(file).name for file in files)]
-        find_tool("iverilog").run(compiled, folder=folder)
+        compile_arguments = ["-g2012", "-s", "bench", "-o", "bench.vvp", *(Path(file).name for file in files)]
+        find_tool("iverilog").run(compile_arguments, folder=folder)
         find_tool("vvp").run(["-n", "bench.vvp"], folder=folder)
-        top = _read_columns(folder / "top.log", list_top_log(table, [each.pins for each in ports]))
+        top = _read_columns(folder / "top.log", list_top_log(table, [port.pins for port in ports]))
         datapath_columns = ["rst_i", *(port.name for port in list_datapath_log(datapath))]
         core = _read_columns(folder / "datapath.log", datapath_columns)
-    answered = find_answered_writes(top, writes)
-    record = Record(table, top, core, Words.from_writes(table, answered))
+    answered_writes = find_answered_writes(top, writes)
+    record = Record(table, top, core, Words.from_writes(table, answered_writes))
     breaches: dict[str, Breach] = {}
-    for title, breach in _find_breaches(record, ports, len(writes), len(reads), read(top, reads)):
+    for title, breach in _find_breaches(
+        record, ports, len(writes), len(reads), find_answered_reads(top, reads)
+    ):
         breaches.setdefault(title, breach)
-    beats = sum(len(handshakes(top, f"{s.pins.prefix}_tvalid", f"{s.pins.prefix}_tready")) for s in ports)
+    beats = sum(
+        len(find_handshakes(top, f"{s.pins.prefix}_tvalid", f"{s.pins.prefix}_tready")) for s in ports
+    )
     return TopResult(
-        table.name, breaches, len(answered) + len(reads), beats, _count_partial_writes(table, answered)
+        table.name,
+        breaches,
+        len(answered_writes) + len(reads),
+        beats,
+        _count_partial_writes(table, answered_writes),
     )
 
 
@@ -105,22 +113,24 @@ def run_seeds(
         runs.append(run_top(datapath, streams, sources, seed))
         if runs[-1].breaches:
             break
-    fewest = {name: min(each.partial[name] for each in runs) for name in runs[0].partial}
+    partial_writes = {name: min(run.partial[name] for run in runs) for name in runs[0].partial}
     return TopResult(
         runs[0].top,
         runs[-1].breaches,
-        sum(each.accesses for each in runs),
-        sum(each.beats for each in runs),
-        fewest,
+        sum(run.accesses for run in runs),
+        sum(run.beats for run in runs),
+        partial_writes,
     )
 
 
-def _count_partial_writes(table: RegisterMap, answered: list[tuple[Write, Transaction]]) -> dict[str, int]:
-    partial_writes = Counter(write.address for write, _ in answered if write.strobes != _ALL_BYTES)
+def _count_partial_writes(
+    table: RegisterMap, answered_writes: list[tuple[Write, Transaction]]
+) -> dict[str, int]:
+    partial_writes = Counter(write.address for write, _ in answered_writes if write.strobes != _ALL_BYTES)
     return {
-        each.name: min(partial_writes[each.offset_of(word)] for word in range(each.words))
-        for each in table
-        if each.access not in {Access.CONSTANT, Access.READ}
+        register.name: min(partial_writes[register.get_offset(word)] for word in range(register.words))
+        for register in table
+        if register.access not in {Access.CONSTANT, Access.READ}
     }
 
 
@@ -129,7 +139,7 @@ def _find_breaches(
     ports: tuple[Stream, ...],
     writes: int,
     reads: int,
-    answered: list[tuple[Read, Transaction, int]],
+    answered_reads: list[tuple[Read, Transaction, int]],
 ) -> Iterator[tuple[str, Breach]]:
     top = record.top
     rules = ReadRules(record)
@@ -145,14 +155,16 @@ def _find_breaches(
     for stream in ports:
         prefix = stream.pins.prefix
         payload = [pin.name for pin in stream.pins.payload]
-        protocol += stream_waits(stream, top, record.core)
+        protocol += find_stream_waits(stream, top, record.core)
         protocol += find_unstable(top, f"{prefix}_tvalid", f"{prefix}_tready", payload)
-        yield from (("streams", breach) for breach in stream_breaches(stream, top, record.core))
-    yield from (("protocol", stream) for stream in protocol)
-    yield from (("writes", stream) for stream in (*level_breaches(record), *memory_breaches(record)))
-    yield from (("control", stream) for stream in control_breaches(record))
-    yield from (("reads", stream) for stream in rules.find_breaches(answered))
-    yield from (("streams", stream) for stream in (*push_breaches(record), *rules.sink_breaches()))
+        yield from (("streams", breach) for breach in find_stream_breaches(stream, top, record.core))
+    yield from (("protocol", breach) for breach in protocol)
+    yield from (
+        ("writes", breach) for breach in (*find_level_breaches(record), *find_memory_breaches(record))
+    )
+    yield from (("control", breach) for breach in find_control_breaches(record))
+    yield from (("reads", breach) for breach in rules.find_breaches(answered_reads))
+    yield from (("streams", breach) for breach in (*find_push_breaches(record), *rules.find_sink_breaches()))
 
 
 def _read_columns(path: Path, names: list[str]) -> Columns:

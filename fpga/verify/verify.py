@@ -21,14 +21,14 @@ from fpga.formal.specification import Specification
 from fpga.formal.subjects import find_hidden_wires
 from fpga.formal.verdicts import Result
 from fpga.hdl import icarus
-from fpga.hdl.design import Design, design_of
+from fpga.hdl.design import Design, make_design
 from fpga.hdl.stimulus import generate_stimulus
 from fpga.hdl.tools import BadOutput, HdlError, ToolFailed, ToolMissing
 from fpga.registers.build import document_files, top_sources
 from fpga.registers.register_list import Streams
 from fpga.registers.top import Top
 from fpga.verify.bus_record import Breach
-from fpga.verify.delivered import Delivered, NotListed, read_folder
+from fpga.verify.delivered import DeliveredFolder, MissingFileError, read_folder
 from fpga.verify.tops import TOP_PROPERTIES, run_seeds
 
 VERIFIED, FAILED, MISSING, SOURCE_TEXT, UNCHECKED = "verified", "failed", "missing", "text", "not checked"
@@ -56,8 +56,8 @@ class Verification:
     @property
     def ok(self) -> bool:
         """True if every property holds, and no file is missing or failed."""
-        wrong = any(each.verdict in {FAILED, MISSING} for each in self.files)
-        return not wrong and all(each.verdict in _GOOD_VERDICTS for each in self.properties)
+        has_bad_file = any(file.verdict in {FAILED, MISSING} for file in self.files)
+        return not has_bad_file and all(result.verdict in _GOOD_VERDICTS for result in self.properties)
 
 
 def verify(folder: Path, *, depth: int = sby.DEPTH, budget_s: float = BUDGET_S) -> Verification:
@@ -68,17 +68,17 @@ def verify(folder: Path, *, depth: int = sby.DEPTH, budget_s: float = BUDGET_S) 
     delivered = read_folder(folder)
     core = tuple(_prove_core(delivered, depth, budget_s))
     tops = {streams: tuple(_simulate_top(delivered, streams)) for streams in Streams}
-    properties = (*core, *(each for results in tops.values() for each in results))
-    bad = {streams: not _are_good(results) for streams, results in tops.items()}
-    files = tuple(_judge_files(delivered, core_fails=not _are_good(core), top_fails=bad))
+    properties = (*core, *(result for results in tops.values() for result in results))
+    failing_tops = {streams: not _are_good(results) for streams, results in tops.items()}
+    files = tuple(_judge_files(delivered, core_fails=not _are_good(core), top_fails=failing_tops))
     return Verification(delivered.datapath.name, files, properties)
 
 
 def _are_good(results: tuple[Result, ...]) -> bool:
-    return all(each.verdict in _GOOD_VERDICTS for each in results)
+    return all(result.verdict in _GOOD_VERDICTS for result in results)
 
 
-def _prove_core(delivered: Delivered, depth: int, budget_s: float) -> Iterator[Result]:
+def _prove_core(delivered: DeliveredFolder, depth: int, budget_s: float) -> Iterator[Result]:
     """Yield the results of the proof of the datapath."""
     datapath = delivered.datapath
     try:
@@ -89,11 +89,11 @@ def _prove_core(delivered: Delivered, depth: int, budget_s: float) -> Iterator[R
         yield from prove_specification(specification, cover=False, depth=depth, budget_s=budget_s).results
     except ToolMissing:
         raise
-    except (NotListed, ToolFailed, BadOutput) as error:
+    except (MissingFileError, ToolFailed, BadOutput) as error:
         yield Result(datapath.name, "sources", Verdict.FAILED, part=_shorten(error))
 
 
-def _simulate_top(delivered: Delivered, streams: Streams) -> Iterator[Result]:
+def _simulate_top(delivered: DeliveredFolder, streams: Streams) -> Iterator[Result]:
     """Yield the results of the simulation of a top."""
     top = Top(delivered.datapath, streams).name
     try:
@@ -103,7 +103,7 @@ def _simulate_top(delivered: Delivered, streams: Streams) -> Iterator[Result]:
     except BadOutput as error:
         yield Result(top, "protocol", Verdict.FAILED, error.port, error.cycle, error.port)
         return
-    except (NotListed, HdlError) as error:
+    except (MissingFileError, HdlError) as error:
         yield Result(top, "sources", Verdict.FAILED, part=_shorten(error))
         return
     for name in TOP_PROPERTIES:
@@ -114,7 +114,7 @@ def _report_test(top: str, name: str, breach: Breach | None) -> Result:
     if breach is None:
         return Result(top, name, Verdict.TESTED)
     return Result(
-        top, name, Verdict.FAILED, breach.pin, breach.cycle, breach.pin, breach.expected, breach.seen
+        top, name, Verdict.FAILED, breach.pin, breach.cycle, breach.pin, breach.expected, breach.actual
     )
 
 
@@ -123,28 +123,28 @@ def _shorten(error: Exception) -> str:
 
 
 def _judge_files(
-    delivered: Delivered, *, core_fails: bool, top_fails: dict[Streams, bool]
+    delivered: DeliveredFolder, *, core_fails: bool, top_fails: dict[Streams, bool]
 ) -> Iterator[FileVerdict]:
     """Yield a verdict for every file that is expected or present, sorted by name."""
-    present = delivered.files()
+    digests = delivered.files()
     verdicts = dict.fromkeys(delivered.origin.files, SOURCE_TEXT)
     documents = dict(document_files([Top(delivered.datapath, streams) for streams in Streams]))
-    for name, generated in documents.items():
-        if name in present:
+    for name, expected_text in documents.items():
+        if name in digests:
             path = delivered.folder / name
             text = path.read_bytes().decode("utf-8", errors="replace")
-            verdicts[name] = VERIFIED if is_equivalent(name, text, generated) else FAILED
-    verdicts |= _judge_hardware(delivered, present, core_fails=core_fails, top_fails=top_fails)
-    expected = {*documents, *delivered.origin.files, *_map_hardware_to_tops(delivered)}
-    verdicts |= dict.fromkeys(expected - present.keys(), MISSING)
-    for name in sorted({*present, *verdicts}):
-        yield FileVerdict(name, present.get(name, ""), verdicts.get(name, UNCHECKED))
+            verdicts[name] = VERIFIED if is_equivalent(name, text, expected_text) else FAILED
+    verdicts |= _judge_hardware(delivered, digests, core_fails=core_fails, top_fails=top_fails)
+    expected_names = {*documents, *delivered.origin.files, *_map_hardware_to_tops(delivered)}
+    verdicts |= dict.fromkeys(expected_names - digests.keys(), MISSING)
+    for name in sorted({*digests, *verdicts}):
+        yield FileVerdict(name, digests.get(name, ""), verdicts.get(name, UNCHECKED))
 
 
-def _map_hardware_to_tops(delivered: Delivered) -> dict[str, tuple[Streams, ...]]:
+def _map_hardware_to_tops(delivered: DeliveredFolder) -> dict[str, tuple[Streams, ...]]:
     """Return the names of the hardware files, each with the tops that use it; files of the datapath have none."""
     datapath = delivered.datapath
-    tops_by_file: dict[str, tuple[Streams, ...]] = {name: () for name, _ in design_of(datapath).sources}
+    tops_by_file: dict[str, tuple[Streams, ...]] = {name: () for name, _ in make_design(datapath).sources}
     for streams in Streams:
         top = Top(datapath, streams)
         blocks = [path.name for path in top.block_files]
@@ -154,7 +154,7 @@ def _map_hardware_to_tops(delivered: Delivered) -> dict[str, tuple[Streams, ...]
 
 
 def _judge_hardware(
-    delivered: Delivered, present: dict[str, str], *, core_fails: bool, top_fails: dict[Streams, bool]
+    delivered: DeliveredFolder, digests: dict[str, str], *, core_fails: bool, top_fails: dict[Streams, bool]
 ) -> dict[str, str]:
     """Return the verdicts about the files of the hardware.
 
@@ -163,29 +163,33 @@ def _judge_hardware(
     """
     verdicts = {}
     for name, tops in _map_hardware_to_tops(delivered).items():
-        if name in present:
-            fails = any(top_fails[streams] for streams in tops) if tops else core_fails
-            verdicts[name] = FAILED if fails else VERIFIED
+        if name in digests:
+            has_failed = any(top_fails[streams] for streams in tops) if tops else core_fails
+            verdicts[name] = FAILED if has_failed else VERIFIED
     suspects = [name for name, verdict in verdicts.items() if verdict == FAILED]
-    generated = _make_hardware(delivered) if suspects else {}
-    changed = [name for name in suspects if name in generated and delivered.text(name) != generated[name]]
-    not_regenerated = [name for name in suspects if name not in generated]
-    if changed:
-        verdicts |= {name: VERIFIED for name in suspects if name not in {*changed, *not_regenerated}}
-        verdicts |= {name: VERIFIED for name in not_regenerated if _is_explained(name, changed, delivered)}
+    generated_files = _make_hardware(delivered) if suspects else {}
+    changed_names = [
+        name for name in suspects if name in generated_files and delivered.text(name) != generated_files[name]
+    ]
+    extra_names = [name for name in suspects if name not in generated_files]
+    if changed_names:
+        verdicts |= {name: VERIFIED for name in suspects if name not in {*changed_names, *extra_names}}
+        verdicts |= {name: VERIFIED for name in extra_names if _is_explained(name, changed_names, delivered)}
     return verdicts
 
 
-def _make_hardware(delivered: Delivered) -> dict[str, str]:
+def _make_hardware(delivered: DeliveredFolder) -> dict[str, str]:
     """Return newly generated files of the hardware, without the `.f` lists."""
     tops = (Top(delivered.datapath, streams) for streams in Streams)
     return {name: text for top in tops for name, text in top_sources(top)}
 
 
-def _is_explained(name: str, changed: list[str], delivered: Delivered) -> bool:
+def _is_explained(name: str, changed_names: list[str], delivered: DeliveredFolder) -> bool:
     """Return whether a changed file of the same top explains a failure."""
     tops = set(_map_hardware_to_tops(delivered)[name])
-    return any(tops & set(_map_hardware_to_tops(delivered).get(each, ())) for each in changed)
+    return any(
+        tops & set(_map_hardware_to_tops(delivered).get(changed_name, ())) for changed_name in changed_names
+    )
 
 
 _COMMENTS = {
@@ -198,12 +202,12 @@ _COMMENTS = {
 }
 
 
-def is_equivalent(name: str, delivered: str, generated: str) -> bool:
+def is_equivalent(name: str, actual_text: str, expected_text: str) -> bool:
     """Return whether two texts of a file are equal apart from comments and layout."""
     suffix = PurePath(name).suffix
     normalise = _PARSERS.get(suffix, _make_word_splitter(_COMMENTS.get(suffix, r"(?!)")))
     try:
-        return normalise(delivered) == normalise(generated)
+        return normalise(actual_text) == normalise(expected_text)
     except (ValueError, SyntaxError):
         return False
 
@@ -212,10 +216,10 @@ def _make_word_splitter(comment: str) -> Callable[[str], object]:
     """Return a function that splits a text into words without comments; a string is one word."""
 
     def words(text: str) -> list[str]:
-        stripped = re.sub(
+        text_without_comments = re.sub(
             rf'("(?:[^"\\]|\\.)*")|(?:{comment})', lambda match: match[1] or " ", text, flags=_FLAGS
         )
-        return re.findall(r'"(?:[^"\\]|\\.)*"|[\w.]+|[^\w\s]', stripped)
+        return re.findall(r'"(?:[^"\\]|\\.)*"|[\w.]+|[^\w\s]', text_without_comments)
 
     return words
 
@@ -245,11 +249,11 @@ def find_renamed_wires(core: Design, specification: Specification) -> dict[str, 
         wires = _parse_wires(icarus.dump(core, rows))
     except HdlError:
         return {}  # the proof will report the error
-    missing = {name: width for name, width in widths.items() if wires.get(name, (0, ()))[0] != width}
-    if not missing:
+    missing_widths = {name: width for name, width in widths.items() if wires.get(name, (0, ()))[0] != width}
+    if not missing_widths:
         return {}
-    generated = _parse_wires(icarus.dump(design_of(specification.datapath), rows))
-    matches = {name: _find_equal_wire(name, generated.get(name), wires) for name in missing}
+    generated_wires = _parse_wires(icarus.dump(make_design(specification.datapath), rows))
+    matches = {name: _find_equal_wire(name, generated_wires.get(name), wires) for name in missing_widths}
     return {name: match for name, match in matches.items() if match}
 
 
@@ -260,8 +264,10 @@ def _find_equal_wire(
 
     If there are several, return the most similar name.
     """
-    equal_names = [other_name for other_name, each in wires.items() if each == wire]
-    return max(equal_names, key=lambda each: difflib.SequenceMatcher(None, name, each).ratio(), default="")
+    equal_names = [other_name for other_name, candidate_wire in wires.items() if candidate_wire == wire]
+    return max(
+        equal_names, key=lambda candidate: difflib.SequenceMatcher(None, name, candidate).ratio(), default=""
+    )
 
 
 def _parse_wires(dump: str) -> dict[str, tuple[int, _Series]]:

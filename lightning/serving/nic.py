@@ -234,9 +234,9 @@ def make_request(settings: Settings, image: bytes) -> bytes:
 
 def decode_request_answer(request: RequestTrace) -> Scores:
     """Return the answer to a request. Raise `PacketError` for a refusal."""
-    from fpga.smartnic.frames import payload_of
+    from fpga.smartnic.frames import get_payload
 
-    return decode_answer(parse(payload_of(request.answer)).payload)
+    return decode_answer(parse(get_payload(request.answer)).payload)
 
 
 def _make_settings(nic_address: NicAddress, *, noise: bool) -> Settings:

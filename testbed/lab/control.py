@@ -25,8 +25,8 @@ def send_request(address: str, request: Mapping[str, Any], *, timeout_s: float =
             with connection.makefile("rb") as stream:
                 reply: dict[str, Any] = json.loads(stream.readline())
     except (OSError, ValueError) as error:
-        what = f"the control socket {address} does not answer ({error})"
-        raise LabStartError(f"{what}; check with `testbed sim status` that the lab runs") from error
+        problem = f"the control socket {address} does not answer ({error})"
+        raise LabStartError(f"{problem}; check with `testbed sim status` that the lab runs") from error
     if not reply.get("ok"):
         raise LabStartError(
             f"the control socket {address} refused {request.get('do')!r}: {reply.get('error')}"

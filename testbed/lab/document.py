@@ -31,15 +31,15 @@ class Document:
     lines: Mapping[Location, int]
     revision: str
 
-    def line(self, where: Location) -> int:
+    def line(self, location: Location) -> int:
         """Return the line of a location, or of the nearest enclosing location in the file."""
-        while where and where not in self.lines:
-            where = where[:-1]
-        return self.lines.get(where, 1)
+        while location and location not in self.lines:
+            location = location[:-1]
+        return self.lines.get(location, 1)
 
-    def error(self, where: Location, what: str, hint: str) -> LabFileError:
+    def error(self, location: Location, problem: str, hint: str) -> LabFileError:
         """Return the error `file:line: what; hint`."""
-        return LabFileError(f"{self.path}:{self.line(where)}: {what}; {hint}")
+        return LabFileError(f"{self.path}:{self.line(location)}: {problem}; {hint}")
 
 
 def read_document(path: Path) -> Document:
@@ -64,8 +64,8 @@ def parse_document(path: Path, text: str) -> Document:
         data = loader.construct_document(node) if node else None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        what = f"unacceptable character #x{error.character:04x}"
-        raise LabFileError(f"{path}:{line}: not YAML ({what}); remove it") from None
+        problem = f"unacceptable character #x{error.character:04x}"
+        raise LabFileError(f"{path}:{line}: not YAML ({problem}); remove it") from None
     except yaml.MarkedYAMLError as error:
         raise _make_yaml_error(path, error) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -114,9 +114,9 @@ def _make_yaml_error(path: Path, error: yaml.MarkedYAMLError) -> LabFileError:
     is_key = error.context == "while scanning a simple key"  # PyYAML notices this error only on a later line
     mark = error.context_mark if is_key else error.problem_mark or error.context_mark
     line = mark.line + 1 if mark else 1
-    what = error.problem or error.context or ""
-    hint = next((hint for part, hint in _YAML_HINTS.items() if part in what), "correct the punctuation")
-    return LabFileError(f"{path}:{line}: not YAML ({what}); {hint}")
+    problem = error.problem or error.context or ""
+    hint = next((hint for part, hint in _YAML_HINTS.items() if part in problem), "correct the punctuation")
+    return LabFileError(f"{path}:{line}: not YAML ({problem}); {hint}")
 
 
 def _check_aliases(path: Path, root: yaml.Node) -> None:
@@ -136,8 +136,8 @@ def _check_aliases(path: Path, root: yaml.Node) -> None:
             sizes[id(node)] = 1 + sum(map(count_values, _iterate_children(node)))
             ancestors.remove(id(node))
             if sizes[id(node)] - len(sizes) > MAX_ALIASED:
-                what = f"aliases that stand for more than {MAX_ALIASED} values"
-                raise LabFileError(f"{path}:{line}: {what}; write them out")
+                problem = f"aliases that stand for more than {MAX_ALIASED} values"
+                raise LabFileError(f"{path}:{line}: {problem}; write them out")
         return sizes[id(node)]
 
     count_values(root)
@@ -151,17 +151,17 @@ def _iterate_children(node: yaml.Node) -> Iterator[yaml.Node]:
         yield from node.value
 
 
-def _index_lines(path: Path, node: yaml.Node, where: Location) -> Iterator[tuple[Location, int]]:
-    if not where:
-        yield where, node.start_mark.line + 1
+def _index_lines(path: Path, node: yaml.Node, location: Location) -> Iterator[tuple[Location, int]]:
+    if not location:
+        yield location, node.start_mark.line + 1
     if isinstance(node, yaml.MappingNode):
         for key, value in _read_entries(path, node):
-            yield (*where, key.value), key.start_mark.line + 1
-            yield from _index_lines(path, value, (*where, key.value))
+            yield (*location, key.value), key.start_mark.line + 1
+            yield from _index_lines(path, value, (*location, key.value))
     elif isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
-            yield (*where, index), item.start_mark.line + 1
-            yield from _index_lines(path, item, (*where, index))
+            yield (*location, index), item.start_mark.line + 1
+            yield from _index_lines(path, item, (*location, index))
 
 
 def _read_entries(path: Path, node: yaml.MappingNode) -> list[tuple[yaml.Node, yaml.Node]]:
@@ -175,7 +175,7 @@ def _read_entries(path: Path, node: yaml.MappingNode) -> list[tuple[yaml.Node, y
         if not isinstance(key, yaml.ScalarNode):
             raise LabFileError(f"{path}:{line}: a key that is not a plain word; write 'key: value'")
         if key.value in first_lines:
-            where = f"already on line {first_lines[key.value]}"
-            raise LabFileError(f"{path}:{line}: key '{key.value}' appears twice ({where}); keep one")
+            first_location = f"already on line {first_lines[key.value]}"
+            raise LabFileError(f"{path}:{line}: key '{key.value}' appears twice ({first_location}); keep one")
         first_lines[key.value] = line
     return list(node.value)

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from testbed.lab.checks import check, check_wired, gpu_numbers, mac_of, parse_endpoint
+from testbed.lab.checks import assign_gpus, check, check_wired, get_mac, parse_endpoint
 from testbed.lab.document import Document, parse_document, read_document
 from testbed.lab.model import (
     UNKNOWN_FIBRE,
@@ -92,7 +92,7 @@ def _make_lab(document: Document, *, bare: bool = False) -> Lab:
 def _make_host(schema: LabSchema, host: HostSchema, path: Path, *, bare: bool) -> LabHost:
     nics = [
         LabNic(nic.name, nic.address, _make_fibre_end(nic.transmit), _make_fibre_end(nic.receive), gpu)
-        for nic, gpu in zip(host.nics, gpu_numbers(host), strict=True)
+        for nic, gpu in zip(host.nics, assign_gpus(host), strict=True)
     ]
     is_unused = [nic.unused is not None and not bare for nic in host.nics]
     return LabHost(
@@ -119,7 +119,7 @@ def _make_board(board: BoardSchema, path: Path) -> LabBoard:
             LabBoardPort(
                 port.name,
                 port.address,
-                mac_of(port),
+                get_mac(port),
                 port.port,
                 _make_fibre_end(port.transmit),
                 _make_fibre_end(port.receive),
@@ -176,8 +176,8 @@ def _move(lab: Lab, address: IPv4Address, subnet: IPv4Network) -> IPv4Address:
 def _move_switch(lab: Lab, switch: LabSwitch, subnet: IPv4Network) -> str:
     endpoint = parse_endpoint(switch.address)
     assert endpoint is not None  # checked when the lab was loaded
-    moved = _move(lab, IPv4Address(endpoint.host), subnet)
-    return switch.address.replace(endpoint.host, str(moved), 1)
+    moved_address = _move(lab, IPv4Address(endpoint.host), subnet)
+    return switch.address.replace(endpoint.host, str(moved_address), 1)
 
 
 def render_lab(lab: Lab) -> str:
@@ -224,8 +224,8 @@ def _render_switch(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
 
 
 def _render_ssh(lab: Lab) -> dict[str, Any]:
-    first = lab.hosts[0]
-    keys: dict[str, Any] = {"user": first.user, "port": first.ssh_port, "python": first.python}
+    first_host = lab.hosts[0]
+    keys: dict[str, Any] = {"user": first_host.user, "port": first_host.ssh_port, "python": first_host.python}
     if lab.ssh_key != default_key():
         keys["key"] = str(lab.ssh_key)
     return keys
@@ -245,12 +245,12 @@ def _render_host(lab: Lab, host: LabHost) -> dict[str, Any]:
         keys["server"] = host.server
     if host.gpus is not None:
         keys["gpus"] = host.gpus
-        for each, nic in zip(keys["nics"], (*host.nics, *host.unused), strict=True):
-            each["gpu"] = nic.gpu
-    own = {"user": host.user, "port": host.ssh_port, "python": host.python}
-    common = _render_ssh(lab)
-    different = {key: value for key, value in own.items() if value != common[key]}
-    return keys | ({"ssh": different} if different else {})
+        for nic_keys, nic in zip(keys["nics"], (*host.nics, *host.unused), strict=True):
+            nic_keys["gpu"] = nic.gpu
+    host_keys = {"user": host.user, "port": host.ssh_port, "python": host.python}
+    common_keys = _render_ssh(lab)
+    differing_keys = {key: value for key, value in host_keys.items() if value != common_keys[key]}
+    return keys | ({"ssh": differing_keys} if differing_keys else {})
 
 
 def _render_nic(nic: LabNic) -> dict[str, Any]:
@@ -259,8 +259,8 @@ def _render_nic(nic: LabNic) -> dict[str, Any]:
 
 def _render_fibres(end: LabNic | LabBoardPort) -> dict[str, Any]:
     return {
-        way: {"port": f"{fibre.switch}:{fibre.port}", "loss_db": fibre.loss_db}
-        for way, fibre in (("transmit", end.transmit), ("receive", end.receive))
+        direction: {"port": f"{fibre.switch}:{fibre.port}", "loss_db": fibre.loss_db}
+        for direction, fibre in (("transmit", end.transmit), ("receive", end.receive))
         if fibre != UNKNOWN_FIBRE
     }
 

@@ -83,66 +83,66 @@ def _parse_jobs(document: Document, context: JobContext) -> tuple[SharedJob, ...
     jobs: list[SharedJob] = []
     for number, row in enumerate(rows):
         job = _parse_job(document, ("jobs", number), row, context)
-        if job.name in {other.name for other in jobs}:
+        if job.name in {earlier_job.name for earlier_job in jobs}:
             raise document.error(("jobs", number), f"job {job.name!r} appears twice", "give it another name")
         jobs.append(job)
     return tuple(jobs)
 
 
-def _parse_job(document: Document, where: Location, row: Any, context: JobContext) -> SharedJob:
+def _parse_job(document: Document, location: Location, row: Any, context: JobContext) -> SharedJob:
     source = next(
         (key for key in ("workload", "run", "checkpoint") if isinstance(row, Mapping) and key in row), ""
     )
     keys = {"workload": _WORKLOAD_KEYS, "run": {"run", "job"}, "checkpoint": {"checkpoint", "storage"}}
-    own = keys.get(source, _PHASE_KEYS)
-    common = _COMMON_KEYS - {"traffic"} if source == "checkpoint" else _COMMON_KEYS
-    _check_keys(document, where, row, common | own)
+    source_keys = keys.get(source, _PHASE_KEYS)
+    common_keys = _COMMON_KEYS - {"traffic"} if source == "checkpoint" else _COMMON_KEYS
+    _check_keys(document, location, row, common_keys | source_keys)
     name = row.get("name")
     if not isinstance(name, str) or not name:
-        raise document.error(where, "a job has no name", "add 'name: NAME'")
-    hosts, workers = _parse_hosts(document, where, row, name)
+        raise document.error(location, "a job has no name", "add 'name: NAME'")
+    hosts, workers = _parse_hosts(document, location, row, name)
     traffic = row.get("traffic", "")
     if traffic not in ("", "bulk", "allreduce"):
         raise document.error(
-            (*where, "traffic"),
+            (*location, "traffic"),
             f"traffic of job {name!r} is {traffic!r}",
             "give traffic: bulk or traffic: allreduce",
         )
     storage: tuple[str, ...] = ()
     if source == "checkpoint":
-        storage = _parse_storage(document, where, row, name)
-        period_ms, phases = _parse_checkpoint(document, where, row, workers, len(storage), context)
+        storage = _parse_storage(document, location, row, name)
+        period_ms, phases = _parse_checkpoint(document, location, row, workers, len(storage), context)
     elif source:
-        period_ms, phases = _read_source_phases(document, where, row, source, workers, context)
+        period_ms, phases = _read_source_phases(document, location, row, source, workers, context)
     else:
         bursts = row.get("bursts")
         period_ms = _parse_number(
-            document, (*where, "period_ms"), row.get("period_ms"), f"period_ms of job {name!r}"
+            document, (*location, "period_ms"), row.get("period_ms"), f"period_ms of job {name!r}"
         )
         if not isinstance(bursts, list):
             raise document.error(
-                (*where, "bursts"), f"job {name!r} has no list of bursts", f"write {EXAMPLE}"
+                (*location, "bursts"), f"job {name!r} has no list of bursts", f"write {EXAMPLE}"
             )
         phases = tuple(
-            _parse_burst(document, (*where, "bursts", n), burst, name) for n, burst in enumerate(bursts)
+            _parse_burst(document, (*location, "bursts", n), burst, name) for n, burst in enumerate(bursts)
         )
-        _check_rates(document, (*where, "bursts"), name, phases, context.rate_gbps)
+        _check_rates(document, (*location, "bursts"), name, phases, context.rate_gbps)
     job = SharedJob(name, period_ms, phases, hosts, workers, traffic, storage)
     try:
         job.on(())
     except ValueError as error:
-        raise document.error(where, str(error), "correct period_ms and bursts") from None
+        raise document.error(location, str(error), "correct period_ms and bursts") from None
     return job
 
 
 def _check_rates(
-    document: Document, where: Location, name: str, bursts: Sequence[Burst], rate_gbps: float
+    document: Document, location: Location, name: str, bursts: Sequence[Burst], rate_gbps: float
 ) -> None:
     for number, burst in enumerate(bursts):
         if burst.gbps > rate_gbps:
             length_ms = burst.length_ms * burst.gbps / rate_gbps
             raise document.error(
-                (*where, number),
+                (*location, number),
                 (
                     f"a burst of job {name!r} has {burst.gbps:g} Gb/s, but a link of the lab carries only "
                     f"{rate_gbps:g}"
@@ -153,7 +153,7 @@ def _check_rates(
 
 def _read_source_phases(
     document: Document,
-    where: Location,
+    location: Location,
     row: Mapping[str, Any],
     source: str,
     workers: int,
@@ -180,12 +180,14 @@ def _read_source_phases(
         phases = phases_of_workload(choice, workers, context.rate_gbps, str(row.get("strategy", "default")))
         return phases.period_ms, phases.bursts
     except (TestbedError, OSError) as error:
-        raise document.error((*where, source), str(error), f"correct {source}, or write {EXAMPLE}") from None
+        raise document.error(
+            (*location, source), str(error), f"correct {source}, or write {EXAMPLE}"
+        ) from None
 
 
 def _parse_checkpoint(
     document: Document,
-    where: Location,
+    location: Location,
     row: Mapping[str, Any],
     workers: int,
     storage: int,
@@ -196,33 +198,41 @@ def _parse_checkpoint(
     The write is at the end of the period, because a training job computes first. A host writes at the rate of one
     link, or less if a storage host has more writers than NICs.
     """
-    location, checkpoint = (*where, "checkpoint"), row["checkpoint"]
-    what = f"of the checkpoint of job {row['name']!r}"
-    _check_keys(document, location, checkpoint, _CHECKPOINT_KEYS)
+    checkpoint_location, checkpoint = (*location, "checkpoint"), row["checkpoint"]
+    subject = f"of the checkpoint of job {row['name']!r}"
+    _check_keys(document, checkpoint_location, checkpoint, _CHECKPOINT_KEYS)
     size_bytes, every_s = (
-        _parse_number(document, (*location, key), checkpoint.get(key), f"{key} {what}")
+        _parse_number(document, (*checkpoint_location, key), checkpoint.get(key), f"{key} {subject}")
         for key in ("bytes", "every_s")
     )
     max_gbps = context.rate_gbps * min(1.0, context.nics / -(-workers // storage))
-    gbps = _parse_number(document, (*location, "gbps"), checkpoint.get("gbps", max_gbps), f"gbps {what}")
+    gbps = _parse_number(
+        document, (*checkpoint_location, "gbps"), checkpoint.get("gbps", max_gbps), f"gbps {subject}"
+    )
     for key, value in (("bytes", size_bytes), ("every_s", every_s), ("gbps", gbps)):
         if not (isfinite(value) and value > 0):
-            raise document.error((*location, key), f"{key} {what} is {value:g}", "give a number above 0")
+            raise document.error(
+                (*checkpoint_location, key), f"{key} {subject} is {value:g}", "give a number above 0"
+            )
     if gbps > max_gbps:
         raise document.error(
-            (*location, "gbps"), f"gbps {what} is {gbps:g}, but a host can write at {max_gbps:g}", "give less"
+            (*checkpoint_location, "gbps"),
+            f"gbps {subject} is {gbps:g}, but a host can write at {max_gbps:g}",
+            "give less",
         )
     write_s = size_bytes * 8e-9 / workers / gbps
     if write_s > every_s:
         raise document.error(
-            location,
-            f"a write {what} takes {write_s:.3g} s at {gbps:g} Gb/s from each host, more than every_s",
+            checkpoint_location,
+            f"a write {subject} takes {write_s:.3g} s at {gbps:g} Gb/s from each host, more than every_s",
             f"give every_s: {ceil(write_s)} or more",
         )
     return every_s * 1e3, (Burst((every_s - write_s) * 1e3, write_s * 1e3, gbps),)
 
 
-def _parse_storage(document: Document, where: Location, row: Mapping[str, Any], name: str) -> tuple[str, ...]:
+def _parse_storage(
+    document: Document, location: Location, row: Mapping[str, Any], name: str
+) -> tuple[str, ...]:
     storage, hosts = row.get("storage"), row.get("hosts") or []
     if (
         not isinstance(storage, list)
@@ -232,30 +242,30 @@ def _parse_storage(document: Document, where: Location, row: Mapping[str, Any], 
         or set(storage) & set(hosts)
     ):
         hint = "name storage hosts of the lab, each once, and none of the job's hosts: storage: [d]"
-        raise document.error((*where, "storage"), f"storage of job {name!r} is {storage!r}", hint)
+        raise document.error((*location, "storage"), f"storage of job {name!r} is {storage!r}", hint)
     return tuple(storage)
 
 
-def _parse_burst(document: Document, where: Location, row: Any, name: str) -> Burst:
-    _check_keys(document, where, row, set(_BURST_KEYS))
+def _parse_burst(document: Document, location: Location, row: Any, name: str) -> Burst:
+    _check_keys(document, location, row, set(_BURST_KEYS))
     values = (
-        _parse_number(document, (*where, key), row.get(key), f"{key} of a burst of job {name!r}")
+        _parse_number(document, (*location, key), row.get(key), f"{key} of a burst of job {name!r}")
         for key in _BURST_KEYS
     )
     return Burst(*values)
 
 
 def _parse_hosts(
-    document: Document, where: Location, row: Mapping[str, Any], name: str
+    document: Document, location: Location, row: Mapping[str, Any], name: str
 ) -> tuple[tuple[str, ...], int]:
     hosts, workers = row.get("hosts"), row.get("workers")
     if (hosts is None) == (workers is None):
         hint = "give hosts: [a, b] to fix the placement, or workers: 2 to leave it open"
-        raise document.error(where, f"job {name!r} needs either hosts or workers", hint)
+        raise document.error(location, f"job {name!r} needs either hosts or workers", hint)
     if workers is not None:
         if not isinstance(workers, int) or isinstance(workers, bool) or workers < 1:
             raise document.error(
-                (*where, "workers"), f"workers of job {name!r} is {workers!r}", "give 1 or more"
+                (*location, "workers"), f"workers of job {name!r} is {workers!r}", "give 1 or more"
             )
         return (), workers
     if (
@@ -265,21 +275,23 @@ def _parse_hosts(
         or len(set(hosts)) < len(hosts)
     ):
         hint = "name hosts of the lab, each only once"
-        raise document.error((*where, "hosts"), f"hosts of job {name!r} are {hosts!r}", hint)
+        raise document.error((*location, "hosts"), f"hosts of job {name!r} are {hosts!r}", hint)
     return tuple(hosts), len(hosts)
 
 
-def _parse_number(document: Document, where: Location, value: Any, what: str) -> float:
+def _parse_number(document: Document, location: Location, value: Any, subject: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise document.error(where, f"{what} is {value!r}", "give a number")
+        raise document.error(location, f"{subject} is {value!r}", "give a number")
     return float(value)
 
 
-def _check_keys(document: Document, where: Location, row: Any, known: set[str]) -> None:
+def _check_keys(document: Document, location: Location, row: Any, known_keys: set[str]) -> None:
     if not isinstance(row, Mapping):
-        raise document.error(where, f"{row!r} is not a mapping of keys to values", f"write {EXAMPLE}")
-    unknown = sorted(str(key) for key in row if key not in known)
-    if unknown:
+        raise document.error(location, f"{row!r} is not a mapping of keys to values", f"write {EXAMPLE}")
+    unknown_keys = sorted(str(key) for key in row if key not in known_keys)
+    if unknown_keys:
         raise document.error(
-            (*where, unknown[0]), f"unknown key {unknown[0]!r}", f"keys are {', '.join(sorted(known))}"
+            (*location, unknown_keys[0]),
+            f"unknown key {unknown_keys[0]!r}",
+            f"keys are {', '.join(sorted(known_keys))}",
         )

@@ -64,8 +64,8 @@ class LabHost:
 
     def nics_beside(self, gpu: int) -> tuple[int, ...]:
         """Return the indices in `nics` of the NICs that serve a GPU, given by its number."""
-        served = max((nic.gpu for nic in (*self.nics, *self.unused) if nic.gpu <= gpu), default=0)
-        return tuple(index for index, nic in enumerate(self.nics) if nic.gpu == served)
+        gpu_of_nics = max((nic.gpu for nic in (*self.nics, *self.unused) if nic.gpu <= gpu), default=0)
+        return tuple(index for index, nic in enumerate(self.nics) if nic.gpu == gpu_of_nics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class LinkClass:
 class Lab:
     """A validated lab file.
 
-    In a shard (`shard_of`), `hosts` holds the hosts of one job, and `others` the hosts that this job may not change.
+    In a shard (`make_shard`), `hosts` holds the hosts of one job, and `others` the hosts that this job may not change.
     `revision` is a hash of the file's text. Comparisons ignore it, so labs with the same content are equal.
     """
 
@@ -169,9 +169,9 @@ class Lab:
         """Number of GPUs of each host, or None if unknown. Raises `TopologyError` if hosts differ."""
         counts = {host.gpus for host in self.hosts}
         if len(counts) > 1:
-            shown = ", ".join(f"{host.name} {host.gpus or 'unknown'}" for host in self.hosts[:4])
+            gpu_counts = ", ".join(f"{host.name} {host.gpus or 'unknown'}" for host in self.hosts[:4])
             raise TopologyError(
-                f"{self.path}: hosts have different numbers of GPUs ({shown}): use equal hosts"
+                f"{self.path}: hosts have different numbers of GPUs ({gpu_counts}): use equal hosts"
             )
         return counts.pop()
 
@@ -189,10 +189,12 @@ class Lab:
 
     def board_port(self, board: str, port: str) -> LabBoardPort:
         """Return a port of a board. Raises `TopologyError` for names that the lab does not have."""
-        ports = {f"{owner.name}/{each.name}": each for owner in self.boards for each in owner.ports}
+        ports = {
+            f"{owner.name}/{candidate.name}": candidate for owner in self.boards for candidate in owner.ports
+        }
         if f"{board}/{port}" not in ports:
-            known = f"ports of boards are {', '.join(ports)}" if ports else "the lab file has no boards"
-            raise TopologyError(f"{self.path}: no port {port!r} of a board {board!r}; {known}")
+            port_names = f"ports of boards are {', '.join(ports)}" if ports else "the lab file has no boards"
+            raise TopologyError(f"{self.path}: no port {port!r} of a board {board!r}; {port_names}")
         return ports[f"{board}/{port}"]
 
     def switch(self, name: str) -> LabSwitch:
@@ -200,22 +202,22 @@ class Lab:
         return next(switch for switch in self.switches if switch.name == name)
 
 
-def shard_of(lab: Lab, names: Sequence[str]) -> Lab:
+def make_shard(lab: Lab, names: Sequence[str]) -> Lab:
     """Return the shard of one job: its hosts in the given order, node 0 first, and all other hosts as `others`.
 
     Raises `TopologyError` for a host that the lab does not have or that is named twice, and for an empty list.
     """
-    by_name = {host.name: host for host in (*lab.hosts, *lab.others)}
-    unknown = [name for name in names if name not in by_name]
-    if unknown:
-        raise TopologyError(f"{lab.path}: no host {unknown[0]!r}; hosts are {', '.join(by_name)}")
+    hosts_by_name = {host.name: host for host in (*lab.hosts, *lab.others)}
+    unknown_names = [name for name in names if name not in hosts_by_name]
+    if unknown_names:
+        raise TopologyError(f"{lab.path}: no host {unknown_names[0]!r}; hosts are {', '.join(hosts_by_name)}")
     if len(set(names)) != len(names) or not names:
         raise TopologyError(f"hosts {', '.join(names) or '(none)'}: name each host of the job once")
-    others = tuple(host for name, host in by_name.items() if name not in names)
-    return replace(lab, hosts=tuple(by_name[name] for name in names), others=others)
+    others = tuple(host for name, host in hosts_by_name.items() if name not in names)
+    return replace(lab, hosts=tuple(hosts_by_name[name] for name in names), others=others)
 
 
-def logical_servers_of(lab: Lab) -> int:
+def count_logical_servers(lab: Lab) -> int:
     """Return the number of logical servers into which each server of a job is divided.
 
     Logical servers of other jobs count too. Raises `TopologyError` if the servers of the job differ in this number,
@@ -224,9 +226,8 @@ def logical_servers_of(lab: Lab) -> int:
     hosts_per_server = Counter(host.server for host in (*lab.hosts, *lab.others) if host.server)
     counts = {host.name: hosts_per_server[host.server] if host.server else 1 for host in lab.hosts}
     if len(set(counts.values())) > 1:
-        most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
-        what = f"the server of host {most!r} is {counts[most]} logical servers, that of {least!r} {counts[least]}"
-        raise TopologyError(
-            f"{lab.path}: {what}: with --hosts-of, choose hosts whose servers have the same number of logical servers"
-        )
+        upper, lower = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
+        problem = f"the server of host {upper!r} is {counts[upper]} logical servers, that of {lower!r} {counts[lower]}"
+        hint = "with --hosts-of, choose hosts whose servers have the same number of logical servers"
+        raise TopologyError(f"{lab.path}: {problem}: {hint}")
     return next(iter(counts.values()), 1)

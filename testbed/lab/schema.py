@@ -252,25 +252,26 @@ def read_schema(document: Document) -> LabSchema:
     except ValidationError as error:
         # Report an unknown key first, because a misspelt key is also a missing one. Otherwise, go from top to bottom.
         details = min(
-            error.errors(), key=lambda each: (each["type"] != "extra_forbidden", document.line(each["loc"]))
+            error.errors(),
+            key=lambda detail: (detail["type"] != "extra_forbidden", document.line(detail["loc"])),
         )
         raise _explain(document, details) from None
 
 
 def _explain(document: Document, details: ErrorDetails) -> LabFileError:
-    where, kind = details["loc"], details["type"]
-    key = where[-1] if where else ""
+    location, kind = details["loc"], details["type"]
+    key = location[-1] if location else ""
     if kind == "extra_forbidden":
-        near = difflib.get_close_matches(str(where[-1]), _list_keys(where), n=1, cutoff=0.5)
+        near = difflib.get_close_matches(str(location[-1]), _list_keys(location), n=1, cutoff=0.5)
         suggestion = f", did you mean '{near[0]}'?" if near else ""
         return document.error(
-            where, f"unknown key '{key}'{suggestion}", f"allowed here: {', '.join(_list_keys(where))}"
+            location, f"unknown key '{key}'{suggestion}", f"allowed here: {', '.join(_list_keys(location))}"
         )
     if kind == "missing":
-        part = f" in '{_join_dots(where[:-1])}'" if where[:-1] else ""
-        return document.error(where, f"'{key}' is missing{part}", f"add '{key}: ...'")
-    what = _describe_error(details)
-    return document.error(where, f"'{_join_dots(where)}': {what}", _make_hint(details))
+        part = f" in '{_join_dots(location[:-1])}'" if location[:-1] else ""
+        return document.error(location, f"'{key}' is missing{part}", f"add '{key}: ...'")
+    problem = _describe_error(details)
+    return document.error(location, f"'{_join_dots(location)}': {problem}", _make_hint(details))
 
 
 def _describe_error(details: ErrorDetails) -> str:
@@ -288,8 +289,8 @@ def _describe_error(details: ErrorDetails) -> str:
     if details["type"] == "value_error" or not isinstance(value, str | int | float | bool | date):
         return message
     hint = " (quote it to keep it a word)" if details["type"] == "string_type" else ""
-    shown = str(value) if isinstance(value, date) else repr(value)
-    return f"{message}, not {shown}{hint}"
+    value_text = str(value) if isinstance(value, date) else repr(value)
+    return f"{message}, not {value_text}{hint}"
 
 
 _MAPPING_TYPES = ("model_type", "model_attributes_type", "dict_type")
@@ -326,12 +327,12 @@ def _make_hint(details: ErrorDetails) -> str:
     return _HINTS.get(kind, "choose a value in this range")
 
 
-def _list_keys(where: Location) -> list[str]:
-    schema = _SCHEMAS.get(tuple(part for part in where[:-1] if isinstance(part, str)))
+def _list_keys(location: Location) -> list[str]:
+    schema = _SCHEMAS.get(tuple(part for part in location[:-1] if isinstance(part, str)))
     return list(schema.model_fields) if schema else []
 
 
-def _join_dots(where: Location) -> str:
+def _join_dots(location: Location) -> str:
     """Return a location as text, such as `hosts[2].nics[0].address`; indices start at 0."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where)
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
     return text.removeprefix(".")

@@ -42,8 +42,8 @@ def write_wired_text(text: str, rows: Mapping[tuple[str, str], WiredRow]) -> str
         if key in rows
         for edit in _make_edits(text, node, rows[key])
     ]
-    for start, end, new in sorted(edits, reverse=True):
-        text = text[:start] + new + text[end:]
+    for start, end, new_text in sorted(edits, reverse=True):
+        text = text[:start] + new_text + text[end:]
     return text
 
 
@@ -97,18 +97,22 @@ def _make_edits(text: str, node: yaml.MappingNode, row: WiredRow) -> Iterator[tu
         if key.value in _KEYS and position:
             yield _find_end(text, pairs[position - 1][1]), _find_end(text, value), ""
         elif key.value in _KEYS:
-            following = pairs[1][0].start_mark.index if len(pairs) > 1 else _find_end(text, value)
-            yield key.start_mark.index, following, ""
+            next_offset = pairs[1][0].start_mark.index if len(pairs) > 1 else _find_end(text, value)
+            yield key.start_mark.index, next_offset, ""
     keys = ((name, getattr(row, name)) for name in _KEYS)
-    new = [f"{name}: '{value.replace(chr(39), chr(39) * 2)}'" for name, value in keys if value is not None]
-    last = max(_find_end(text, value) for _, value in pairs)
+    new_keys = [
+        f"{name}: '{value.replace(chr(39), chr(39) * 2)}'" for name, value in keys if value is not None
+    ]
+    end_offset = max(_find_end(text, value) for _, value in pairs)
     separator = ", " if node.flow_style else "\n" + " " * node.start_mark.column
-    yield last, last, "".join(separator + words for words in new)
+    yield end_offset, end_offset, "".join(separator + key_text for key_text in new_keys)
 
 
 def _find_end(text: str, node: yaml.Node) -> int:
     """Return the offset at which a value ends. PyYAML's end mark of a block lies after the comments that follow it."""
     if isinstance(node, yaml.ScalarNode) or node.flow_style:
         return int(node.end_mark.index)
-    ends = [_find_end(text, value) for _, value in node.value] if isinstance(node, yaml.MappingNode) else []
-    return max(ends, default=len(text[: node.end_mark.index].rstrip()))
+    end_offsets = (
+        [_find_end(text, value) for _, value in node.value] if isinstance(node, yaml.MappingNode) else []
+    )
+    return max(end_offsets, default=len(text[: node.end_mark.index].rstrip()))

@@ -49,7 +49,7 @@ class Configuration:
         """Return the files under the key `tls`, or None. Raises `OffloadError` for missing or unknown keys there."""
         if self.tls is None:
             return None
-        names = {each.name for each in fields(Tls)}
+        names = {setting.name for setting in fields(Tls)}
         _check_keys(self.tls, names, "tls")
         if set(self.tls) != names:
             raise OffloadError(f"tls needs {', '.join(sorted(names))}")
@@ -94,17 +94,17 @@ def read_configuration(path: Path | None) -> Configuration:
         raise OffloadError(f"{path} cannot be read: {error}") from error
     if not isinstance(values, dict):
         raise OffloadError(f"{path} is not a mapping of keys: see the table of keys in the documentation")
-    _check_keys(values, {each.name for each in fields(Configuration)}, str(path))
-    for each in fields(Configuration):
-        if each.name in values:
-            _check_kind(path, each.name, values[each.name], getattr(Configuration(), each.name))
+    _check_keys(values, {setting.name for setting in fields(Configuration)}, str(path))
+    for setting in fields(Configuration):
+        if setting.name in values:
+            _check_kind(path, setting.name, values[setting.name], getattr(Configuration(), setting.name))
     return Configuration(**values)
 
 
-def _check_keys(values: Mapping[str, Any], known: set[str], where: str) -> None:
+def _check_keys(values: Mapping[str, Any], known_keys: set[str], source: str) -> None:
     for key in values:
-        if key not in known:
-            raise OffloadError(f"{where}: unknown key {key!r}; known: {', '.join(sorted(known))}")
+        if key not in known_keys:
+            raise OffloadError(f"{source}: unknown key {key!r}; known: {', '.join(sorted(known_keys))}")
 
 
 def _check_kind(path: Path, name: str, value: Any, default: Any) -> None:

@@ -134,17 +134,17 @@ class Shares:
             return None
         for address, weight in self._by_address.items():
             self._behind[address] += weight
-        first = max(self._behind, key=lambda address: self._behind[address])
-        self._behind[first] -= sum(self._by_address.values())
-        return first
+        next_address = max(self._behind, key=lambda address: self._behind[address])
+        self._behind[next_address] -= sum(self._by_address.values())
+        return next_address
 
 
 class DaskEngine:
     """Engine with the workers of a running scheduler. It fetches results directly from the workers.
 
     `weights` maps addresses or names of workers to their share of the work; by default Dask distributes the work.
-    `others` returns jobs that use the hosts but are not clients, such as the leases of a lab. Raises `OffloadError` if
-    no scheduler answers. `open` raises `OffloadError` without workers.
+    `list_other_jobs` returns jobs that use the hosts but are not clients, such as the leases of a lab. Raises
+    `OffloadError` if no scheduler answers. `open` raises `OffloadError` without workers.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class DaskEngine:
         tls: Tls | None = None,
         weights: Mapping[str, float] | None = None,
         job: str = "",
-        others: Callable[[], frozenset[str]] = frozenset,
+        list_other_jobs: Callable[[], frozenset[str]] = frozenset,
     ) -> None:
         try:
             from distributed import Client
@@ -182,7 +182,7 @@ class DaskEngine:
         self._address = address
         self._name = f"offload-{uuid.uuid4().hex}"
         self._shares = Shares(weights or {})
-        self._others = others
+        self._list_other_jobs = list_other_jobs
         self._run: Any = None
         self._fetches: set[Future[Any]] = set()
         self._fetching = threading.Lock()
@@ -204,7 +204,7 @@ class DaskEngine:
             ) from error
         pipeline = runner.pipeline
         try:
-            pipeline_parts = {each.name: getattr(pipeline, each.name) for each in fields(pipeline)}
+            pipeline_parts = {part.name: getattr(pipeline, part.name) for part in fields(pipeline)}
             parts = pack(pipeline_parts)
             self._client.sync(_use_spare_generator_in_loop)
             self._run = register_entry_point()
@@ -249,8 +249,8 @@ class DaskEngine:
         if remote is None:
             future.set_exception(WorkerLost(f"the scheduler {self._address} is gone"))
             return future
-        future.add_done_callback(lambda own: remote.cancel() if own.cancelled() else None)
-        remote.add_done_callback(lambda done: self._fetch(done, future))
+        future.add_done_callback(lambda local_future: remote.cancel() if local_future.cancelled() else None)
+        remote.add_done_callback(lambda finished_remote: self._fetch(finished_remote, future))
         return future
 
     def _fetch(self, remote: Any, future: Future[Any]) -> None:
@@ -311,7 +311,7 @@ class DaskEngine:
         clients = self._ask(
             lambda: self._client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.clients)), []
         )
-        return frozenset(each for each in clients if f"-{CLIENT}-" in each) | self._others()
+        return frozenset(client for client in clients if f"-{CLIENT}-" in client) | self._list_other_jobs()
 
     def workers(self) -> tuple[str, ...]:
         """Return the host of each worker thread, sorted."""

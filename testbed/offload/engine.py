@@ -74,12 +74,12 @@ class InProcess:
         assert self._runner is not None, "submit() before open()"
         if self._loses(number):
             raise WorkerLost(f"the worker of stage {number} is lost, as requested")
-        before = time.thread_time_ns()
+        start_ns = time.thread_time_ns()
         try:
             return self._runner.run(stage, payload, epoch)
         finally:
             with self._lock:
-                self._cpu_ns += time.thread_time_ns() - before
+                self._cpu_ns += time.thread_time_ns() - start_ns
 
     def cpu_ns(self) -> int:
         """Return the processor time of the threads in ns."""

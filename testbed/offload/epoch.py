@@ -48,14 +48,14 @@ class Order:
     def sizes(self, done: int) -> Iterator[int]:
         """Yield the sizes of the batches after the first `done` elements."""
         if self.bounds:
-            yield from (end - first for first, end in pairwise(self.bounds) if first >= done)
+            yield from (end - begin for begin, end in pairwise(self.bounds) if begin >= done)
             return
-        for first in range(done, len(self.indices), self.batch_size):
-            yield min(self.batch_size, len(self.indices) - first)
+        for begin in range(done, len(self.indices), self.batch_size):
+            yield min(self.batch_size, len(self.indices) - begin)
 
-    def share(self, first: int, count: int) -> Order:
-        """Return the share of one of `count` processes: every `count`-th batch, starting with `first`."""
-        batches = [self.batch(number) for number in range(first, self.batches, count)]
+    def share(self, first_batch: int, count: int) -> Order:
+        """Return the share of one of `count` processes: every `count`-th batch, starting with `first_batch`."""
+        batches = [self.batch(number) for number in range(first_batch, self.batches, count)]
         return make_order_of_batches(batches, self.batch_size)
 
 
@@ -95,5 +95,5 @@ def to_ranges(numbers: Iterable[int]) -> list[list[int]]:
 
 def from_ranges(ranges: Iterable[Sequence[int]]) -> Iterator[int]:
     """Yield the numbers of half-open ranges."""
-    for first, end in ranges:
-        yield from range(first, end)
+    for begin, end in ranges:
+        yield from range(begin, end)

@@ -86,7 +86,7 @@ class _Work:
     is_remote: bool = False
 
 
-class _Unanswered(Exception):
+class _UnansweredError(Exception):
     """No worker answered in time."""
 
 
@@ -218,14 +218,14 @@ class Feed:
                 if self._has_workers() and work.attempts <= ATTEMPTS:
                     work.future = self._submit(work)
                     continue
-            except _Unanswered:
+            except _UnansweredError:
                 is_unanswered = True
             self._take_back(work, is_unanswered=is_unanswered)
         pending.remove(work)
         return work, value
 
     def _await(self, work: _Work) -> Any:
-        """Wait for the result of a unit. Raises `_Unanswered` after `patience_s` or if no worker is left."""
+        """Wait for the result of a unit. Raises `_UnansweredError` after `patience_s` or if no worker is left."""
         assert work.future is not None
         remaining_s = self._rule.patience_s
         while True:
@@ -238,31 +238,31 @@ class Feed:
                     )  # the unit ended just now, or the transform raised TimeoutError
                 remaining_s -= POLL_S
                 if remaining_s <= 0 or not self._has_workers():
-                    raise _Unanswered from error
+                    raise _UnansweredError from error
 
     def _has_workers(self) -> bool:
         return self._sides.remote is not None and bool(self._sides.remote.workers())
 
     def _take_back(self, work: _Work, *, is_unanswered: bool) -> None:
         """Give a unit to the trainer, or all pending units if no worker is left or none of these has been answered."""
-        waiting = [each for each in self._pending[True] if not _is_answered(each)]
+        unanswered = [item for item in self._pending[True] if not _is_answered(item)]
         self._is_alone = not self._has_workers() or (
-            is_unanswered and len(waiting) == len(self._pending[True])
+            is_unanswered and len(unanswered) == len(self._pending[True])
         )
-        for each in waiting if self._is_alone else [work]:
-            if each.is_remote:
-                assert each.future is not None
-                each.future.cancel()
-                self._start(each, side=False)
+        for item in unanswered if self._is_alone else [work]:
+            if item.is_remote:
+                assert item.future is not None
+                item.future.cancel()
+                self._start(item, side=False)
 
     def _first_ready(self, pending: deque[_Work]) -> _Work:
         """Return a unit that is ready or that the trainer prepares. After `patience_s`, return the oldest unit."""
         remaining_s = self._rule.patience_s
         while True:
-            own = next((work for work in pending if not work.is_remote), None)
+            local_work = next((work for work in pending if not work.is_remote), None)
             futures = {work.future: work for work in pending if work.is_remote and work.future is not None}
-            if own is not None or not futures:
-                return own or pending[0]
+            if local_work is not None or not futures:
+                return local_work or pending[0]
             ready, _ = wait(futures, min(remaining_s, POLL_S), FIRST_COMPLETED)
             remaining_s -= POLL_S
             if ready:

@@ -31,19 +31,19 @@ def make_lease_lister(lab: str, runs: Path) -> Callable[[], frozenset[str]]:
     The function excludes implicit leases of single operations. While the database cannot be read, it returns its last
     result.
     """
-    address, last = address_in(runs), frozenset[str]()
+    address, names = address_in(runs), frozenset[str]()
 
     def find_leases() -> frozenset[str]:
-        nonlocal last
+        nonlocal names
         try:
             leases = read_leases(address, lab)
         except Exception as error:
             if not is_database_error(error):
                 raise
-            return last
-        current = (each for each in leases if each.is_held and not each.is_implicit)
-        last = frozenset(f"lease {each.id}" for each in current if each.expires_s > time.time())
-        return last
+            return names
+        held_leases = (lease for lease in leases if lease.is_held and not lease.is_implicit)
+        names = frozenset(f"lease {lease.id}" for lease in held_leases if lease.expires_s > time.time())
+        return names
 
     return find_leases
 
@@ -65,7 +65,7 @@ def open_lab_engine(
     lab = load_lab(path)
     hosts = lab.hosts if workers is None else lab.hosts[:workers]
     with start_lab_workers(lab, hosts, tls) as address:
-        yield DaskEngine(address, tls=tls, weights=weights, others=make_lease_lister(lab.name, runs))
+        yield DaskEngine(address, tls=tls, weights=weights, list_other_jobs=make_lease_lister(lab.name, runs))
 
 
 @contextmanager

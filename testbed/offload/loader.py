@@ -181,8 +181,12 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
     def state_dict(self) -> dict[str, Any]:
         """Return the progress of the training as plain values, for JSON or `torch.save`."""
         rule = self._running or self.rule
-        drawn = self._drawn  # stored, because a sampler may draw another order next time
-        order = {"indices": list(drawn.indices), "bounds": list(drawn.bounds)} if drawn and self._done else {}
+        drawn_order = self._drawn  # stored, because a sampler may draw another order next time
+        order = (
+            {"indices": list(drawn_order.indices), "bounds": list(drawn_order.bounds)}
+            if drawn_order and self._done
+            else {}
+        )
         return order | {
             "version": STATE_VERSION,
             "epoch": self._epoch,
@@ -261,9 +265,9 @@ class OffloadedLoader(IterableDataset):  # type: ignore[misc]  # torch is Any he
             self.batch_sampler,
             getattr(self.batch_sampler, "sampler", None),
         )
-        for each in samplers:
-            if hasattr(each, "set_epoch"):
-                each.set_epoch(self._epoch)
+        for sampler in samplers:
+            if hasattr(sampler, "set_epoch"):
+                sampler.set_epoch(self._epoch)
         if self.batch_sampler is not None:
             return make_order_of_batches(self.batch_sampler, self.batch_size)
         assert self.sampler is not None

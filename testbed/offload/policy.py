@@ -152,19 +152,20 @@ def _make_no_offload(reason: str) -> Decision:
 
 def _count_workers(lower: float, rthp_of_one: float) -> int:
     """Return how many workers supply the missing rate. It is 1 for a rate of 0, so that it can be measured again."""
-    needed = lower / rthp_of_one if rthp_of_one > 0 else math.inf
-    return max(1, math.ceil(needed)) if math.isfinite(needed) else 1
+    worker_count = lower / rthp_of_one if rthp_of_one > 0 else math.inf
+    return max(1, math.ceil(worker_count)) if math.isfinite(worker_count) else 1
 
 
 def _explain(metrics: Metrics, name: str, lower: float, *, is_enough: bool) -> Iterator[str]:
     gthp, lthp, upper = metrics.gthp, metrics.lthp, metrics.candidates[name].rthp
     ratio = "" if lthp <= 0 else f", a factor of {gthp / lthp:.3g}"
     yield f"the model takes {gthp:.4g} per second and its pipeline delivers {lthp:.4g}{ratio}"
-    for other in sorted(metrics.candidates):
-        candidate = metrics.candidates[other]
+    for other_name in sorted(metrics.candidates):
+        candidate = metrics.candidates[other_name]
         yield (
-            f"{other} ({CANDIDATES[other]}): {candidate.rthp:.4g} from workers at {metrics.overhead(other):.0%} of the"
-            f" trainer's processor time, {metrics.estimate(other):.4g} together"
+            f"{other_name} ({CANDIDATES[other_name]}): {candidate.rthp:.4g} from workers at"
+            f" {metrics.overhead(other_name):.0%} of the trainer's processor time,"
+            f" {metrics.estimate(other_name):.4g} together"
         )
     yield f"{name} has the highest estimate"
     if is_enough:

@@ -168,20 +168,20 @@ class Bench:
             workers=self.sides.remote.slots if self.sides.remote else 1,
         )
         decision = decide(metrics, self.settings.threshold)
-        before, after = trials[LOCAL], trials[LOCAL]
+        local_trial, chosen_trial = trials[LOCAL], trials[LOCAL]
         if decision.candidate is not None:
             rule = replace(self.rule, candidate=decision.candidate, ratio=decision.ratio)
             trials = self.measure({LOCAL: Rule(), decision.candidate: rule})
-            after = trials[decision.candidate]
-            if after.rate < trials[LOCAL].rate:
+            chosen_trial = trials[decision.candidate]
+            if chosen_trial.rate < trials[LOCAL].rate:
                 # The estimate was wrong, which only a measurement shows.
-                why = (
-                    f"measured, {decision.candidate} at ratio {decision.ratio:.2f} delivers {after.rate:.4g} "
+                reason = (
+                    f"measured, {decision.candidate} at ratio {decision.ratio:.2f} delivers {chosen_trial.rate:.4g} "
                     f"and the trainer alone {trials[LOCAL].rate:.4g}: no offload"
                 )
-                decision = Decision(None, 0.0, 0, (*decision.reasons, why))
-                after = trials[LOCAL]
-        return Profile(metrics, decision, before.stall, after.stall, after.rate, 0.0, 0.0)
+                decision = Decision(None, 0.0, 0, (*decision.reasons, reason))
+                chosen_trial = trials[LOCAL]
+        return Profile(metrics, decision, local_trial.stall, chosen_trial.stall, chosen_trial.rate, 0.0, 0.0)
 
     def measure(self, variants: dict[str, Rule | None]) -> dict[str, Trial]:
         """Measure each variant in every round, and return the medians. The rule None runs the model on one batch."""
@@ -237,9 +237,11 @@ class Bench:
 
     def _make_order(self, batches: int) -> Order:
         """Return the next indices of the dataset, cyclically. Recently read elements may be cached, so avoid them."""
-        first, samples = self._cursor, batches * self.batch_size
-        self._cursor = (first + samples) % self.count
-        return Order([number % self.count for number in range(first, first + samples)], self.batch_size)
+        first_index, samples = self._cursor, batches * self.batch_size
+        self._cursor = (first_index + samples) % self.count
+        return Order(
+            [number % self.count for number in range(first_index, first_index + samples)], self.batch_size
+        )
 
     def _report_tick(self, variants: int, text: str) -> None:
         self._ticks += 1
@@ -261,9 +263,9 @@ def _repeat(stream: Iterable[Any]) -> Iterator[Any]:
 
 def trainer_cpu_ns(engine: Engine | None = None) -> int:
     """Return the processor time of this process and its children in ns, without the workers of the engine."""
-    own = time.process_time_ns() - (engine.cpu_ns() if engine else 0)
-    ended = os.times()
-    return own + int((ended.children_user + ended.children_system) * 1e9) + _read_children_ns()
+    own_ns = time.process_time_ns() - (engine.cpu_ns() if engine else 0)
+    times = os.times()
+    return own_ns + int((times.children_user + times.children_system) * 1e9) + _read_children_ns()
 
 
 def _read_children_ns() -> int:

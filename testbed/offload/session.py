@@ -62,11 +62,11 @@ def load_script(name: str) -> Script:
 
 
 def _make_script(name: str, module: ModuleType) -> Script:
-    values = {each: getattr(module, each) for each in NAMES if hasattr(module, each)}
-    missing = [each for each in ("dataset", "step") if each not in values]
-    if missing:
+    values = {attribute: getattr(module, attribute) for attribute in NAMES if hasattr(module, attribute)}
+    missing_names = [required_name for required_name in ("dataset", "step") if required_name not in values]
+    if missing_names:
         raise OffloadError(
-            f"{name} does not define `{missing[0]}`: a script defines `dataset` and `step(batch)`"
+            f"{name} does not define `{missing_names[0]}`: a script defines `dataset` and `step(batch)`"
         )
     is_indexed = hasattr(values["dataset"], "__len__") and hasattr(values["dataset"], "__getitem__")
     if not is_indexed and not hasattr(values["dataset"], "__iter__"):

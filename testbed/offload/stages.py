@@ -117,11 +117,11 @@ def seed_generators(seed: str) -> Iterator[None]:
             sys.modules["numpy"].random.seed(number)
         if "torch" in sys.modules:
             sys.modules["torch"].default_generator.manual_seed(number)
-        before, draws.owner = draws.owner, threading.get_ident()
+        previous_owner, draws.owner = draws.owner, threading.get_ident()
         try:
             yield
         finally:
-            draws.owner = before
+            draws.owner = previous_owner
 
 
 @contextmanager
@@ -164,10 +164,10 @@ def _divert_draws() -> Any:
         return thread in draws.spare_threads or draws.owner not in {None, thread}
 
     def divert_draws(name: str) -> None:
-        own, other = getattr(generator, name), getattr(spare, name)
+        method, spare_method = getattr(generator, name), getattr(spare, name)
 
         def draw(*arguments: Any) -> Any:
-            return other(*arguments) if is_other() else own(*arguments)
+            return spare_method(*arguments) if is_other() else method(*arguments)
 
         draw.__module__, draw.__name__, draw.__qualname__ = "random", name, name
         setattr(generator, name, draw)

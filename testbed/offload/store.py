@@ -69,24 +69,25 @@ def make_key(pipeline: Pipeline, model: Any, batch_size: int, workers: int, jobs
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 
 
-def fingerprint(thing: Any) -> str:
+def fingerprint(value: Any) -> str:
     """Return a text that changes with the code of a function or class, or with the `repr` of another object."""
-    function = getattr(thing, "__func__", thing)
+    function = getattr(value, "__func__", value)
     code = getattr(function, "__code__", None)
     if isinstance(code, CodeType):
         return f"{function.__qualname__} {_describe_code(code)} {function.__defaults__!r}"
-    if isinstance(thing, type):
-        methods = (thing.__dict__[name] for name in sorted(thing.__dict__))
+    if isinstance(value, type):
+        methods = (value.__dict__[name] for name in sorted(value.__dict__))
         codes = [_describe_code(method.__code__) for method in methods if hasattr(method, "__code__")]
-        return f"{thing.__module__}.{thing.__qualname__} {' '.join(codes)}"
-    call = vars(type(thing)).get("__call__")
-    inner = fingerprint(call) if hasattr(call, "__code__") else ""
-    return f"{type(thing).__qualname__} {_ADDRESS.sub('', repr(thing))} {inner}"
+        return f"{value.__module__}.{value.__qualname__} {' '.join(codes)}"
+    call = vars(type(value)).get("__call__")
+    call_fingerprint = fingerprint(call) if hasattr(call, "__code__") else ""
+    return f"{type(value).__qualname__} {_ADDRESS.sub('', repr(value))} {call_fingerprint}"
 
 
 def _describe_code(code: CodeType) -> str:
     constants = [
-        _describe_code(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts
+        _describe_code(constant) if isinstance(constant, CodeType) else repr(constant)
+        for constant in code.co_consts
     ]
     return f"{code.co_code.hex()} {code.co_names} {constants}"
 
@@ -111,7 +112,7 @@ def read_profile(path: Path) -> Profile:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         candidates = {
-            name: Candidate(each["rthp"], each["ocycle"]) for name, each in document["candidates"].items()
+            name: Candidate(entry["rthp"], entry["ocycle"]) for name, entry in document["candidates"].items()
         }
         metrics = Metrics(
             document["gthp"], document["lthp"], document["pcycle"], candidates, document["measured_workers"]

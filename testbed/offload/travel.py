@@ -55,7 +55,7 @@ class Sources:
 
     def install(self) -> None:
         """Install this finder, and remove the finder and modules of an earlier job, which may be outdated."""
-        sys.meta_path[:] = [each for each in sys.meta_path if not hasattr(each, "is_of_trainer")]
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not hasattr(finder, "is_of_trainer")]
         for name, module in list(sys.modules.items()):
             if hasattr(getattr(module, "__loader__", None), "is_of_trainer"):
                 del sys.modules[name]
@@ -81,10 +81,12 @@ def collect_sources(parts: Iterable[Any]) -> Sources:
 
     Installed packages, packages with compiled modules, and the standard library are left out.
     """
-    names = {getattr(each, "__module__", None) for part in parts for each in (part, type(part))}
+    names = {getattr(owner, "__module__", None) for part in parts for owner in (part, type(part))}
     modules = [sys.modules[name] for name in names if name in sys.modules]
     pending = [
-        Path(_get_file(each)) for each in modules if each.__name__ == "__main__" or not is_installed(each)
+        Path(_get_file(module))
+        for module in modules
+        if module.__name__ == "__main__" or not is_installed(module)
     ]
     texts: dict[str, tuple[str, bool]] = {}
     visited = {OWN_PACKAGE, *sys.stdlib_module_names}
@@ -106,11 +108,11 @@ def _find_imports(file: Path) -> set[str]:
     except (OSError, SyntaxError, ValueError):
         return set()
     names = set()
-    for each in ast.walk(tree):
-        if isinstance(each, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in each.names}
-        elif isinstance(each, ast.ImportFrom) and each.module and not each.level:
-            names.add(each.module.partition(".")[0])
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.partition(".")[0])
     return names
 
 
@@ -134,8 +136,10 @@ def _find_files(name: str) -> dict[str, Path]:
         return {}
     files = {}
     for file in origin.parent.rglob("*.py"):
-        inner = file.relative_to(origin.parent).with_suffix("").parts
-        files[".".join((name, *(inner[:-1] if inner[-1] == "__init__" else inner)))] = file
+        module_parts = file.relative_to(origin.parent).with_suffix("").parts
+        files[".".join((name, *(module_parts[:-1] if module_parts[-1] == "__init__" else module_parts)))] = (
+            file
+        )
     return files
 
 
@@ -193,9 +197,11 @@ def is_installed(module: ModuleType) -> bool:
 @cache
 def _list_installed_folders() -> tuple[str, ...]:
     """Return the folders of the standard library and of installed packages, including other environments."""
-    folders = [sysconfig.get_path(each) for each in ("stdlib", "platstdlib", "purelib", "platlib")]
-    others = [each for each in sys.path if Path(each).name in {"site-packages", "dist-packages"}]
-    installed = [*folders, *site.getsitepackages(), site.getusersitepackages(), *others]
+    folders = [
+        sysconfig.get_path(scheme_path) for scheme_path in ("stdlib", "platstdlib", "purelib", "platlib")
+    ]
+    environment_folders = [path for path in sys.path if Path(path).name in {"site-packages", "dist-packages"}]
+    installed = [*folders, *site.getsitepackages(), site.getusersitepackages(), *environment_folders]
     return tuple(f"{folder}{sep}" for folder in installed)
 
 
@@ -212,7 +218,7 @@ def _import_cloudpickle() -> Any:
     return cloudpickle
 
 
-def _pack(thing: Any, shared: list[Any] | None = None) -> bytes:
+def _pack(value: Any, shared: list[Any] | None = None) -> bytes:
     """Pickle an object. With `shared`, append classes to that list and refer to them by index, for the same process."""
     guard = _Guard()
 
@@ -236,7 +242,7 @@ def _pack(thing: Any, shared: list[Any] | None = None) -> bytes:
             return super().reducer_override(part)
 
     file = io.BytesIO()
-    Packer(file).dump(thing)
+    Packer(file).dump(value)
     return file.getvalue()
 
 
@@ -276,18 +282,18 @@ class _Guard:
         """
         pending = [(code, isinstance(code, type) or _is_shared(code))]
         while pending:
-            each, is_shared = pending.pop()
-            if isinstance(each, FunctionType):
-                pending += self._check_function(each, each.__qualname__, is_shared=is_shared)
-            elif not _is_library(each.__module__) and (each, True) not in self._checked:
-                self._checked.add((each, True))
-                pending += [(base, True) for base in each.__bases__]
-                for function in _yield_functions(each):
-                    where = f"{each.__qualname__}.{function.__name__}"
-                    pending += self._check_function(function, where, is_shared=True)
+            code_object, is_shared = pending.pop()
+            if isinstance(code_object, FunctionType):
+                pending += self._check_function(code_object, code_object.__qualname__, is_shared=is_shared)
+            elif not _is_library(code_object.__module__) and (code_object, True) not in self._checked:
+                self._checked.add((code_object, True))
+                pending += [(base, True) for base in code_object.__bases__]
+                for function in _yield_functions(code_object):
+                    function_path = f"{code_object.__qualname__}.{function.__name__}"
+                    pending += self._check_function(function, function_path, is_shared=True)
 
     def _check_function(
-        self, function: FunctionType, where: str, *, is_shared: bool
+        self, function: FunctionType, function_path: str, *, is_shared: bool
     ) -> list[tuple[FunctionType | type, bool]]:
         """Check one function. Return the functions and classes that it names and that stay shared."""
         key = function.__code__, is_shared
@@ -298,29 +304,37 @@ class _Guard:
         values = {name: function.__globals__[name] for name in names & function.__globals__.keys()}
         values |= _read_closure(function)
         shared = dict(values) if is_shared else {}
-        for module in [each for each in values.values() if isinstance(each, ModuleType)]:
+        for module in [candidate for candidate in values.values() if isinstance(candidate, ModuleType)]:
             if is_installed(module) and not _is_library(module.__name__):
                 shared |= {name: vars(module)[name] for name in names & vars(module).keys()}
         for name, value in shared.items():
             if _reaches_trained(value):
                 raise OffloadError(
-                    f"the step cannot be copied: {where} takes `{name}` from its module, and a measurement must "
-                    "not train it; keep it as an attribute, or pass a step made for measuring: tune(other_step, "
+                    f"the step cannot be copied: {function_path} takes `{name}` from its module, and a measurement "
+                    "must not train it; keep it as an attribute, or pass a step made for measuring: tune(other_step, "
                     "copy=False)"
                 )
-        named = [each for each in values.values() if isinstance(each, FunctionType | type)]
-        by_name = [each for each in named if isinstance(each, type) or _is_shared(each)]
-        inside = [each for each in shared.values() if isinstance(each, FunctionType | type)]
-        return [(each, True) for each in (*by_name, *inside)]
+        named_code = [
+            candidate for candidate in values.values() if isinstance(candidate, FunctionType | type)
+        ]
+        code_by_name = [
+            code_object
+            for code_object in named_code
+            if isinstance(code_object, type) or _is_shared(code_object)
+        ]
+        shared_code = [
+            candidate for candidate in shared.values() if isinstance(candidate, FunctionType | type)
+        ]
+        return [(code_object, True) for code_object in (*code_by_name, *shared_code)]
 
 
 def _yield_functions(kind: type) -> Iterator[FunctionType]:
     """Yield the functions of a class, including those in properties, partial applications and wrappers."""
     for attribute in vars(kind).values():
-        inner = (
+        wrapped_functions = (
             getattr(attribute, name, None) for name in ("__func__", "fget", "fset", "func", "__wrapped__")
         )
-        for function in (attribute, *inner):
+        for function in (attribute, *wrapped_functions):
             if isinstance(function, FunctionType):
                 yield function
 
@@ -362,61 +376,61 @@ def _reaches_trained(value: Any, depth: int = 3) -> bool:
     if isinstance(value, torch.nn.Module | torch.optim.Optimizer):
         return True
     if type(value) is dict:
-        inner: Iterable[Any] = value.values()
+        parts: Iterable[Any] = value.values()
     elif type(value) in (list, tuple, set, frozenset):
-        inner = value
+        parts = value
     else:  # read the stored attributes without running the user's code
         try:
-            inner = object.__getattribute__(value, "__dict__").values()
+            parts = object.__getattribute__(value, "__dict__").values()
         except (AttributeError, TypeError):
             return False
-    return any(_reaches_trained(each, depth - 1) for each in list(islice(inner, _MAX_PARTS)))
+    return any(_reaches_trained(part, depth - 1) for part in list(islice(parts, _MAX_PARTS)))
 
 
 def _find_names(code: CodeType) -> set[str]:
-    inner = (each for each in code.co_consts if isinstance(each, CodeType))
-    return set(code.co_names).union(*(_find_names(each) for each in inner))
+    inner_codes = (constant for constant in code.co_consts if isinstance(constant, CodeType))
+    return set(code.co_names).union(*(_find_names(inner_code) for inner_code in inner_codes))
 
 
-def _is_packable(thing: Any) -> bool:
+def _is_packable(value: Any) -> bool:
     try:
-        _pack(thing)
+        _pack(value)
     except Exception:  # noqa: BLE001 - every error means that it cannot be pickled
         return False
     return True
 
 
-def _find_culprit(thing: Any, path: str, depth: int = 0) -> str:
+def _find_culprit(value: Any, path: str, depth: int = 0) -> str:
     """Describe the innermost part that cannot be pickled, by its path and type."""
     if depth < _MAX_DEPTH:
-        for name, part in _yield_parts(thing, path):
+        for name, part in _yield_parts(value, path):
             if not _is_packable(part):
                 return _find_culprit(part, name, depth + 1)
-    kind = type(thing)
+    kind = type(value)
     return f"`{path}` is a {kind.__module__}.{kind.__qualname__}"
 
 
-def _yield_parts(thing: Any, path: str) -> Iterator[tuple[str, Any]]:
+def _yield_parts(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     """Yield the parts of an object, each with its path for error messages."""
-    if isinstance(thing, MethodType):
-        yield from _yield_parts(thing.__self__, path)
-        thing = thing.__func__
-    if isinstance(thing, FunctionType):
-        for name in sorted(_find_names(thing.__code__)):
-            if name in thing.__globals__:
-                yield f"{name} of {Path(thing.__code__.co_filename).name}", thing.__globals__[name]
-        for name, cell in zip(thing.__code__.co_freevars, thing.__closure__ or (), strict=False):
-            yield f"{name} of {thing.__qualname__}", cell.cell_contents
-    elif isinstance(thing, dict):
-        yield from ((f"{path}[{name!r}]", part) for name, part in thing.items())
-    elif isinstance(thing, list | tuple):
-        yield from ((f"{path}[{number}]", part) for number, part in enumerate(thing))
-    elif isinstance(thing, type):
+    if isinstance(value, MethodType):
+        yield from _yield_parts(value.__self__, path)
+        value = value.__func__
+    if isinstance(value, FunctionType):
+        for name in sorted(_find_names(value.__code__)):
+            if name in value.__globals__:
+                yield f"{name} of {Path(value.__code__.co_filename).name}", value.__globals__[name]
+        for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=False):
+            yield f"{name} of {value.__qualname__}", cell.cell_contents
+    elif isinstance(value, dict):
+        yield from ((f"{path}[{name!r}]", part) for name, part in value.items())
+    elif isinstance(value, list | tuple):
+        yield from ((f"{path}[{number}]", part) for number, part in enumerate(value))
+    elif isinstance(value, type):
         yield from (
-            (f"{thing.__name__}.{name}", part)
-            for name, part in vars(thing).items()
+            (f"{value.__name__}.{name}", part)
+            for name, part in vars(value).items()
             if isinstance(part, FunctionType)
         )
-    elif not isinstance(thing, ModuleType):
-        yield from ((f"{path}.{name}", part) for name, part in getattr(thing, "__dict__", {}).items())
-        yield type(thing).__name__, type(thing)
+    elif not isinstance(value, ModuleType):
+        yield from ((f"{path}.{name}", part) for name, part in getattr(value, "__dict__", {}).items())
+        yield type(value).__name__, type(value)

@@ -16,7 +16,7 @@ from typing import Any
 from ocs_drivers.model import CrossConnects
 from testbed.design.model import Wiring
 from testbed.errors import HostError, LeaseDenied, LeaseImpossible, UnderMaintenance, VerifyFailed
-from testbed.lab.model import Lab, shard_of
+from testbed.lab.model import Lab, make_shard
 from testbed.leases.listing import read_leases, read_maintenance
 from testbed.leases.model import Lease, parts_of
 from testbed.leases.store import LeaseStore
@@ -319,7 +319,7 @@ class LabState:
 
 
 def _reapply_epoch(intent: Intent, lab: Lab, reopen: OpenSession, reason: str) -> None:
-    whole_lab = shard_of(lab, [host.name for host in (*lab.hosts, *lab.others)])
+    whole_lab = make_shard(lab, [host.name for host in (*lab.hosts, *lab.others)])
     epoch_lab, design = design_of_intent(whole_lab, intent)
     change = Change("rollback", f"back to epoch {intent.epoch}: {reason}")
     with reopen(epoch_lab) as session:

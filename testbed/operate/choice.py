@@ -11,7 +11,7 @@ from testbed.design.topology.circulants import parse_demands
 from testbed.design.topology.strides import Method
 from testbed.errors import IntentError, JournalError
 from testbed.lab.inventory import load_lab
-from testbed.lab.model import Lab, shard_of
+from testbed.lab.model import Lab, make_shard
 from testbed.lab.simulated.lifecycle import find_running
 from testbed.operate.design import Design, design_for, design_of_intent, design_of_plan, lab_of_plan
 from testbed.operate.intent import Intent, TopologySource, load_intents, select_in_force
@@ -211,7 +211,7 @@ def state_design(lab: Lab, named: NamedTopology) -> tuple[Lab, Design, TopologyS
     if named.plan_file is None:
         method: Method = named.method or "geometric"
         demands = parse_demands(named.demand)
-        job_lab = shard_of(lab, named.hosts) if named.hosts else lab
+        job_lab = make_shard(lab, named.hosts) if named.hosts else lab
         design = design_for(job_lab, simplex=named.simplex, method=method, demands=demands)
         return job_lab, design, TopologySource(named.words)
     from testbed.design.plans.file import read_plan  # imports all workloads

@@ -11,7 +11,7 @@ from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import AllReduceDemand, find_topology
 from testbed.design.topology.strides import Method
 from testbed.errors import PlanFileError, TopologyError
-from testbed.lab.model import Lab, shard_of
+from testbed.lab.model import Lab, make_shard
 from testbed.operate.intent import Intent
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def lab_of_plan(lab: Lab, plan: Plan) -> Lab:
             f"the plan is for lab '{plan.lab}', not for '{lab.name}': make one with --lab {lab.path}"
         )
     try:
-        job_lab = shard_of(lab, plan.hosts) if plan.hosts else lab
+        job_lab = make_shard(lab, plan.hosts) if plan.hosts else lab
         degree = degree_of(job_lab)
     except TopologyError as error:
         raise PlanFileError(f"the plan does not fit lab '{lab.name}': {error}") from error
@@ -111,7 +111,7 @@ def with_routes(design: Design, routes: RouteSets) -> Design:
 def design_of_intent(lab: Lab, intent: Intent) -> tuple[Lab, Design]:
     """Return the shard of a stored epoch and its design with the stored links. Raises `IntentError`."""
     intent.check_fits(lab)
-    return shard_of(lab, intent.hosts), load_design(intent)
+    return make_shard(lab, intent.hosts), load_design(intent)
 
 
 def load_design(intent: Intent) -> Design:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ocs_drivers.errors import OcsError
 from testbed.errors import LeaseDenied, LeaseImpossible, TestbedError, UnderMaintenance
-from testbed.lab.model import Lab, shard_of
+from testbed.lab.model import Lab, make_shard
 from testbed.lab.simulated.lifecycle import hosts_of
 from testbed.leases.choice import use_lease
 from testbed.leases.fence import database_errors
@@ -55,7 +55,7 @@ def standing_lab(
             reads_gpus=bool(needs.gpus) and not are_modelled,
         )
         with database_errors(database), hold_lease(request) as (lease, names):
-            part = shard_of(lab, names)
+            part = make_shard(lab, names)
 
             @contextmanager
             def reopen(shard: Lab) -> Iterator[LabSession]:

@@ -18,7 +18,7 @@ from nccl_reader import read_graphs, read_topology
 
 from testbed.errors import HostError
 from testbed.lab.hosts import fleet
-from testbed.lab.hosts.fleet import Completed
+from testbed.lab.hosts.fleet import CommandResult
 from testbed.lab.hosts.launch import make_unfinished
 from testbed.lab.inventory import render_lab
 
@@ -133,7 +133,7 @@ class SlowHostFleet:
         document = {"arch": "x86_64", "affinity": {}, "gpus": []}
         document["processor"] = {"vendor": "AuthenticAMD", "family": "25", "model": "1"}
         document["nics"] = {f"nic{n}": {"index": n, "path": []} for n in (1, 2, 3, 4)}
-        return {host: Completed(host, 0, json.dumps(document), "") for host in commands}
+        return {host: CommandResult(host, 0, json.dumps(document), "") for host in commands}
 
 
 def test_a_slow_host_does_not_hide_the_hardware_of_the_others(testbed, up, tmp_path, monkeypatch):

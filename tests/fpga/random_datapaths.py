@@ -80,7 +80,7 @@ class _Builder:
         """Return the module with a memory, and the inputs that load it."""
         words, width = draw.choice([2, 3, 5, 8, 16, 37, 64, 300]), draw.choice([1, 4, 8, 16, 33, 48])
         memory, inputs = make_memory(module.name, "mem", words, width)
-        known = [Ref(each.output, module.name) for each in module.drives(ActionKind.ADVANCE)]
+        known = [Ref(each.output, module.name) for each in module.list_actions(ActionKind.ADVANCE)]
         known += [ref for ref in self.numbers if ref.module is None or draw.random() < 0.3]
         known += [ref for count in module.counts for ref in count.terms][:20]
         fetched = Ref("fetched", module.name)
@@ -356,9 +356,11 @@ def _with_split_streams(module: Module) -> Module:
 
 
 def _flags_of(module: Module) -> list[Ref]:
-    clearing = {each.output for each in module.drives(ActionKind.CLEAR_FLAG)}
+    clearing = {each.output for each in module.list_actions(ActionKind.CLEAR_FLAG)}
     return [
-        Ref(each.output, module.name) for each in module.drives(ActionKind.SET) if each.output in clearing
+        Ref(each.output, module.name)
+        for each in module.list_actions(ActionKind.SET)
+        if each.output in clearing
     ]
 
 

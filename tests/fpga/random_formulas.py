@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import replace
 
 from fpga.count_action import arbitration
-from fpga.count_action.expressions import COMPARISONS, bits_for
+from fpga.count_action.expressions import COMPARISONS, count_bits
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import (
     Action,
@@ -71,7 +71,7 @@ def _with_packets(datapath, name, generator):
         add(f"c0_{end}", widths[end], [operand], part_of="c0")
     samples = arbitration.select_samples(count, name, lanes)
     add("merged", generator.choice([8, 16, 40]), samples, ActionKind.STREAM, merges=True)
-    lasts = [arbitration.last_of(each) for each in streams]
+    lasts = [arbitration.get_last_flag(each) for each in streams]
     add("merged_last", 1, [arbitration.select(count, name, lasts)], part_of="merged")
     keeps = [_kept(each.name, lanes) for each in streams]
     add("merged_keep", lanes, [arbitration.select(count, name, keeps)], part_of="merged")
@@ -112,18 +112,18 @@ def constructs(datapath: Datapath) -> Counter[str]:
     graph = Graph(datapath)
     for module in datapath.modules:
         found.update("split" for count in module.counts if graph.rivals(module, count))
-        found.update(f"emit {each.reduction}" for each in module.drives(ActionKind.EMIT))
+        found.update(f"emit {each.reduction}" for each in module.list_actions(ActionKind.EMIT))
         found.update("merge" for each in module.actions if each.merges)
         found.update(each.kind for each in module.claims)
         found.update("wide" for each in (*module.counts, *module.targets, *module.actions) if each.width > 32)
         for count in module.counts:
             found.update([count.order, *(["until last"] if count.whole else [])] if count.order else [])
-        found.update("store" for each in module.drives(ActionKind.STORE))
-        found.update("memory" for _ in module.drives(ActionKind.MEMORY))
-        found.update("read" for _ in module.drives(ActionKind.READ))
-        found.update("store word" for _ in module.drives(ActionKind.STORE_WORD))
+        found.update("store" for each in module.list_actions(ActionKind.STORE))
+        found.update("memory" for _ in module.list_actions(ActionKind.MEMORY))
+        found.update("read" for _ in module.list_actions(ActionKind.READ))
+        found.update("store word" for _ in module.list_actions(ActionKind.STORE_WORD))
         found.update("ranked store" for each in module.actions if each.ranked)
-        stores = [ref for each in module.drives(ActionKind.STORE) for ref in each.refs]
+        stores = [ref for each in module.list_actions(ActionKind.STORE) for ref in each.refs]
         found.update("store of a number" for ref in stores if not is_value(ref))
         found.update("taken" for each in module.counts if each.taken)
         found.update("bound" for each in module.counts if each.bound)
@@ -156,7 +156,7 @@ class _Maker:
         self.streams = [t for count in module.counts for t in count.counted if self.graph.is_stream(t)]
         counts = [self.count(count) for count in module.counts]
         chosen = [count for count in counts if count.order]
-        actions = list(module.drives(ActionKind.MEMORY))
+        actions = list(module.list_actions(ActionKind.MEMORY))
         others = [each for each in module.actions if each not in actions]
         actions += [store for count in chosen for store in self.kept_by(count)]
         actions += [each for action in others for each in self.with_end(self.action(action))]
@@ -228,7 +228,7 @@ class _Maker:
         output, width = f"merged_{count.name}", self.random.choice([8, 32, 48])
         yield Action(ActionKind.STREAM, count.name, output, tuple(refs), width, self.likely(0.5), merges=True)
         if count.whole:
-            lasts = [arbitration.last_of(each) for each in count.terms]
+            lasts = [arbitration.get_last_flag(each) for each in count.terms]
             last = self.kept(arbitration.select(count, self.here.name, lasts))
             yield Action(ActionKind.STORE, count.name, f"{output}_last", (last,), 1, part_of=output)
 
@@ -329,7 +329,7 @@ class _Maker:
     def slice(self):
         """Return some of the bits of a value, at most 16 (R23)."""
         value = self.number(0) if self.likely(0.5) else Operation("-", (self.leaf(), self.leaf()))
-        width = 4 if isinstance(value, int) else bits_for(*self.graph.interval(value))[0]
+        width = 4 if isinstance(value, int) else count_bits(*self.graph.interval(value))[0]
         low = self.random.randrange(width)
         return Operation("slice", (value, self.random.randint(low, min(width - 1, low + 15)), low))
 

@@ -20,7 +20,7 @@ skip_without("sqlalchemy")
 
 from testbed.commands.progress import PlainNarrator
 from testbed.errors import HostError, InferenceError
-from testbed.lab.hosts.launch import Completed
+from testbed.lab.hosts.launch import CommandResult
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import FibreEnd
 from testbed.measure.inference import (
@@ -153,7 +153,7 @@ class LocalFleet:
     """A `Fleet` whose host is this machine without a network: its client fails, or says what the test wants."""
 
     def __init__(self, status: int, stdout: str, stderr: str = "") -> None:
-        self.result = Completed("a", status, stdout, stderr)
+        self.result = CommandResult("a", status, stdout, stderr)
         self.files: dict[str, bytes] = {}
         self.command: list[str] = []
         self.stdin = ""

@@ -18,7 +18,7 @@ from testbed.design.patching.wiring import wire
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import TopologyError, VerifyFailed
 from testbed.lab.inventory import load_lab
-from testbed.lab.model import shard_of
+from testbed.lab.model import make_shard
 from testbed.operate.attach import Attachment, attach, shard_of_attachment
 from testbed.operate.boards import find_board_links, find_free_links
 from testbed.operate.journal import Journal
@@ -90,7 +90,7 @@ def test_half_an_attachment_is_removed(lab, switch, held):
 
 def test_a_board_at_another_jobs_nic_is_not_ours(lab, switch):
     switch.held = CrossConnects(AT_NIC4)
-    shard = shard_of(lab, ["b", "c", "d"])
+    shard = make_shard(lab, ["b", "c", "d"])
     (part,) = plan_lab(shard, wire(find_topology(3, 2)), {"ocs1": switch}).switches
     assert part.steps[-1].after.pairs >= set(AT_NIC4.items())
 

@@ -23,7 +23,7 @@ from ocs_drivers.model import CrossConnects
 from testbed.database_file import database_in, read_rows
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import ApplyFailed, DriftError, IntentError, JournalError
-from testbed.lab.model import shard_of
+from testbed.lab.model import make_shard
 from testbed.operate.design import design_for, design_of_intent, lay_out
 from testbed.operate.intent import IntentLog, TopologySource, load_intents, select_in_force
 from testbed.operate.journal import journal_in
@@ -185,7 +185,7 @@ def test_an_apply_that_runs_is_no_unfinished_one(session, testbed12, switch, run
 def test_two_jobs_stand_with_one_another(testbed12, memory_switch, journal, runs):
     switch = memory_switch()
     for names in ("abcdef", "ghijkl"):
-        lab = shard_of(testbed12, names)
+        lab = make_shard(testbed12, names)
         LabSession(lab, {"ocs1": switch}, None, journal).bring_up(design_for(lab))
     assert [one.hosts[0] for one in select_in_force(load_intents(runs, testbed12.name))] == ["g", "a"]
 

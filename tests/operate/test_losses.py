@@ -15,7 +15,7 @@ from testbed.design.repair import find_bought_pairs
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.workloads.sharding import Strategy, data_sharding
-from testbed.lab.hosts.launch import Completed
+from testbed.lab.hosts.launch import CommandResult
 from testbed.lab.inventory import render_lab
 from testbed.measure.results.store import RunStore
 from testbed.operate.design import Design, design_for
@@ -52,7 +52,7 @@ class OneDarkNic:
             for host, command in commands.items()
         }
         words[next(iter(words))][0] = "0"
-        return {host: Completed(host, 0, "\n".join(each), "") for host, each in words.items()}
+        return {host: CommandResult(host, 0, "\n".join(each), "") for host, each in words.items()}
 
 
 def test_a_nic_receives_light_where_the_kernel_says_1(testbed12):

@@ -16,7 +16,7 @@ from testbed.design.model import Nic
 from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
-from testbed.lab.hosts.fleet import Completed
+from testbed.lab.hosts.fleet import CommandResult
 from testbed.operate import narrow as narrowing
 from testbed.operate.design import Design
 from testbed.operate.findings import KINDS
@@ -68,7 +68,9 @@ class Glass:
         return {port: Power(-1.0) if port in lit else Power(-60, below_floor=True) for port in ports}
 
     def run(self, commands, *, stdin=None, timeout_s=30.0):
-        return {host: Completed(host, 0, self._said(host, command), "") for host, command in commands.items()}
+        return {
+            host: CommandResult(host, 0, self._said(host, command), "") for host, command in commands.items()
+        }
 
     def _said(self, name, command):
         node = [host.name for host in self.hosts].index(name)

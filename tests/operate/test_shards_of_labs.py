@@ -20,7 +20,7 @@ from testbed.design.topology.circulants import find_topology
 from testbed.design.workloads.choice import WorkloadChoice
 from testbed.design.workloads.sharding import Strategy
 from testbed.errors import PlanFileError, TopologyError
-from testbed.lab.model import shard_of
+from testbed.lab.model import make_shard
 from testbed.operate.apply import apply_plan
 from testbed.operate.design import check_fits, design_of_plan, lab_of_plan
 from testbed.operate.journal import Journal
@@ -102,7 +102,7 @@ def test_a_plan_names_foreign_hosts_by_their_names(testbed12, memory_switch, jou
     switch = memory_switch()
     whole = plan_lab(testbed12, wire(find_topology(12, 4)), {"ocs1": switch})
     apply_plan(testbed12, whole, {"ocs1": switch}, journal)
-    here = shard_of(testbed12, FIRST)
+    here = make_shard(testbed12, FIRST)
     laid = plan_lab(here, wire(find_topology(6, 4)), {"ocs1": switch}, take_over=True)
 
     lines = describe(here, laid)
@@ -177,11 +177,11 @@ def test_what_a_lab_cannot_hold_is_told_before_a_search(testbed12, hosts, degree
     lab = a_switch_for_each_nic(testbed12)
 
     with pytest.raises(TopologyError, match=word):
-        check_fits(shard_of(lab, hosts), degree)
-    check_fits(shard_of(lab, hosts[:1]), 4)
+        check_fits(make_shard(lab, hosts), degree)
+    check_fits(make_shard(lab, hosts[:1]), 4)
 
 
 def test_a_job_names_each_host_once(testbed12):
     for names in ((), ("a", "a")):
         with pytest.raises(TopologyError, match="name each host of the job once"):
-            shard_of(testbed12, names)
+            make_shard(testbed12, names)

@@ -16,7 +16,7 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, Status
-from testbed.lab.model import shard_of
+from testbed.lab.model import make_shard
 from testbed.operate.confirmation import Confirmations
 from testbed.operate.design import design_for
 from testbed.operate.discovery.model import Observation, Problem, Round
@@ -54,7 +54,7 @@ def apply(testbed12, switch, journal, monkeypatch):
     """Return a function that applies the default topology to some hosts, and is killed before the routes if asked."""
 
     def apply(hosts="abcdefghijkl", *, kill=False, **options):
-        lab = shard_of(testbed12, hosts)
+        lab = make_shard(testbed12, hosts)
         session = LabSession(lab, {"ocs1": switch}, None, journal)
         if not kill:
             return session.bring_up(design_for(lab, **options), take_over=True)
@@ -109,8 +109,8 @@ def test_a_host_that_is_no_longer_in_the_lab_file_keeps_no_apply_unfinished(appl
     assert told.endswith("; newer epochs exist for all hosts but l")
     without_l = replace(testbed12, hosts=testbed12.hosts[:-1])
     assert left(runs, without_l) == []
-    assert len(left(runs, shard_of(without_l, "ab"))) == 0
-    assert len(left(runs, shard_of(testbed12, "ab"))) == 1, "l is another job's, and still there"
+    assert len(left(runs, make_shard(without_l, "ab"))) == 0
+    assert len(left(runs, make_shard(testbed12, "ab"))) == 1, "l is another job's, and still there"
 
 
 def test_the_newest_of_two_that_were_killed_is_told_and_knows_the_other(apply, runs, testbed12):

@@ -99,24 +99,26 @@ def _keys(record: type, prefix: str) -> Iterator[tuple[str, str]]:
         key = prefix + field.metadata.get("key", field.name)
         kind = hints[field.name]
         optional = ", may be left out" if field.metadata.get("omit_none") else ""
-        inner, suffix = _inner(kind)
-        yield key, ("object" if inner and not suffix else _type_name(kind)) + optional
-        if inner:
-            yield from _keys(inner, f"{key}{suffix}.")
+        record_type, suffix = _find_record_type(kind)
+        yield key, ("object" if record_type and not suffix else _type_name(kind)) + optional
+        if record_type:
+            yield from _keys(record_type, f"{key}{suffix}.")
 
 
-def _inner(kind: Any) -> tuple[type | None, str]:
+def _find_record_type(kind: Any) -> tuple[type | None, str]:
     """Return the record type in a field, list or mapping, and the suffix of its keys; (None, "") for other types."""
     options = (
-        [one for one in get_args(kind) if one is not NoneType] if isinstance(kind, UnionType) else [kind]
+        [option for option in get_args(kind) if option is not NoneType]
+        if isinstance(kind, UnionType)
+        else [kind]
     )
-    for one in options:
-        if dataclasses.is_dataclass(one):
-            return one, ""  # type: ignore[return-value]
-        arguments = get_args(one)
-        if get_origin(one) is tuple and dataclasses.is_dataclass(arguments[0]):
+    for option in options:
+        if dataclasses.is_dataclass(option):
+            return option, ""  # type: ignore[return-value]
+        arguments = get_args(option)
+        if get_origin(option) is tuple and dataclasses.is_dataclass(arguments[0]):
             return arguments[0], "[]"
-        if get_origin(one) is dict and dataclasses.is_dataclass(arguments[1]):
+        if get_origin(option) is dict and dataclasses.is_dataclass(arguments[1]):
             return arguments[1], ".NAME"
     return None, ""
 
@@ -128,14 +130,14 @@ def _type_name(kind: Any) -> str:
     'list of lists of integers, or null'
     """
     if isinstance(kind, UnionType):
-        names = [_type_name(one) for one in get_args(kind) if one is not NoneType]
+        names = [_type_name(member) for member in get_args(kind) if member is not NoneType]
         return ", or ".join([*names, *(["null"] if NoneType in get_args(kind) else [])])
     if get_origin(kind) is tuple:
         return f"list of {_plural(_type_name(get_args(kind)[0]))}"
     if get_origin(kind) is dict:
         return f"mapping of names to {_plural(_type_name(get_args(kind)[1]))}"
     if get_origin(kind) is Literal:
-        return ", ".join(f'"{one}"' for one in get_args(kind))
+        return ", ".join(f'"{choice}"' for choice in get_args(kind))
     return _NAMES.get(kind, "object")
 
 
@@ -143,8 +145,8 @@ _NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", Any: 
 
 
 def _plural(name: str) -> str:
-    first, space, rest = name.partition(" ")
-    return f"{first}s{space}{rest}"
+    noun, space, remainder = name.partition(" ")
+    return f"{noun}s{space}{remainder}"
 
 
 def _escape(text: str) -> str:
@@ -158,5 +160,7 @@ def _row(parameter: Any) -> str:
         name = ", ".join((*parameter.opts, *parameter.secondary_opts))
     meaning = " ".join((getattr(parameter, "help", None) or "").split())
     default = parameter.default
-    shown = "" if default is None or callable(default) or default in (False, (), "") else f"`{default}`"
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in (f"`{name}`", meaning, shown)) + " |"
+    default_text = (
+        "" if default is None or callable(default) or default in (False, (), "") else f"`{default}`"
+    )
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in (f"`{name}`", meaning, default_text)) + " |"

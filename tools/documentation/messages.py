@@ -85,17 +85,17 @@ def render(text: str) -> str:
     return TABLE.sub(table, text)
 
 
-def text_of(node: ast.expr) -> str | None:
+def get_text(node: ast.expr) -> str | None:
     """Return the text of a string literal or f-string, or both texts of a conditional; None for other expressions."""
     match node:
         case ast.Constant(value=str(value)):
             return value
         case ast.JoinedStr(values=values):
             return "".join(
-                text_of(each) or f"{{{ast.unparse(getattr(each, 'value', each))}}}" for each in values
+                get_text(value) or f"{{{ast.unparse(getattr(value, 'value', value))}}}" for value in values
             )
         case ast.IfExp(body=body, orelse=orelse):
-            texts = [text for text in (text_of(body), text_of(orelse)) if text]
+            texts = [text for text in (get_text(body), get_text(orelse)) if text]
             return " / ".join(texts) or None
     return None
 
@@ -103,14 +103,14 @@ def text_of(node: ast.expr) -> str | None:
 def collect_messages(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the line number and text of every message of two or more words in a file, in order."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    raised = {id(node.exc) for node in ast.walk(tree) if isinstance(node, ast.Raise)}
+    raised_ids = {id(node.exc) for node in ast.walk(tree) if isinstance(node, ast.Raise)}
     messages = set()
     for call in ast.walk(tree):
         if isinstance(call, ast.Call):
             name = ast.unparse(call.func).rpartition(".")[2]
-            if id(call) in raised or name in SPEAKING or name.endswith("Error"):
-                for value in (*call.args, *(each.value for each in call.keywords)):
-                    text = text_of(value)
+            if id(call) in raised_ids or name in SPEAKING or name.endswith("Error"):
+                for value in (*call.args, *(keyword.value for keyword in call.keywords)):
+                    text = get_text(value)
                     if text and " " in text.strip():
                         messages.add((value.lineno, value.col_offset, text))
     for line, _, text in sorted(messages):

@@ -14,7 +14,7 @@ def nesting_table() -> Iterator[str]:
     for file, elements in CHILDREN.items():
         for name, inside in elements.items():
             if name and inside:
-                yield f"| {file} | `{name}` | {', '.join(f'`{each}`' for each in inside)} |"
+                yield f"| {file} | `{name}` | {', '.join(f'`{element}`' for element in inside)} |"
 
 
 def text_table() -> Iterator[str]:

@@ -13,5 +13,5 @@ def resources_table() -> Iterator[str]:
     cells = json.loads(BASELINE.read_text(encoding="ascii"))
     yield "| module | look-up tables | flip-flops |"
     yield "|---|---|---|"
-    for name in sorted(cells, key=lambda each: (each.startswith("count_action"), each)):
+    for name in sorted(cells, key=lambda cell: (cell.startswith("count_action"), cell)):
         yield f"| `{name}` | {cells[name]['lut']} | {cells[name]['ff']} |"

@@ -31,7 +31,7 @@ def read_layers() -> list[list[str]]:
     """Return the packages of `testbed` by layer, top layer first, from the contract in `pyproject.toml`."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         contracts = tomllib.load(file)["tool"]["importlinter"]["contracts"]
-    (layers,) = [one["layers"] for one in contracts if one.get("containers") == ["testbed"]]
+    (layers,) = [contract["layers"] for contract in contracts if contract.get("containers") == ["testbed"]]
     return [[f"testbed.{name.strip()}" for name in layer.split("|")] for layer in layers]
 
 
@@ -43,16 +43,16 @@ def first_sentence(module: str) -> str:
     return text.replace("\n", " ").partition(". ")[0].rstrip(".").replace("`", "")
 
 
-def _boxes(rows: list[list[str]], left: float, width: float, top: float) -> Iterator[str]:
+def _boxes(rows: list[list[str]], x_left: float, width: float, y_top: float) -> Iterator[str]:
     """Yield a box for each module, row by row from `top`."""
     for number, row in enumerate(rows):
-        each = (width - GAP * (len(row) - 1)) / len(row)
-        for place, module in enumerate(row):
-            x, y = left + place * (each + GAP), top + number * (BOX + GAP)
-            yield f'<rect x="{x:.0f}" y="{y}" width="{each:.0f}" height="{BOX}" rx="4"/>'
+        box_width = (width - GAP * (len(row) - 1)) / len(row)
+        for column, module in enumerate(row):
+            x, y = x_left + column * (box_width + GAP), y_top + number * (BOX + GAP)
+            yield f'<rect x="{x:.0f}" y="{y}" width="{box_width:.0f}" height="{BOX}" rx="4"/>'
             yield f'<text class="name" x="{x + 8:.0f}" y="{y + 17}">{escape(module.removeprefix("testbed."))}</text>'
             lines = textwrap.wrap(
-                first_sentence(module), max(12, int(each / 5.9)), max_lines=3, placeholder=" ..."
+                first_sentence(module), max(12, int(box_width / 5.9)), max_lines=3, placeholder=" ..."
             )
             for line, text in enumerate(lines):
                 yield f'<text x="{x + 8:.0f}" y="{y + 32 + line * 13}">{escape(text)}</text>'

@@ -44,17 +44,17 @@ def lock() -> None:
         fcntl.flock(handle, fcntl.LOCK_EX)
 
 
-def system_steps(key: str, needs: dict[str, str], without: tuple[str, str]) -> list[Step]:
+def system_steps(key: str, needs: dict[str, str], failure_texts: tuple[str, str]) -> list[Step]:
     """Return the step that installs missing Debian packages.
 
-    If that fails, the step succeeds, but its line gives the consequence and the command (`without`).
+    If that fails, the step succeeds, but its line gives the consequence and the command (`failure_texts`).
     """
     missing = system.missing_packages(needs, os.environ.get("PATH", os.defpath))
 
     def act(line: Line) -> None:
         failure = system.apt_install(missing, line.tick)
         if failure:
-            consequence, remedy = without
+            consequence, remedy = failure_texts
             line.detail = (
                 f"not installed: {failure}. {consequence}, {remedy}: apt-get install {' '.join(missing)}"
             )
@@ -63,7 +63,7 @@ def system_steps(key: str, needs: dict[str, str], without: tuple[str, str]) -> l
     return [Step(key, title, lambda: not (missing or system.has_leftover_policy()), act)]
 
 
-def steps_of(part: str, uv: Uv, python: Path) -> list[Step]:
+def list_steps(part: str, uv: Uv, python: Path) -> list[Step]:
     """Return all steps of a part, in order."""
 
     def fetch(line: Line) -> None:
@@ -93,7 +93,7 @@ def install(part: str) -> None:
     """Run the steps of a part that are not done yet."""
     start = time.monotonic()
     uv = Uv(ROOT, Path(sys.executable))
-    steps = [step for step in steps_of(part, uv, Path(sys.executable)) if not step.is_done()]
+    steps = [step for step in list_steps(part, uv, Path(sys.executable)) if not step.is_done()]
     if not steps:
         return
     durations = cache_home(ROOT, os.environ) / "lightbed" / "install-seconds.json"

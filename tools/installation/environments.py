@@ -235,16 +235,16 @@ class Installer:
         key = f"{environment.folder.name}/.locked"
         return [Step(key, title, lambda: environment.has_stamp(".locked", inputs), act)]
 
-    def _locked_steps(self, name: str, what: str) -> list[Step]:
+    def _locked_steps(self, name: str, description: str) -> list[Step]:
         """Return the step that creates an environment with the packages of one lock file, without lightbed."""
         environment = Environment(self.root / f".venv-{name}")
         lock = self.root / "requirements" / f"{name}.lock"
-        locked = digest((lock.read_bytes(), str(self.root), str(self.python)))
+        lock_digest = digest((lock.read_bytes(), str(self.root), str(self.python)))
 
         def act(line: Line) -> None:
             self._install_lock(environment, lock, line)
 
-        return [self._step(environment, ".locked", locked, f".venv-{name}: {what}", act)]
+        return [self._step(environment, ".locked", lock_digest, f".venv-{name}: {description}", act)]
 
     def board_steps(self) -> list[Step]:
         """Return the steps that create the board's environment."""
@@ -383,7 +383,7 @@ class Installer:
         environment = {**no_retry_variables(self.uv.environ), **build.environment}
         return self._pip(self._venv, command, environment).status == 0
 
-    def _pip_install_torch(self, environment: Environment, line: Line, *more: str) -> None:
+    def _pip_install_torch(self, environment: Environment, line: Line, *arguments: str) -> None:
         """Install torch in addition to the lock file; its dependencies are added, but locked packages do not change."""
         build = self._torch
         self._pip_install(
@@ -392,7 +392,7 @@ class Installer:
             "--constraint",
             self._lock,
             build.requirement,
-            *more,
+            *arguments,
             variables=build.environment,
         )
 

@@ -113,12 +113,12 @@ def _index_variables(options: Mapping[str, str], torch_index: str) -> dict[str, 
     extra = [*options.get("extra-index-url", "").split(), *torch_index.split()]
     if "index-url" not in options and not extra:
         return {}
-    *first, last = [_address(text) for text in (options.get("index-url", PYPI), *extra)]
-    if not first:
-        return {"UV_DEFAULT_INDEX": last}
+    *extra_indexes, default_index = [_address(text) for text in (options.get("index-url", PYPI), *extra)]
+    if not extra_indexes:
+        return {"UV_DEFAULT_INDEX": default_index}
     return {
-        "UV_INDEX": " ".join(first),
-        "UV_DEFAULT_INDEX": last,
+        "UV_INDEX": " ".join(extra_indexes),
+        "UV_DEFAULT_INDEX": default_index,
         "UV_INDEX_STRATEGY": "unsafe-best-match",
     }
 
@@ -138,7 +138,7 @@ def _find_links(options: Mapping[str, str]) -> tuple[list[str], list[str]]:
     links, notes = [], []
     for text in options.get("find-links", "").split():
         address = _address(text)
-        path = _path_of(address)
+        path = _get_path(address)
         if path is None or path.exists():
             links.append(address)
         else:
@@ -191,7 +191,7 @@ def _address(text: str) -> str:
     return Path(text).expanduser().absolute().as_uri().replace(",", "%2C")
 
 
-def _path_of(address: str) -> Path | None:
+def _get_path(address: str) -> Path | None:
     """Return the path of a `file:` URL; None for other URLs."""
     parts = urlsplit(address)
     return Path(unquote(parts.path)) if parts.scheme == "file" else None

@@ -45,7 +45,7 @@ def run(
     """
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
-            [str(word) for word in command],
+            [str(argument) for argument in command],
             env=os.environ if environment is None else environment,
             stdin=subprocess.DEVNULL,
             stdout=output,

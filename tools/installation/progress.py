@@ -45,14 +45,14 @@ def time_left(steps: Sequence[str], remembered: Mapping[str, float], elapsed_s: 
     return sum(remembered[step] for step in steps) - elapsed_s
 
 
-def state_of(elapsed_s: float, left_s: float | None, detail: str = "") -> str:
+def format_state(elapsed_s: float, left_s: float | None, detail: str = "") -> str:
     """Return the state of a step, the second half of its line.
 
-    >>> state_of(12, 31.2, "the CPU build")
+    >>> format_state(12, 31.2, "the CPU build")
     'the CPU build, 12 s, about 31 s left'
     """
-    left = "" if left_s is None or left_s < 1 else f"about {duration(round(left_s))} left"
-    return ", ".join(part for part in (detail, duration(elapsed_s), left) if part)
+    remaining_text = "" if left_s is None or left_s < 1 else f"about {duration(round(left_s))} left"
+    return ", ".join(part for part in (detail, duration(elapsed_s), remaining_text) if part)
 
 
 @dataclass(slots=True)
@@ -75,7 +75,7 @@ class Line:
         """Update the time, if the stream is a terminal."""
         if self.stream.isatty():
             elapsed_s = self.elapsed()
-            self.stream.write(f"{_ERASE}{self.title} ... {state_of(elapsed_s, self.left(elapsed_s))}")
+            self.stream.write(f"{_ERASE}{self.title} ... {format_state(elapsed_s, self.left(elapsed_s))}")
             self.stream.flush()
 
     def end(self, state: str) -> None:
@@ -114,7 +114,7 @@ class Progress:
             line.end("not done")
             raise
         elapsed_s = self.clock() - start
-        line.end(state_of(elapsed_s, time_left(following[1:], self.remembered, 0), line.detail))
+        line.end(format_state(elapsed_s, time_left(following[1:], self.remembered, 0), line.detail))
         self.remembered[key] = elapsed_s
 
 

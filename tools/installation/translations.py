@@ -68,7 +68,7 @@ def translate(environment: Path, tick: Callable[[], None]) -> str:
 
     def run_chain(chain: Sequence[Sequence[str]]) -> str:
         for program, *arguments in chain:
-            words = [plan if word == _PLAN else word for word in arguments]
+            words = [plan if argument == _PLAN else argument for argument in arguments]
             result = run([environment / program, *words], tick=tick)
             if result.status:
                 return result.last_lines

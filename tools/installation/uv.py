@@ -66,8 +66,8 @@ class Uv:
     @property
     def path(self) -> Path:
         """The uv program: that of the variable UV, or the downloaded one."""
-        given = self.environ.get("UV")
-        return Path(given) if given else self.folder / f"uv-{self.version}"
+        configured_path = self.environ.get("UV")
+        return Path(configured_path) if configured_path else self.folder / f"uv-{self.version}"
 
     def is_installed(self) -> bool:
         """Return whether uv is available. Raises `InstallError` if the variable UV does not name a program."""
@@ -109,8 +109,12 @@ class Uv:
         """Return an interpreter with pip: this one, or that of the environment for pip; None without either."""
         if find_spec("pip") is not None:
             return self.python
-        own = self.folder / "pip" / "bin" / "python"
-        return own if own.exists() and run([own, "-m", "pip", "--version"]).status == 0 else None
+        pip_python = self.folder / "pip" / "bin" / "python"
+        return (
+            pip_python
+            if pip_python.exists() and run([pip_python, "-m", "pip", "--version"]).status == 0
+            else None
+        )
 
     def _make_pip(self) -> Path:
         """Create an environment for pip. Raises `InstallError` if the module venv cannot be found or installed."""
@@ -193,8 +197,8 @@ def cache_home(root: Path, environ: Mapping[str, str]) -> Path:
 def can_link(folder: Path, to: Path) -> bool:
     """Return whether files in `folder` can be hard-linked into the folder `to`. Creates both folders."""
     try:
-        for each in (folder, to):
-            each.mkdir(parents=True, exist_ok=True)
+        for directory in (folder, to):
+            directory.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile(dir=folder) as source, TemporaryDirectory(dir=to) as target:
             os.link(source.name, Path(target) / "link")
     except OSError:

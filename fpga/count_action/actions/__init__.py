@@ -26,7 +26,7 @@ from fpga.count_action.model import Action, ActionKind
 _KINDS: tuple[Kind, ...] = (
     Beat(), Emit(), Store(), Pulse(), SetFlag(), ClearFlag(), ClearCount(), Advance(), StoreWord(), Read(), Memory()
 )  # fmt: skip
-KINDS: dict[ActionKind, Kind] = {each.kind: each for each in _KINDS}
+KINDS: dict[ActionKind, Kind] = {kind.kind: kind for kind in _KINDS}
 """Every kind, in the order in which messages list the verbs."""
 VERBS = {rule: kind for kind in KINDS.values() for rule in kind.rules}
 """Kinds by grammar rule. `clear` maps to the clear of a count; elaboration replaces it if it clears a flag."""

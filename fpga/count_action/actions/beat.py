@@ -16,9 +16,9 @@ from fpga.count_action.actions.kind import (
     Texts,
 )
 from fpga.count_action.actions.proof import CLOCKED, Check, Proof, bit, concatenate
-from fpga.count_action.defaults import beat_signed, beat_width
+from fpga.count_action.defaults import beat_width, is_beat_signed
 from fpga.count_action.diagnostics import Diagnostics, make_diagnostic, quote
-from fpga.count_action.expressions import bits_for, interval_of_bits
+from fpga.count_action.expressions import count_bits, get_bit_interval
 from fpga.count_action.model import MAX_LANES, Action, ActionKind, Datapath, Module
 
 
@@ -48,17 +48,17 @@ class Beat(Kind):
         }
 
     def write(self, texts: Texts, module: Module, action: Action) -> str:
-        end_actions = [each for each in module.actions if each.part_of == action.output]
+        end_actions = [candidate for candidate in module.actions if candidate.part_of == action.output]
         if action.merges:
-            names = [each.output.removeprefix(f"{action.output}_") for each in end_actions]
+            names = [end_action.output.removeprefix(f"{action.output}_") for end_action in end_actions]
             words = ["merge", *([f"with {' and '.join(names)}"] if end_actions else [])]
-            width, signed = bits_for(*texts.graph.merge_intervals(action))
+            width, signed = count_bits(*texts.graph.merge_intervals(action))
         else:
             words = ["stream", ", ".join(texts.runs(action.refs, ".data"))]
             sources = [texts.graph.source(ref) for ref in action.refs]
             width, signed = (
-                beat_width(each.width for each in sources),
-                beat_signed(each.signed for each in sources),
+                beat_width(source.width for source in sources),
+                is_beat_signed(source.signed for source in sources),
             )
         words += [f"width {action.width}"] if action.width != width else []
         words += ["signed" if action.signed else "unsigned"] if action.signed != signed else []
@@ -72,13 +72,13 @@ class Beat(Kind):
     def shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
         sources = samples()
         width, signed = (
-            beat_width(each.width for each in sources),
-            beat_signed(each.signed for each in sources),
+            beat_width(source.width for source in sources),
+            is_beat_signed(source.signed for source in sources),
         )
-        lanes = sum(each.lanes for each in sources)
+        lanes = sum(source.lanes for source in sources)
         if action.verb == "merge":
-            intervals = [interval_of_bits(each.width, signed=each.signed) for each in sources]
-            width, signed = bits_for(min(low for low, _ in intervals), max(high for _, high in intervals))
+            intervals = [get_bit_interval(source.width, signed=source.signed) for source in sources]
+            width, signed = count_bits(min(low for low, _ in intervals), max(high for _, high in intervals))
             lanes = sources[0].lanes
         return Shape(
             lanes,
@@ -90,7 +90,9 @@ class Beat(Kind):
         if not 1 <= len(action.refs) <= MAX_LANES:
             problem = f"the stream {quote(action.output)} has {len(action.refs)} samples"
             yield make_diagnostic(
-                action.at, f"{problem}; 1 to {MAX_LANES} are possible", "Name the samples, or split the beat."
+                action.location,
+                f"{problem}; 1 to {MAX_LANES} are possible",
+                "Name the samples, or split the beat.",
             )
 
     def describe(self, action: Action, name: str) -> str:

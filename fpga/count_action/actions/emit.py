@@ -27,9 +27,9 @@ from fpga.count_action.actions.proof import (
     concatenate,
     declare_hidden_wire,
 )
-from fpga.count_action.defaults import EMIT_WIDTH, beat_signed
+from fpga.count_action.defaults import EMIT_WIDTH, is_beat_signed
 from fpga.count_action.diagnostics import Diagnostics, find_out_of_range, make_diagnostic, quote
-from fpga.count_action.expressions import number_of
+from fpga.count_action.expressions import decode_number
 from fpga.count_action.model import MAX_LANES, MAX_WIDTH, Action, ActionKind, Datapath, Module
 
 
@@ -72,7 +72,7 @@ class Emit(Kind):
         words += ["with index"] if action.with_index else []
         words += [f"shift {action.shift}"] if action.shift else []
         words += [f"width {action.width}"] if action.width != EMIT_WIDTH else []
-        if action.signed != beat_signed(texts.graph.source(ref).signed for ref in action.refs):
+        if action.signed != is_beat_signed(texts.graph.source(ref).signed for ref in action.refs):
             words.append("signed" if action.signed else "unsigned")
         return " ".join([*words, *([f"as {action.output}"] if action.output != "out" else [])])
 
@@ -81,19 +81,19 @@ class Emit(Kind):
         return Shape(
             2 if action.words.get("with_index") else 1,
             EMIT_WIDTH if action.width is None else action.width,
-            beat_signed(each.signed for each in sources) if action.sign is None else action.sign,
+            is_beat_signed(source.signed for source in sources) if action.sign is None else action.sign,
         )
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
         name = quote(action.output)
         if not 1 <= len(action.refs) <= MAX_LANES:
             message = f"the sum {name} has {len(action.refs)} samples; 1 to {MAX_LANES} are possible"
-            yield make_diagnostic(action.at, message, "Name the samples, or split the beat.")
-        yield from find_out_of_range(f"shift of sum {name}", action.shift, 0, MAX_WIDTH - 1, action.at)
+            yield make_diagnostic(action.location, message, "Name the samples, or split the beat.")
+        yield from find_out_of_range(f"shift of sum {name}", action.shift, 0, MAX_WIDTH - 1, action.location)
         if action.reduction not in {"sum", "max", "min"} or (action.with_index and action.reduction == "sum"):
             message = f"`emit {action.reduction}`{' with index' if action.with_index else ''}"
             yield make_diagnostic(
-                action.at,
+                action.location,
                 f"{message} is not supported",
                 "Use sum, max or min; only max and min have an index.",
             )
@@ -122,13 +122,13 @@ class Emit(Kind):
         mask = (1 << action.width) - 1
         if action.reduction == "sum":
             return (
-                number_of(self._add_samples(edge, module, action), action.width, signed=action.signed)
+                decode_number(self._add_samples(edge, module, action), action.width, signed=action.signed)
                 >> action.shift
                 & mask
             )
-        best = self._find_extreme(edge, module, action)
-        value = best.value >> action.shift & mask
-        return value | best.index << action.width if action.with_index else value
+        extreme = self._find_extreme(edge, module, action)
+        value = extreme.value >> action.shift & mask
+        return value | extreme.index << action.width if action.with_index else value
 
     def _add_samples(self, edge: Edge, module: Module, action: Action) -> int:
         """Return the sum including the samples of this cycle, modulo 2^width."""
@@ -139,18 +139,20 @@ class Emit(Kind):
 
     def _find_extreme(self, edge: Edge, module: Module, action: Action) -> Extreme:
         """Return the extreme of all samples so far, including those of this cycle, in the action's width and sign."""
-        best: Extreme = edge.memory(module, action.output)
+        extreme: Extreme = edge.memory(module, action.output)
         if not edge.adds(module, action.on):
-            return best
+            return extreme
         mask = (1 << action.width) - 1
         for ref in action.refs:
             if edge.moves(ref):
-                sample = number_of(edge.sample(ref) & mask, action.width, signed=action.signed)
-                is_more_extreme = sample > best.value if action.reduction == "max" else sample < best.value
-                if best.count == 0 or is_more_extreme:
-                    best = Extreme(sample, best.count & mask, best.count)
-                best = Extreme(best.value, best.index, best.count + 1)
-        return best
+                sample = decode_number(edge.sample(ref) & mask, action.width, signed=action.signed)
+                is_more_extreme = (
+                    sample > extreme.value if action.reduction == "max" else sample < extreme.value
+                )
+                if extreme.count == 0 or is_more_extreme:
+                    extreme = Extreme(sample, extreme.count & mask, extreme.count)
+                extreme = Extreme(extreme.value, extreme.index, extreme.count + 1)
+        return extreme
 
     # Registers of the fast simulator. Sum: `a`. Extreme: `a` is the sample, `h` is 1 if there is one, `k` is its index,
     # `q` the number of samples. A level count keeps nothing between cycles, so these are variables there.
@@ -168,22 +170,23 @@ class Emit(Kind):
             )
 
     def _collect_extreme(self, statements: Statements, module: Module, action: Action) -> Lines:
-        best, has_best, index, counted = (
-            statements.register(module, action, each) for each in _register_suffixes(action)
+        extreme, has_best, index, counted = (
+            statements.register(module, action, register_suffix)
+            for register_suffix in _register_suffixes(action)
         )
-        sample, is_counted = (statements.register(module, action, each) for each in "zu")
+        sample, is_counted = (statements.register(module, action, letter) for letter in "zu")
         if not module.count(action.on).accumulates:
-            yield from (f"{name} = 0" for name in (best, has_best, index, counted))
+            yield from (f"{name} = 0" for name in (extreme, has_best, index, counted))
         for ref in action.refs:
             moves = [
-                each
-                for each in (statements.is_counting(module, action), statements.beats_move(ref))
-                if each != "1"
+                condition
+                for condition in (statements.is_counting(module, action), statements.beats_move(ref))
+                if condition != "1"
             ]
             yield f"{sample} = {statements.sample(ref, action.width, signed=action.signed)}"
             yield f"{is_counted} = {' & '.join(dict.fromkeys(moves)) or '1'}"
-            relation = f"{sample} > {best}" if action.reduction == "max" else f"{best} > {sample}"
-            updates = [f"{best} = {sample}", f"{index} = {counted} & {_mask(action)}", f"{has_best} = 1"]
+            relation = f"{sample} > {extreme}" if action.reduction == "max" else f"{extreme} > {sample}"
+            updates = [f"{extreme} = {sample}", f"{index} = {counted} & {_mask(action)}", f"{has_best} = 1"]
             yield when(f"{is_counted} & (({has_best} ^ 1) | ({relation}))", updates)
             yield f"{counted} = {counted} + {is_counted}"
 
@@ -202,7 +205,8 @@ class Emit(Kind):
             yield from statements.send(module, action, [shifted])
         if accumulates:
             yield from (
-                f"{statements.register(module, action, each)} = 0" for each in _register_suffixes(action)
+                f"{statements.register(module, action, register_suffix)} = 0"
+                for register_suffix in _register_suffixes(action)
             )
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:

@@ -61,37 +61,43 @@ class Flag(Kind):
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
         name = statements.register(module, action)
         sets, clears = _split_drivers(module.drivers(action.output))
-        set_when = " | ".join(dict.fromkeys(statements.fire(module, each) for each in sets)) or "0"
-        clear_when = " | ".join(dict.fromkeys(statements.fire(module, each) for each in clears)) or "0"
-        if any(each.wins for each in clears):
-            yield f"{name} = ({set_when} | {name}) & (({clear_when}) ^ 1)"
+        set_condition = (
+            " | ".join(dict.fromkeys(statements.fire(module, set_action) for set_action in sets)) or "0"
+        )
+        clear_condition = (
+            " | ".join(dict.fromkeys(statements.fire(module, clear_action) for clear_action in clears)) or "0"
+        )
+        if any(clear_action.wins for clear_action in clears):
+            yield f"{name} = ({set_condition} | {name}) & (({clear_condition}) ^ 1)"
         else:
-            yield f"{name} = {set_when} | {name} & (({clear_when}) ^ 1)"
+            yield f"{name} = {set_condition} | {name} & (({clear_condition}) ^ 1)"
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
         name = f"{module.name}_{action.output}"
         drivers = module.drivers(action.output)
-        sets = [each for each in drivers if each.kind is ActionKind.SET]
-        clears = [each for each in drivers if each.kind is ActionKind.CLEAR_FLAG]
+        sets = [driver for driver in drivers if driver.kind is ActionKind.SET]
+        clears = [driver for driver in drivers if driver.kind is ActionKind.CLEAR_FLAG]
         ports = {
             "set_i": hardware.any_fire(module, sets),
             "clear_i": hardware.any_fire(module, clears),
             "flag_o": f"{name}_o",
         }
-        parameters = {"ClearWins": hardware.bit(True)} if any(each.wins for each in clears) else {}
+        parameters = (
+            {"ClearWins": hardware.bit(True)} if any(clear_action.wins for clear_action in clears) else {}
+        )
         return hardware.block("count_action_flag", f"u_{name}_flag", parameters, ports)
 
     def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
-        driving = [each for each in module.actions if each.output == action.output]
-        clears = [each for each in driving if each.kind is ActionKind.CLEAR_FLAG]
-        sets = [each for each in driving if each.kind is not ActionKind.CLEAR_FLAG]
+        drivers = [candidate for candidate in module.actions if candidate.output == action.output]
+        clears = [driver for driver in drivers if driver.kind is ActionKind.CLEAR_FLAG]
+        sets = [driver for driver in drivers if driver.kind is not ActionKind.CLEAR_FLAG]
         ports = {
             **CLOCKED,
             "set_i": proof.any_fire(module, sets),
             "clear_i": proof.any_fire(module, clears),
             "flag_o": f"{module.name}_{action.output}_o",
         }
-        wins = any(each.wins for each in clears)
+        wins = any(clear_action.wins for clear_action in clears)
         yield Check("count_action_flag", module.name, action.output, {"ClearWins": bit(wins)}, ports)
 
 
@@ -114,23 +120,29 @@ class SetFlag(Flag):
     def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
         if not edge.fires(module, action.on):
             return None
-        clears = [each for each in module.drives(ActionKind.CLEAR_FLAG) if each.output == action.output]
-        cleared = any(edge.fires(module, each.on) for each in clears)
-        return int(not (cleared and any(each.wins for each in clears)))
+        clears = [
+            clear_action
+            for clear_action in module.list_actions(ActionKind.CLEAR_FLAG)
+            if clear_action.output == action.output
+        ]
+        cleared = any(edge.fires(module, clear_action.on) for clear_action in clears)
+        return int(not (cleared and any(clear_action.wins for clear_action in clears)))
 
     def find_broken_rules(self, graph: Graph) -> Diagnostics:
         for module in graph.datapath.modules:
             for flag, (sets, clears) in _group_flag_drivers(module).items():
-                if any(each.wins for each in sets) and any(each.wins for each in clears):
-                    second = next(each for each in clears if each.wins)
+                if any(flag_action.wins for flag_action in sets) and any(
+                    flag_action.wins for flag_action in clears
+                ):
+                    conflicting_clear = next(clear_action for clear_action in clears if clear_action.wins)
                     message = f"both the set and the clear of flag {quote(flag)} win"
-                    yield make_diagnostic(second.at, message, "Leave one `wins` away (R9).")
+                    yield make_diagnostic(conflicting_clear.location, message, "Leave one `wins` away (R9).")
 
     def find_mistakes(self, graph: Graph) -> Diagnostics:
         """Yield a warning for each flag that can be set and cleared in one cycle without a `wins`."""
         for module in graph.datapath.modules:
             for flag, (sets, clears) in _group_flag_drivers(module).items():
-                if any(each.wins for each in (*sets, *clears)):
+                if any(flag_action.wins for flag_action in (*sets, *clears)):
                     continue
                 for setting, clearing in product(sets, clears):
                     if _can_meet(graph, module, module.count(setting.on), module.count(clearing.on)):
@@ -139,7 +151,7 @@ class SetFlag(Flag):
                             " fire in one cycle, and is 1 then: the clear is lost (R9)"
                         )
                         hint = f"Write `set {flag} wins` if that is intended, `clear {flag} wins` if not."
-                        yield make_diagnostic(clearing.at, message, hint)
+                        yield make_diagnostic(clearing.location, message, hint)
                         break
 
 
@@ -158,22 +170,30 @@ class ClearFlag(Flag):
     def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
         if not edge.fires(module, action.on):
             return None
-        sets = [each for each in module.drives(ActionKind.SET) if each.output == action.output]
-        is_set = any(edge.fires(module, each.on) for each in sets)
-        clears = [each for each in module.drives(ActionKind.CLEAR_FLAG) if each.output == action.output]
-        return None if is_set and not any(each.wins for each in clears) else 0
+        sets = [
+            set_action
+            for set_action in module.list_actions(ActionKind.SET)
+            if set_action.output == action.output
+        ]
+        is_set = any(edge.fires(module, set_action.on) for set_action in sets)
+        clears = [
+            clear_action
+            for clear_action in module.list_actions(ActionKind.CLEAR_FLAG)
+            if clear_action.output == action.output
+        ]
+        return None if is_set and not any(clear_action.wins for clear_action in clears) else 0
 
     def find_broken_rules(self, graph: Graph) -> Diagnostics:
         for (name, output), drivers in graph.drivers.items():
             if all(action.kind is ActionKind.CLEAR_FLAG for _, action in drivers):
                 message = f"flag {quote(output)} of module {quote(name)} is cleared, and nothing sets it"
-                yield make_diagnostic(drivers[0][1].at, message, f"Add `set {output}`.")
+                yield make_diagnostic(drivers[0][1].location, message, f"Add `set {output}`.")
 
 
 def _split_drivers(drivers: tuple[Action, ...]) -> tuple[list[Action], list[Action]]:
     """Return the actions that set a flag, and the actions that clear it."""
-    sets = [each for each in drivers if each.kind is ActionKind.SET]
-    return sets, [each for each in drivers if each.kind is ActionKind.CLEAR_FLAG]
+    sets = [driver for driver in drivers if driver.kind is ActionKind.SET]
+    return sets, [driver for driver in drivers if driver.kind is ActionKind.CLEAR_FLAG]
 
 
 def _group_flag_drivers(module: Module) -> dict[str, tuple[list[Action], list[Action]]]:
@@ -186,5 +206,5 @@ def _can_meet(graph: Graph, module: Module, count: Count, rival: Count) -> bool:
     """Return whether two counts can fire in one cycle: they share no stream, and their conditions agree."""
     if count in graph.rivals(module, rival) or rival in graph.rivals(module, count):
         return False
-    conditions = {(each.ref, each.negated) for each in count.gate}
-    return not any((each.ref, not each.negated) in conditions for each in rival.gate)
+    conditions = {(condition.ref, condition.negated) for condition in count.gate}
+    return not any((condition.ref, not condition.negated) in conditions for condition in rival.gate)

@@ -196,7 +196,7 @@ class Kind:
         raise NotImplementedError
 
     def shape(self, action: ActionSyntax, samples: Callable[[], Sequence[Shape]]) -> Shape:
-        """Return the shape of the output. Call `samples` only if needed: it raises `Refused` on a cycle."""
+        """Return the shape of the output. Call `samples` only if needed: it raises `SourceError` on a cycle."""
         return Shape(1, 1, signed=False)
 
     # Checks

@@ -50,7 +50,7 @@ def address_width(words: int) -> int:
     return max(1, (words - 1).bit_length())
 
 
-def load_inputs(module: str, memory: str, words: int, width: int) -> tuple[Signal, Signal, Signal]:
+def make_load_inputs(module: str, memory: str, words: int, width: int) -> tuple[Signal, Signal, Signal]:
     """Return the external inputs through which a driver loads a memory: load, address and word."""
     name, part_of = f"{module}_{memory}", f"{module}.{memory}"
     address = Signal(f"{name}_address", SignalKind.NUMBER, width=address_width(words), part_of=part_of)
@@ -63,38 +63,42 @@ def load_inputs(module: str, memory: str, words: int, width: int) -> tuple[Signa
 
 def make_memory(module: str, memory: str, words: int, width: int) -> tuple[Action, tuple[Signal, ...]]:
     """Return the declaration of a memory, and the external inputs that it needs."""
-    inputs = load_inputs(module, memory, words, width)
-    refs = tuple(Ref(each.name) for each in inputs)
+    inputs = make_load_inputs(module, memory, words, width)
+    refs = tuple(Ref(signal.name) for signal in inputs)
     return Action(ActionKind.MEMORY, "", memory, refs, width, words=words), inputs
 
 
-def memories_of(datapath: Datapath) -> Iterator[tuple[Module, Action]]:
+def list_memories(datapath: Datapath) -> Iterator[tuple[Module, Action]]:
     """Yield the declarations of all memories with their modules."""
-    return ((module, each) for module in datapath.modules for each in module.drives(ActionKind.MEMORY))
+    return (
+        (module, memory) for module in datapath.modules for memory in module.list_actions(ActionKind.MEMORY)
+    )
 
 
 def find_memory(datapath: Datapath, module: str, memory: str) -> Action:
     """Return the declaration of a memory. Raise KeyError if there is none."""
-    for owner, action in memories_of(datapath):
+    for owner, action in list_memories(datapath):
         if (owner.name, action.output) == (module, memory):
             return action
-    memory_names = ", ".join(f"{owner.name}.{action.output}" for owner, action in memories_of(datapath))
+    memory_names = ", ".join(f"{owner.name}.{action.output}" for owner, action in list_memories(datapath))
     raise KeyError(f"no memory {module}.{memory}; there are: {memory_names or 'none'}")
 
 
-def stores_in(module: Module, memory: Action) -> list[Action]:
+def list_stores(module: Module, memory: Action) -> list[Action]:
     """Return the stores in a memory, in the order of the text."""
-    return [each for each in module.drives(ActionKind.STORE_WORD) if each.memory == memory.output]
+    return [store for store in module.list_actions(ActionKind.STORE_WORD) if store.memory == memory.output]
 
 
 def find_read(module: Module, memory: Action) -> Action | None:
     """Return the read of a memory, or None if only a driver reads it."""
-    return next((each for each in module.drives(ActionKind.READ) if each.memory == memory.output), None)
+    return next((read for read in module.list_actions(ActionKind.READ) if read.memory == memory.output), None)
 
 
 def _find_owner(datapath: Datapath, action: Action) -> Module:
     """Return the module that has this very action; another module may have an equal one."""
-    return next(module for module in datapath.modules if any(each is action for each in module.actions))
+    return next(
+        module for module in datapath.modules if any(candidate is action for candidate in module.actions)
+    )
 
 
 class Memory(Kind):
@@ -118,39 +122,39 @@ class Memory(Kind):
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
         name = quote(action.output)
         yield from find_out_of_range(
-            f"number of words of memory {name}", action.words, 2, MAX_WORDS, action.at
+            f"number of words of memory {name}", action.words, 2, MAX_WORDS, action.location
         )
-        signals = {each.name: each for each in datapath.inputs}
+        signals = {signal.name: signal for signal in datapath.inputs}
         owner = _find_owner(datapath, action)
-        expected = load_inputs(owner.name, action.output, action.words, action.width)
-        if [(each.module, each.name) for each in action.refs] != [
-            (None, each.name) for each in expected
-        ] or any(signals.get(each.name) != each for each in expected):
+        expected_inputs = make_load_inputs(owner.name, action.output, action.words, action.width)
+        if [(ref.module, ref.name) for ref in action.refs] != [
+            (None, signal.name) for signal in expected_inputs
+        ] or any(signals.get(signal.name) != signal for signal in expected_inputs):
             message = f"memory {name} lacks the inputs through which a driver loads it"
             yield make_diagnostic(
-                action.at, message, "Use `make_memory`, and add its inputs to the datapath."
+                action.location, message, "Use `make_memory`, and add its inputs to the datapath."
             )
 
     def find_broken_rules(self, graph: Graph) -> Diagnostics:
-        for module, memory in memories_of(graph.datapath):
-            stores = stores_in(module, memory)
-            reads = [each for each in module.drives(ActionKind.READ) if each.memory == memory.output]
+        for module, memory in list_memories(graph.datapath):
+            stores = list_stores(module, memory)
+            reads = [read for read in module.list_actions(ActionKind.READ) if read.memory == memory.output]
             name = quote(memory.output)
             if not stores and not reads:
                 message = f"memory {name} is neither stored nor read"
                 hint = f"Write `read {memory.output}[ADDRESS] as NAME`, or remove it."
-                yield make_diagnostic(memory.at, message, hint)
-            for each in reads[1:]:
-                first_read = f"; the first is at {reads[0].at}" if reads[0].at else ""
+                yield make_diagnostic(memory.location, message, hint)
+            for read in reads[1:]:
+                first_read = f"; the first is at {reads[0].location}" if reads[0].location else ""
                 message = f"memory {name} has two reads, and one word can be read per cycle{first_read}"
                 choice = f"read {memory.output}[a if first else b] as NAME"
                 hint = f"Select the address in one read, `{choice}`, or declare a second memory."
-                yield make_diagnostic(each.at, message, hint)
-            for each in stores if len(stores) > 1 else ():
-                if not each.ranked:
+                yield make_diagnostic(read.location, message, hint)
+            for store in stores if len(stores) > 1 else ():
+                if not store.ranked:
                     message = f"memory {name} has {len(stores)} stores, and this one does not say which wins"
                     hint = "Write `by priority` after each: the first in the text wins. Or declare a second memory."
-                    yield make_diagnostic(each.at, message, hint)
+                    yield make_diagnostic(store.location, message, hint)
 
     def describe(self, action: Action, name: str) -> str:
         return f"{name} is a memory (R25)"
@@ -165,7 +169,14 @@ class Memory(Kind):
         if edge.sample(load):
             word_address, value = edge.sample(address), edge.sample(word)
         else:
-            store = next((each for each in stores_in(module, action) if edge.fires(module, each.on)), None)
+            store = next(
+                (
+                    store_action
+                    for store_action in list_stores(module, action)
+                    if edge.fires(module, store_action.on)
+                ),
+                None,
+            )
             if store is None:
                 return words
             word_address, value = edge.sample(store.refs[1]), edge.sample(store.refs[0])
@@ -175,7 +186,7 @@ class Memory(Kind):
 
     def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
         load, address, _ = action.refs
-        if edge.sample(load) or any(edge.fires(module, each.on) for each in stores_in(module, action)):
+        if edge.sample(load) or any(edge.fires(module, store.on) for store in list_stores(module, action)):
             return None
         words: Mapping[int, int] = edge.memory(module, action.output)
         return words.get(edge.sample(address), 0)
@@ -185,7 +196,7 @@ class Memory(Kind):
 
     def collect(self, statements: Statements, module: Module, action: Action) -> Lines:
         """Yield the reads and writes of a cycle: `mq` is the word read, `mb` is 1 if the write port is busy."""
-        array, fetched, word_address, is_inside, busy, value, back = (
+        array, fetched, word_address, is_inside, busy, value, read_back = (
             statements.register(module, action, letter)
             for letter in ("a", "mq", "mp", "mi", "mb", "mv", "mo")
         )
@@ -199,7 +210,7 @@ class Memory(Kind):
         yield f"{busy} = {load}"
         yield f"{word_address} = {address}"
         yield f"{value} = {word}"
-        for store in reversed(stores_in(module, action)):  # the first store overwrites the others
+        for store in reversed(list_stores(module, action)):  # the first store overwrites the others
             stored, store_address = store.refs
             lines = [
                 f"{busy} = 1",
@@ -208,33 +219,33 @@ class Memory(Kind):
             ]
             yield when(f"{statements.fire(module, store)} & ({load} ^ 1)", lines)
         yield f"{is_inside} = ({word_address} > -1) & ({action.words} > {word_address})"
-        yield f"{back} = 0"
-        yield when(f"{is_inside} & ({busy} ^ 1)", [f"{back} = {array}[{word_address}]"])
+        yield f"{read_back} = 0"
+        yield when(f"{is_inside} & ({busy} ^ 1)", [f"{read_back} = {array}[{word_address}]"])
         yield when(f"{is_inside} & {busy}", [f"{array}[{word_address}] = {value}"])
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
-        name, back, busy = (statements.register(module, action, letter) for letter in ("r", "mo", "mb"))
-        yield when(f"{busy} ^ 1", [f"{name} = {back}"])
+        name, read_back, busy = (statements.register(module, action, letter) for letter in ("r", "mo", "mb"))
+        yield when(f"{busy} ^ 1", [f"{name} = {read_back}"])
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
         name, stores, read = (
             f"{module.name}_{action.output}",
-            stores_in(module, action),
+            list_stores(module, action),
             find_read(module, action),
         )
         bits = address_width(action.words)
         load, address, word = action.refs
         is_inside, word_address, value = hardware.bit(0), f"{bits}'d0", f"{action.width}'d0"
-        for each in reversed(stores):
+        for store in reversed(stores):
             choice = (
-                hardware.is_below(each.refs[1], action.words),
-                hardware.fit(each.refs[1], bits),
-                hardware.fit(each.refs[0], action.width),
+                hardware.is_below(store.refs[1], action.words),
+                hardware.fit(store.refs[1], bits),
+                hardware.fit(store.refs[0], action.width),
             )
-            if each is stores[-1]:
+            if store is stores[-1]:
                 is_inside, word_address, value = choice
             else:
-                fire = hardware.fire(module, each)
+                fire = hardware.fire(module, store)
                 is_inside, word_address, value = (
                     f"{fire} ? {chosen} : {alternative}"
                     for chosen, alternative in zip(choice, (is_inside, word_address, value), strict=True)
@@ -267,9 +278,9 @@ class Memory(Kind):
     def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
         """Yield the check of a memory. It watches one word, whose address the prover chooses."""
         name, bits = f"{module.name}_{action.output}", (action.words - 1).bit_length()
-        users = [each for each in module.actions if each.memory == action.output]
-        writes = [each for each in users if each.kind is ActionKind.STORE_WORD]
-        reads = [each for each in users if each.kind is ActionKind.READ]
+        users = [candidate for candidate in module.actions if candidate.memory == action.output]
+        writes = [user for user in users if user.kind is ActionKind.STORE_WORD]
+        reads = [user for user in users if user.kind is ActionKind.READ]
 
         def reach(ref: Ref) -> tuple[str, str]:
             """Return the condition that an address is inside the memory, and the address."""
@@ -280,24 +291,26 @@ class Memory(Kind):
 
         def select(values: Iterable[str], default: str) -> str:
             """Return the value of the first store whose count fires."""
-            fires = (proof.fire(module, each.on) for each in writes)
+            fires = (proof.fire(module, write.on) for write in writes)
             return (
                 "".join(f"{fire} ? {value} : " for fire, value in zip(fires, values, strict=True)) + default
             )
 
-        store_addresses = [reach(each.refs[1]) for each in writes]
-        read = [(proof.fire(module, each.on), *reach(each.refs[0])) for each in reads]
-        numbers = [f"{module.name}_{each.output}_o" for each in reads]
+        store_addresses = [reach(write.refs[1]) for write in writes]
+        read_ports = [
+            (proof.fire(module, read_action.on), *reach(read_action.refs[0])) for read_action in reads
+        ]
+        numbers = [f"{module.name}_{read.output}_o" for read in reads]
         load_inside, load_address = reach(action.refs[1])
-        read_fire, read_inside, read_address = read[0] if read else (NEVER, NEVER, f"{bits}'d0")
+        read_fire, read_inside, read_address = read_ports[0] if read_ports else (NEVER, NEVER, f"{bits}'d0")
         hidden = [f"u_{name}_memory.watch", f"u_{name}_memory.watched"]
         ports = {
             **CLOCKED,
             "store_i": proof.any_fire(module, writes),
             "store_inside_i": select((inside for inside, _ in store_addresses), NEVER),
-            "store_address_i": select((place for _, place in store_addresses), f"{bits}'d0"),
+            "store_address_i": select((address for _, address in store_addresses), f"{bits}'d0"),
             "store_word_i": select(
-                (proof.fit(each.refs[0], action.width) for each in writes), f"{action.width}'d0"
+                (proof.fit(write.refs[0], action.width) for write in writes), f"{action.width}'d0"
             ),
             "load_i": proof.fit(action.refs[0], 1),
             "load_inside_i": load_inside,
@@ -329,13 +342,15 @@ class _Access(Kind):
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
         owner = _find_owner(datapath, action)
-        memories = [each.output for each in owner.drives(ActionKind.MEMORY)]
+        memories = [memory.output for memory in owner.list_actions(ActionKind.MEMORY)]
         if action.memory not in memories:
             message = f"{quote(owner.name)} has no memory {quote(action.memory)}"
-            yield make_diagnostic(action.at, message, did_you_mean(action.memory, memories) or DECLARE_MEMORY)
+            yield make_diagnostic(
+                action.location, message, did_you_mean(action.memory, memories) or DECLARE_MEMORY
+            )
         elif len(action.refs) != self.references:
             message = f"this names {len(action.refs)} samples, and needs {self.operands}"
-            yield make_diagnostic(action.at, message, "Name one lane, `x.data[1]`, and no range.")
+            yield make_diagnostic(action.location, message, "Name one lane, `x.data[1]`, and no range.")
 
 
 class StoreWord(_Access):
@@ -381,10 +396,10 @@ class Read(_Access):
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
         yield from super().find_problems(datapath, action)
         owner = _find_owner(datapath, action)
-        for memory in owner.drives(ActionKind.MEMORY):
+        for memory in owner.list_actions(ActionKind.MEMORY):
             if memory.output == action.memory and memory.width != action.width:
                 message = f"{quote(action.output)} has {action.width} bits, and the words of its memory {memory.width}"
-                yield make_diagnostic(action.at, message, f"Give it {memory.width} bits.")
+                yield make_diagnostic(action.location, message, f"Give it {memory.width} bits.")
 
     def describe(self, action: Action, name: str) -> str:
         return f"{name} is the word of {action.memory} at the address (R25)"

@@ -45,12 +45,14 @@ class Advance(Kind):
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
         name = quote(action.output)
-        yield from find_out_of_range(f"modulo of number {name}", action.modulo, 2, 2**MAX_WIDTH, action.at)
+        yield from find_out_of_range(
+            f"modulo of number {name}", action.modulo, 2, 2**MAX_WIDTH, action.location
+        )
         if 1 <= action.width <= MAX_WIDTH and action.modulo > 2**action.width:
             need = (action.modulo - 1).bit_length()
             message = f"number {name} has {action.width} bits and goes up to {action.modulo - 1}"
             hint = f"Give it {need} bits." if need <= MAX_WIDTH else "Use a smaller modulo."
-            yield make_diagnostic(action.at, message, hint)
+            yield make_diagnostic(action.location, message, hint)
 
     def largest(self, action: Action) -> int:
         return action.modulo - 1
@@ -107,30 +109,30 @@ class Store(Kind):
         if action.width is not None:
             return Shape(1, action.width, signed=False)
         width = (
-            sum(each.lanes for each in samples())
+            sum(sample.lanes for sample in samples())
             if action.part_of
-            else beat_width(each.width for each in samples())
+            else beat_width(sample.width for sample in samples())
         )
         return Shape(1, width, signed=False)
 
     def find_problems(self, datapath: Datapath, action: Action) -> Diagnostics:
         if len(action.refs) != 1:
             message = f"{quote(action.output)} stores {len(action.refs)} samples"
-            yield make_diagnostic(action.at, message, "Store one sample or formula.")
+            yield make_diagnostic(action.location, message, "Store one sample or formula.")
 
     def find_broken_rules(self, graph: Graph) -> Diagnostics:
         """Yield the errors of numbers with several stores, and of each `last` that can be other than 0 or 1."""
         for drivers in graph.drivers.values():
             stores = [action for _, action in drivers]
-            if len(stores) > 1 and all(each.kind is ActionKind.STORE for each in stores):
+            if len(stores) > 1 and all(store.kind is ActionKind.STORE for store in stores):
                 yield from _find_store_conflicts(stores)
         for module in graph.datapath.modules:
-            for action in module.drives(ActionKind.STORE):
+            for action in module.list_actions(ActionKind.STORE):
                 if action.part_of and action.output == f"{action.part_of}_last":
                     source = graph.source(action.refs[0])
                     if source.signed or source.width > 1:
                         message = f"the `last` of {quote(action.part_of)} has values besides 0 and 1 (R18)"
-                        yield make_diagnostic(action.at, message, "Store a condition, such as `!= 0`.")
+                        yield make_diagnostic(action.location, message, "Store a condition, such as `!= 0`.")
 
     def describe(self, action: Action, name: str) -> str:
         if action.part_of == action.on:
@@ -139,22 +141,22 @@ class Store(Kind):
 
     def drive(self, edge: Edge, module: Module, action: Action) -> int | None:
         """Return the stored sample; None if the count does not fire, or if an earlier store of the number fires."""
-        stores = (each for each in module.drivers(action.output) if edge.fires(module, each.on))
+        stores = (driver for driver in module.drivers(action.output) if edge.fires(module, driver.on))
         if next(stores, None) is not action:
             return None
         return edge.sample(action.refs[0]) & (1 << action.width) - 1
 
     def update(self, statements: Statements, module: Module, action: Action) -> Lines:
-        for each in reversed(module.drivers(action.output)):  # the first store overwrites the others
-            sample = statements.sample(each.refs[0], each.width, signed=False)
-            yield when(statements.fire(module, each), [f"{statements.register(module, each)} = {sample}"])
+        for driver in reversed(module.drivers(action.output)):  # the first store overwrites the others
+            sample = statements.sample(driver.refs[0], driver.width, signed=False)
+            yield when(statements.fire(module, driver), [f"{statements.register(module, driver)} = {sample}"])
 
     def build(self, hardware: Hardware, module: Module, action: Action) -> Lines:
         name = f"{module.name}_{action.output}"
         *ranked, unranked = module.drivers(action.output)
         data = hardware.samples(unranked)
-        for each in reversed(ranked):
-            data = f"{hardware.fire(module, each)} ? {hardware.samples(each)} : {data}"
+        for driver in reversed(ranked):
+            data = f"{hardware.fire(module, driver)} ? {hardware.samples(driver)} : {data}"
         ports = {
             "fire_i": hardware.any_fire(module, (*ranked, unranked)),
             "data_i": data,
@@ -163,9 +165,10 @@ class Store(Kind):
         return hardware.block("count_action_store", f"u_{name}_store", {"Width": action.width}, ports)
 
     def prove(self, proof: Proof, module: Module, action: Action) -> Iterator[Check]:
-        stores = [each for each in module.actions if each.output == action.output]
+        stores = [store for store in module.actions if store.output == action.output]
         value = "".join(
-            f"{proof.fire(module, each.on)} ? {proof.fit(each.refs[0], action.width)} : " for each in stores
+            f"{proof.fire(module, store.on)} ? {proof.fit(store.refs[0], action.width)} : "
+            for store in stores
         )
         ports = {
             **CLOCKED,
@@ -179,17 +182,19 @@ class Store(Kind):
 def _find_store_conflicts(stores: list[Action]) -> Diagnostics:
     """Yield an error for each store that does not state its priority, or whose width differs from the first (R18)."""
     name, first_store = quote(stores[0].output), stores[0]
-    first_location = f", first at {first_store.at}" if first_store.at else ""
-    for each in stores:
-        if not each.ranked or each.part_of:
+    first_location = f", first at {first_store.location}" if first_store.location else ""
+    for store in stores:
+        if not store.ranked or store.part_of:
             message = f"number {name} has {len(stores)} stores{first_location}, and this one does not say which wins"
             yield make_diagnostic(
-                each.at, message, "Write `by priority` after each: the first in the text wins. Or rename one."
+                store.location,
+                message,
+                "Write `by priority` after each: the first in the text wins. Or rename one.",
             )
-        elif each.width != first_store.width:
+        elif store.width != first_store.width:
             message = (
-                f"number {name} has {each.width} bits here and {first_store.width} bits in its first store"
+                f"number {name} has {store.width} bits here and {first_store.width} bits in its first store"
             )
             yield make_diagnostic(
-                each.at, message, f"Write `width {max(each.width, first_store.width)}` in each."
+                store.location, message, f"Write `width {max(store.width, first_store.width)}` in each."
             )

@@ -19,7 +19,7 @@ CLOCKED = {"clk_i": "clk_i", "rst_i": "rst_i"}
 class Check:
     """An instance of the checks of a block, for one part of one module.
 
-    `before` are declarations that precede the instance.
+    `declarations` precede the instance.
     """
 
     block: str
@@ -27,11 +27,11 @@ class Check:
     part: str
     parameters: Mapping[str, object]
     ports: Mapping[str, object]
-    before: tuple[str, ...] = ()
+    declarations: tuple[str, ...] = ()
 
     def lines(self, name: str) -> Iterator[str]:
         """Yield the SystemVerilog of the instance."""
-        yield from self.before
+        yield from self.declarations
         parameters = ", ".join(f".{key}({value})" for key, value in self.parameters.items())
         yield f"{self.block}_checks {f'#({parameters}) ' if parameters else ''}{name} ("
         yield ",\n".join(f"    .{port}({wire})" for port, wire in self.ports.items())

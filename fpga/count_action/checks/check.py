@@ -1,6 +1,6 @@
 """Checks of a datapath, from source text or from Python.
 
-`check` returns errors, `warnings_of` possible mistakes. `check` first examines each part (names, widths, references).
+`check` returns errors, `find_warnings` possible mistakes. `check` first examines each part (names, widths, references).
 If all parts are valid, it examines the rules between them (`rules`).
 """
 
@@ -28,7 +28,7 @@ from fpga.count_action.diagnostics import (
     make_diagnostic,
     quote,
 )
-from fpga.count_action.graph import Graph, signals_read_by
+from fpga.count_action.graph import Graph, list_read_signals
 from fpga.count_action.language.syntax import MAX_NAME, RESERVED
 from fpga.count_action.model import (
     MAX_INPUT_WIDTH,
@@ -60,7 +60,7 @@ def check(datapath: Datapath) -> tuple[Diagnostic, ...]:
     )
 
 
-def warnings_of(datapath: Datapath) -> tuple[Diagnostic, ...]:
+def find_warnings(datapath: Datapath) -> tuple[Diagnostic, ...]:
     """Return the possible mistakes in a datapath without errors."""
     graph = Graph(datapath)
     return (*find_possible_mistakes(graph), *find_constant_conditions(graph))
@@ -68,11 +68,11 @@ def warnings_of(datapath: Datapath) -> tuple[Diagnostic, ...]:
 
 def _find_name_clashes(datapath: Datapath) -> Diagnostics:
     for module in datapath.modules:
-        own = {count.name for count in module.counts} | {action.output for action in module.actions}
-        for ref in signals_read_by(module):
-            if ref.module is None and ref.name in own:
+        local_names = {count.name for count in module.counts} | {action.output for action in module.actions}
+        for ref in list_read_signals(module):
+            if ref.module is None and ref.name in local_names:
                 message = f"{quote(ref.name)} is an input, and a count or an output of {quote(module.name)}"
-                yield make_diagnostic(ref.at or module.at, message, "Rename one of them.")
+                yield make_diagnostic(ref.location or module.location, message, "Rename one of them.")
 
 
 def _find_port_clashes(datapath: Datapath) -> Diagnostics:
@@ -82,7 +82,7 @@ def _find_port_clashes(datapath: Datapath) -> Diagnostics:
     for port in (*ports.inputs, *ports.outputs):
         if port.name in names:
             message = f"two ports of the hardware would have the name {quote(port.name)}"
-            first_location = next((each.at for each in parts if port.name.startswith(each.name)), None)
+            first_location = next((part.location for part in parts if port.name.startswith(part.name)), None)
             yield make_diagnostic(first_location, message, "Rename an input, a module or an output.")
         names.add(port.name)
 
@@ -95,8 +95,8 @@ class _Parts:
 
     def __post_init__(self) -> None:
         self._graph = Graph(self.datapath)
-        self._signals = {each.name: each for each in self.datapath.inputs}
-        self._modules = {each.name: each for each in self.datapath.modules}
+        self._signals = {signal.name: signal for signal in self.datapath.inputs}
+        self._modules = {module.name: module for module in self.datapath.modules}
 
     def problems(self) -> Diagnostics:
         if self.datapath.name in KEYWORDS:
@@ -106,7 +106,8 @@ class _Parts:
         if not self.datapath.modules:
             yield make_diagnostic(None, "the datapath has no module", "Add one.")
         yield from find_duplicates(
-            [("input", each.name, each.at) for each in self.datapath.inputs] + self._list_modules()
+            [("input", signal.name, signal.location) for signal in self.datapath.inputs]
+            + self._list_modules()
         )
         for signal in self.datapath.inputs:
             yield from _find_signal_errors(signal)
@@ -114,54 +115,56 @@ class _Parts:
             yield from self._find_module_errors(module)
 
     def _list_modules(self) -> list[tuple[str, str, Location | None]]:
-        return [("module", each.name, each.at) for each in self.datapath.modules]
+        return [("module", module.name, module.location) for module in self.datapath.modules]
 
     def _find_module_errors(self, module: Module) -> Diagnostics:
-        yield from find_name_errors("module", module.name, module.at)
+        yield from find_name_errors("module", module.name, module.location)
         if not module.counts:
             hint = "Add `counts: { sum ... }` and `targets: { ... }`."
-            yield make_diagnostic(module.at, f"module {quote(module.name)} counts nothing", hint)
-        counts = [("count", each.name, each.at) for each in module.counts]
-        outputs = [(KINDS[each.kind].noun, name, each.at) for name, each in module.outputs().items()]
+            yield make_diagnostic(module.location, f"module {quote(module.name)} counts nothing", hint)
+        counts = [("count", count.name, count.location) for count in module.counts]
+        outputs = [
+            (KINDS[action.kind].noun, name, action.location) for name, action in module.outputs().items()
+        ]
         yield from find_duplicates([*counts, *outputs])
-        yield from find_duplicates([("target", each.name, each.at) for each in module.targets])
+        yield from find_duplicates([("target", target.name, target.location) for target in module.targets])
         for target in module.targets:
             yield from _find_target_errors(target)
         for count in module.counts:
             yield from self._find_count_errors(module, count)
         for action in module.actions:
             yield from self._find_action_errors(module, action)
-        yield from find_duplicates([("property", each.name, each.at) for each in module.claims])
+        yield from find_duplicates([("property", claim.name, claim.location) for claim in module.claims])
         for claim in module.claims:
-            yield from find_name_errors("property", claim.name, claim.at)
+            yield from find_name_errors("property", claim.name, claim.location)
             if claim.kind not in {"always", "never", "assume"}:
                 message = f"property {quote(claim.name)} has the unknown kind {quote(claim.kind)}"
-                yield make_diagnostic(claim.at, message, "Use always, never or assume.")
+                yield make_diagnostic(claim.location, message, "Use always, never or assume.")
         yield from find_formula_errors(self._graph, module, self._find_signal_errors)
 
     def _find_count_errors(self, module: Module, count: Count) -> Diagnostics:
-        yield from find_name_errors("count", count.name, count.at)
+        yield from find_name_errors("count", count.name, count.location)
         yield from find_out_of_range(
-            f"width of count {quote(count.name)}", count.width, 1, MAX_WIDTH, count.at
+            f"width of count {quote(count.name)}", count.width, 1, MAX_WIDTH, count.location
         )
         yield from find_out_of_range(
-            f"constant of count {quote(count.name)}", abs(count.constant), 0, 2**MAX_WIDTH - 1, count.at
+            f"constant of count {quote(count.name)}", abs(count.constant), 0, 2**MAX_WIDTH - 1, count.location
         )
-        names = [each.name for each in module.targets]
+        names = [target.name for target in module.targets]
         if count.target not in names:
             message = (
                 f"count {quote(count.name)} names the target {quote(count.target)}, which does not exist"
             )
-            yield make_diagnostic(count.at, message, did_you_mean(count.target, names))
+            yield make_diagnostic(count.location, message, did_you_mean(count.target, names))
         if not count.counted and not count.constant:
             yield make_diagnostic(
-                count.at, f"count {quote(count.name)} adds nothing", "Name a signal to count."
+                count.location, f"count {quote(count.name)} adds nothing", "Name a signal to count."
             )
         for ref in count.counted:
-            yield from self._find_signal_errors(ref, count.at)
+            yield from self._find_signal_errors(ref, count.location)
         yield from find_count_formula_errors(self._graph, module, count)
         for condition in count.gate:
-            yield from self._find_ref_errors(module, condition.ref, count.at)
+            yield from self._find_ref_errors(module, condition.ref, count.location)
 
     def _find_ref_errors(self, module: Module, ref: Ref, location: Location | None) -> Diagnostics:
         """Yield errors of a reference to a formula of its module or to a signal."""
@@ -172,7 +175,7 @@ class _Parts:
 
     def _find_signal_errors(self, ref: Ref, location: Location | None) -> Diagnostics:
         """Yield errors of a reference to a signal."""
-        location = ref.at or location
+        location = ref.location or location
         if ref.module is None:
             if ref.name not in self._signals:
                 message = f"there is no input {quote(ref.name)}"
@@ -194,18 +197,18 @@ class _Parts:
         yield from find_out_of_range(f"lane of {ref.name}", ref.lane, 0, max(source.lanes, 1) - 1, location)
 
     def _find_action_errors(self, module: Module, action: Action) -> Diagnostics:
-        names = [each.name for each in module.counts]
+        names = [count.name for count in module.counts]
         if action.on not in names and action.kind is not ActionKind.MEMORY:
             message = f"an action is on the count {quote(action.on)}, which is not in {quote(module.name)}"
-            yield make_diagnostic(action.at, message, did_you_mean(action.on, names))
+            yield make_diagnostic(action.location, message, did_you_mean(action.on, names))
         kind = KINDS[action.kind]
         for ref in action.refs:
-            yield from self._find_ref_errors(module, ref, action.at)
+            yield from self._find_ref_errors(module, ref, action.location)
         if kind.kind.drives:
-            yield from find_name_errors(kind.noun, action.output, action.at)
+            yield from find_name_errors(kind.noun, action.output, action.location)
             widest = 1 if kind.kind.drives is SignalKind.FLAG else MAX_WIDTH
             noun = f"width of {kind.noun} {quote(action.output)}"
-            yield from find_out_of_range(noun, action.width, 1, widest, action.at)
+            yield from find_out_of_range(noun, action.width, 1, widest, action.location)
         if action.clears is not None or action.kind is ActionKind.CLEAR_COUNT:
             yield from self._find_clear_errors(action)
         yield from kind.find_problems(self.datapath, action)
@@ -213,16 +216,16 @@ class _Parts:
     def _find_clear_errors(self, action: Action) -> Diagnostics:
         owner, name = action.clears or ("", "")
         if all((owner, name) != (module.name, count.name) for module, count in self.datapath.counts()):
-            count_names = [f"{each.name}.{count.name}" for each, count in self.datapath.counts()]
+            count_names = [f"{module.name}.{count.name}" for module, count in self.datapath.counts()]
             message = f"there is no count {quote(f'{owner}.{name}')} to clear"
-            yield make_diagnostic(action.at, message, did_you_mean(name, count_names))
+            yield make_diagnostic(action.location, message, did_you_mean(name, count_names))
 
 
 _MAX_WIDTHS = {SignalKind.FLAG: 1, SignalKind.NUMBER: MAX_INPUT_WIDTH, SignalKind.STREAM: MAX_WIDTH}
 
 
 def _find_signal_errors(signal: Signal) -> Diagnostics:
-    name, location = quote(signal.name), signal.at
+    name, location = quote(signal.name), signal.location
     yield from find_name_errors("input", signal.name, location)
     yield from find_out_of_range(f"number of elements of {name}", signal.size, 1, MAX_LANES, location)
     lanes = MAX_LANES // max(signal.size, 1) if signal.kind is SignalKind.STREAM else 1
@@ -240,46 +243,50 @@ def _find_signal_errors(signal: Signal) -> Diagnostics:
 
 
 def _find_target_errors(target: Target) -> Diagnostics:
-    yield from find_name_errors("target", target.name, target.at)
+    yield from find_name_errors("target", target.name, target.location)
     yield from find_out_of_range(
-        f"width of target {quote(target.name)}", target.width, 1, MAX_WIDTH, target.at
+        f"width of target {quote(target.name)}", target.width, 1, MAX_WIDTH, target.location
     )
     if target.reset < 0:
         yield make_diagnostic(
-            target.at, f"target {quote(target.name)} is {target.reset}", "Targets are not negative."
+            target.location, f"target {quote(target.name)} is {target.reset}", "Targets are not negative."
         )
     elif 1 <= target.width <= MAX_WIDTH and target.reset >= 2**target.width:
         need = target.reset.bit_length()
         hint = f"Write `width {need}` after its counts." if need <= MAX_WIDTH else "Count in two steps."
         message = f"target {quote(target.name)} is {target.reset} and does not fit in {target.width} bits"
-        yield make_diagnostic(target.at, message, hint)
+        yield make_diagnostic(target.location, message, hint)
 
 
-def find_name_errors(what: str, name: str, at: Location | None) -> Diagnostics:
+def find_name_errors(kind: str, name: str, location: Location | None) -> Diagnostics:
     """Yield an error if a name is not valid."""
-    article = "an" if what[0] in "aeio" else "a"
+    article = "an" if kind[0] in "aeio" else "a"
     if len(name) > MAX_NAME:
-        message = f"{quote(name)}, the name of {article} {what}, has {len(name)} characters"
-        yield make_diagnostic(at, message, f"Shorten it to {MAX_NAME}, or the names of which it consists.")
+        message = f"{quote(name)}, the name of {article} {kind}, has {len(name)} characters"
+        yield make_diagnostic(
+            location, message, f"Shorten it to {MAX_NAME}, or the names of which it consists."
+        )
     elif not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-        message = f"{quote(name)} cannot be the name of {article} {what}"
-        yield make_diagnostic(at, message, "Use letters, digits and underscores.")
+        message = f"{quote(name)} cannot be the name of {article} {kind}"
+        yield make_diagnostic(location, message, "Use letters, digits and underscores.")
     elif name in RESERVED:
         yield make_diagnostic(
-            at, f"{quote(name)} is a keyword of the language and cannot be a name", "Choose another name."
+            location,
+            f"{quote(name)} is a keyword of the language and cannot be a name",
+            "Choose another name.",
         )
 
 
 def find_duplicates(entries: Iterable[tuple[str, str, Location | None]]) -> Diagnostics:
     """Yield an error for each name that an earlier entry has. Entries are (kind of thing, name, location)."""
-    earlier: dict[str, tuple[str, Location | None]] = {}
+    earlier_entries: dict[str, tuple[str, Location | None]] = {}
     for kind, name, location in entries:
-        if name in earlier:
-            earlier_noun, earlier_location = earlier[name]
-            earlier_place = f" ({earlier_location})" if earlier_location else ""
+        if name in earlier_entries:
+            earlier_noun, earlier_location = earlier_entries[name]
+            location_text = f" ({earlier_location})" if earlier_location else ""
             yield make_diagnostic(
                 location,
-                f"{quote(name)} is a {kind} here and a {earlier_noun} elsewhere{earlier_place}",
+                f"{quote(name)} is a {kind} here and a {earlier_noun} elsewhere{location_text}",
                 "Rename one of them.",
             )
-        earlier.setdefault(name, (kind, location))
+        earlier_entries.setdefault(name, (kind, location))

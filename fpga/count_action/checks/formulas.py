@@ -12,9 +12,9 @@ from fpga.count_action.expressions import (
     OPERATORS,
     STORED,
     Interval,
-    bits_for,
-    constant,
-    leaves,
+    count_bits,
+    get_constant,
+    list_leaves,
 )
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import (
@@ -34,7 +34,7 @@ RefCheck = Callable[[Ref, Location | None], Diagnostics]
 
 def find_formula_errors(graph: Graph, module: Module, check_ref: RefCheck) -> Diagnostics:
     """Yield the errors of the formulas of a module; `check_ref` yields the errors of a reference to a signal."""
-    for value in (*module.values, *(each.holds for each in module.claims)):
+    for value in (*module.values, *(claim.holds for claim in module.claims)):
         errors = [
             *_find_operator_errors(value),
             *_find_reference_errors(graph.datapath, module, value, check_ref),
@@ -44,13 +44,13 @@ def find_formula_errors(graph: Graph, module: Module, check_ref: RefCheck) -> Di
             yield from _find_too_large(graph, module, value)
 
 
-def find_value_errors(module: Module, ref: Ref, at: Location | None) -> Diagnostics:
+def find_value_errors(module: Module, ref: Ref, location: Location | None) -> Diagnostics:
     """Yield an error if a reference names a formula that does not exist."""
     try:
         module.value(ref)
     except (IndexError, ValueError):
         yield make_diagnostic(
-            at, f"there is no formula {quote(ref.name)} in {quote(module.name)}", "Add it to `values`."
+            location, f"there is no formula {quote(ref.name)} in {quote(module.name)}", "Add it to `values`."
         )
 
 
@@ -59,26 +59,26 @@ def find_count_formula_errors(graph: Graph, module: Module, count: Count) -> Dia
     yield from _find_target_errors(graph, module, count)
     yield from _find_bound_errors(graph, module, count)
     for pick in count.picks:
-        yield from find_value_errors(module, pick, count.at)
+        yield from find_value_errors(module, pick, count.location)
 
 
 def _find_target_errors(graph: Graph, module: Module, count: Count) -> Diagnostics:
     aim = count.aim
-    if aim is None or [*find_value_errors(module, aim, count.at)]:
+    if aim is None or [*find_value_errors(module, aim, count.location)]:
         return
-    targets = [ref.name for operator, ref in leaves(module.value(aim)) if operator == "target"]
+    targets = [ref.name for operator, ref in list_leaves(module.value(aim)) if operator == "target"]
     if count.target not in targets[:1]:
         message = (
             f"the formula that {quote(count.name)} has to reach does not name the target of this count first"
         )
         yield make_diagnostic(
-            aim.at or count.at,
+            aim.location or count.location,
             message,
             "Name the target of the count first in the formula, or write a target alone.",
         )
     elif min(graph.interval(module.value(aim))) < 0:
         message = f"the value that {quote(count.name)} has to reach can be negative"
-        yield make_diagnostic(aim.at or count.at, message, "Write max(..., 0).")
+        yield make_diagnostic(aim.location or count.location, message, "Write max(..., 0).")
 
 
 def _find_bound_errors(graph: Graph, module: Module, count: Count) -> Diagnostics:
@@ -86,12 +86,12 @@ def _find_bound_errors(graph: Graph, module: Module, count: Count) -> Diagnostic
         message = (
             f"level count {quote(count.name)} cannot go down or have a bound, because it stores no value"
         )
-        yield make_diagnostic(count.at, message, "Use CountKind.ACCUMULATE.")
-    if count.bound is None or [*find_value_errors(module, count.bound, count.at)]:
+        yield make_diagnostic(count.location, message, "Use CountKind.ACCUMULATE.")
+    if count.bound is None or [*find_value_errors(module, count.bound, count.location)]:
         return
     if min(graph.interval(module.value(count.bound))) < 0:
         message = f"the bound of {quote(count.name)} can be negative"
-        yield make_diagnostic(count.bound.at or count.at, message, "Write max(..., 0).")
+        yield make_diagnostic(count.bound.location or count.location, message, "Write max(..., 0).")
 
 
 def _find_operator_errors(value: Operand) -> Diagnostics:
@@ -106,13 +106,13 @@ def _find_operator_errors(value: Operand) -> Diagnostics:
         yield make_diagnostic(None, message, "Give constants, the highest bit of a slice first.")
     elif value.operator == "concat" and not all(map(_is_slice, value.operands)):
         yield make_diagnostic(None, "an operand of `concat` is no slice", "Give each operand a width.")
-    for each in value.operands:
-        yield from _find_operator_errors(each)
+    for operand in value.operands:
+        yield from _find_operator_errors(operand)
 
 
 def _has_constant_bits(value: Operation) -> bool:
     bits = value.operands[1:]
-    numbers = [each for each in bits if isinstance(each, int) and 0 <= each <= MAX_BITS]
+    numbers = [bit for bit in bits if isinstance(bit, int) and 0 <= bit <= MAX_BITS]
     return len(numbers) == len(bits) and numbers == sorted(numbers, reverse=True)
 
 
@@ -131,37 +131,39 @@ _OPERANDS: dict[str, range] = {
 def _find_reference_errors(
     datapath: Datapath, module: Module, value: Operand, check_ref: RefCheck
 ) -> Diagnostics:
-    for operator, ref in leaves(value):
+    for operator, ref in list_leaves(value):
         if is_value(ref):
             yield make_diagnostic(
-                ref.at or module.at, "a formula refers to a formula", "Insert the operand itself."
+                ref.location or module.location, "a formula refers to a formula", "Insert the operand itself."
             )
         elif operator in STORED:
-            owner = next((each for each in datapath.modules if each.name == ref.module), None)
+            owner = next((candidate for candidate in datapath.modules if candidate.name == ref.module), None)
             stored_names = _list_stored_names(owner, operator) if owner else []
             if ref.name not in stored_names:
                 message = f"there is no {operator} {quote(f'{ref.module}.{ref.name}')}"
-                yield make_diagnostic(ref.at or module.at, message, did_you_mean(ref.name, stored_names))
+                yield make_diagnostic(
+                    ref.location or module.location, message, did_you_mean(ref.name, stored_names)
+                )
         else:
-            yield from check_ref(ref, module.at)
+            yield from check_ref(ref, module.location)
 
 
 def _list_stored_names(owner: Module, operator: str) -> list[str]:
     if operator == "count":
-        return [each.name for each in owner.counts]
-    return [each.name for each in owner.targets]
+        return [count.name for count in owner.counts]
+    return [target.name for target in owner.targets]
 
 
 def _find_too_large(graph: Graph, module: Module, value: Operand) -> Diagnostics:
     if isinstance(value, Operation) and value.operator not in STORED | {"valid"}:
-        errors = [error for each in value.operands for error in _find_too_large(graph, module, each)]
+        errors = [error for operand in value.operands for error in _find_too_large(graph, module, operand)]
         if errors:
             yield errors[0]
             return
         yield from _find_missing_bits(graph, module, value)
     low, high = graph.interval(value)
     if max(-low, high) > LARGEST_VALUE:
-        location = next((ref.at for _, ref in leaves(value)), None) or module.at
+        location = next((ref.location for _, ref in list_leaves(value)), None) or module.location
         message = f"this formula ranges from {low} to {high}; at most 60 bits and a sign are possible"
         yield make_diagnostic(location, message, "Add, shift or join less, or narrower samples.")
 
@@ -170,9 +172,9 @@ def _find_missing_bits(graph: Graph, module: Module, value: Operation) -> Diagno
     """Yield an error for a slice beyond the bits of its value. A constant has any number of bits."""
     if value.operator != "slice" or isinstance(value.operands[0], int):
         return
-    width, _ = bits_for(*graph.interval(value.operands[0]))
-    if constant(value.operands[1]) >= width:
-        location = next((ref.at for _, ref in leaves(value)), None) or module.at
+    width, _ = count_bits(*graph.interval(value.operands[0]))
+    if get_constant(value.operands[1]) >= width:
+        location = next((ref.location for _, ref in list_leaves(value)), None) or module.location
         message = f"a slice has bit {value.operands[1]}, and its value has bits {width - 1} to 0"
         yield make_diagnostic(location, message, "Use bits that the value has.")
 
@@ -183,20 +185,22 @@ def find_constant_conditions(graph: Graph) -> Diagnostics:
         for count in module.counts:
             for condition in count.gate:
                 if is_value(condition.ref):
-                    for compared in _find_comparisons(module.value(condition.ref)):
-                        yield from _find_constant_result(graph, compared, condition.ref.at or count.at)
+                    for comparison in _find_comparisons(module.value(condition.ref)):
+                        yield from _find_constant_result(
+                            graph, comparison, condition.ref.location or count.location
+                        )
 
 
 def _find_comparisons(operand: Operand) -> Iterator[Operation]:
     if isinstance(operand, Operation):
         if operand.operator in COMPARISONS:
             yield operand
-        for each in operand.operands:
-            yield from _find_comparisons(each)
+        for part in operand.operands:
+            yield from _find_comparisons(part)
 
 
 def _find_constant_result(graph: Graph, comparison: Operation, location: Location | None) -> Diagnostics:
-    left_interval, right_interval = (graph.interval(each) for each in comparison.operands)
+    left_interval, right_interval = (graph.interval(operand) for operand in comparison.operands)
     outcomes = {
         _can_hold(comparison.operator, left_interval, right_interval),
         _can_hold(comparison.operator, left_interval, right_interval, for_all=True),

@@ -48,17 +48,19 @@ def _find_conflicting_drivers(graph: Graph) -> Diagnostics:
         groups = {KINDS[action.kind].shared for _, action in drivers}
         if len(drivers) == 1 or (len(groups) == 1 and groups != {""}):
             continue
-        first, second = drivers[0][1], drivers[1][1]
-        first_location = f", the other one at {first.at}" if first.at else ""
+        first_action, second_action = drivers[0][1], drivers[1][1]
+        first_location = f", the other one at {first_action.location}" if first_action.location else ""
         message = f"output {quote(output)} of module {quote(name)} has two drivers{first_location} (R9)"
-        word = "as " if second.kind.drives is SignalKind.STREAM else ""
-        yield make_diagnostic(second.at, message, f"Give this one another name: `{word}{output}_2`.")
+        word = "as " if second_action.kind.drives is SignalKind.STREAM else ""
+        yield make_diagnostic(
+            second_action.location, message, f"Give this one another name: `{word}{output}_2`."
+        )
 
 
 def _find_self_triggers(graph: Graph) -> Diagnostics:
     for link in graph.links:
-        own = link.driver is link.reader and link.action.on == link.count.name
-        if own and link.relation == "counts" and link.action.kind.drives is not SignalKind.STREAM:
+        is_same_count = link.driver is link.reader and link.action.on == link.count.name
+        if is_same_count and link.relation == "counts" and link.action.kind.drives is not SignalKind.STREAM:
             name = link.action.output
             message = (
                 f"{quote(link.count.name)} triggers itself: it counts {quote(name)}, which its action drives"
@@ -66,7 +68,7 @@ def _find_self_triggers(graph: Graph) -> Diagnostics:
             hint = "Count what comes from outside, or use another count for the action."
             if link.action.kind.drives is SignalKind.FLAG:
                 hint = f"Write `sum 1 while {name}`, or use another count for the action."
-            yield make_diagnostic(link.count.at, message, hint)
+            yield make_diagnostic(link.count.location, message, hint)
 
 
 # ----------------------------------------------------------------------------------- streams (R7)
@@ -74,18 +76,18 @@ def _find_self_triggers(graph: Graph) -> Diagnostics:
 
 def _find_shared_level_streams(graph: Graph) -> Diagnostics:
     for (_, name, index), takers in graph.takers.items():
-        level = next(((m, c) for m, c in takers if c.kind is CountKind.LEVEL), None)
-        if level is None:
+        level_taker = next(((m, c) for m, c in takers if c.kind is CountKind.LEVEL), None)
+        if level_taker is None:
             continue
-        foreign = next((f"{m.name}.{c.name}" for m, c in takers if m != level[0]), None)
-        if foreign is not None:
-            own = f"{level[0].name}.{level[1].name}"
+        foreign_taker = next((f"{m.name}.{c.name}" for m, c in takers if m != level_taker[0]), None)
+        if foreign_taker is not None:
+            level_name = f"{level_taker[0].name}.{level_taker[1].name}"
             message = (
-                f"stream {quote(name)} (bit {index}) is taken by the level count {quote(own)}"
-                f" and by {quote(foreign)} of another module (R7)"
+                f"stream {quote(name)} (bit {index}) is taken by the level count {quote(level_name)}"
+                f" and by {quote(foreign_taker)} of another module (R7)"
             )
             hint = "Let the other one count what the level count streams, or move both counts into one module (R26)."
-            yield make_diagnostic(level[1].at, message, hint)
+            yield make_diagnostic(level_taker[1].location, message, hint)
 
 
 def _find_stream_cycles(graph: Graph) -> Diagnostics:
@@ -98,7 +100,7 @@ def _find_stream_cycles(graph: Graph) -> Diagnostics:
         module = graph.datapath.module(names[0])
         message = f"streams form a cycle: {' -> '.join(names)} (R7)"
         yield make_diagnostic(
-            module.at, message, "Replace one with a flag or a pulse, which apply no backpressure."
+            module.location, message, "Replace one with a flag or a pulse, which apply no backpressure."
         )
 
 
@@ -114,7 +116,9 @@ def _find_lost_pulses(graph: Graph) -> Diagnostics:
                     " a pulse in a stalled cycle would be lost (R7)"
                 )
                 yield make_diagnostic(
-                    term.at or count.at, message, "Count it in a module of its own that sends no stream."
+                    term.location or count.location,
+                    message,
+                    "Count it in a module of its own that sends no stream.",
                 )
 
 
@@ -134,7 +138,7 @@ def _find_unreachable(graph: Graph, module: Module, count: Count) -> Diagnostics
         need = largest.bit_length()
         message = f"count {name} has {count.width} bits and can go up by {largest} in one cycle (R10)"
         yield make_diagnostic(
-            count.at, message, f"Write `width {need}`." if need <= MAX_WIDTH else "Add less at a time."
+            count.location, message, f"Write `width {need}`." if need <= MAX_WIDTH else "Add less at a time."
         )
         return
     target = module.target(count.target)
@@ -144,7 +148,7 @@ def _find_unreachable(graph: Graph, module: Module, count: Count) -> Diagnostics
 
 def _find_unreachable_target(count: Count, target: Target, largest: int) -> Diagnostics:
     name = f"target {quote(target.name)} of count {quote(count.name)}"
-    location = target.at or count.at
+    location = target.location or count.location
     if count.kind is CountKind.LEVEL:
         if target.reset > largest:
             message = f"{name} is {target.reset}, and the sum is at most {largest}: it is never reached (R1)"
@@ -184,40 +188,42 @@ def _find_max_term(graph: Graph, term: Ref) -> int:
 
 def _find_dead_counts(graph: Graph) -> Diagnostics:
     """Yield an error for each count that can never start, because it waits for itself or for another such count."""
-    alive: set[tuple[str, str]] = set()
+    triggerable: set[tuple[str, str]] = set()
     while True:  # least fixed point: add counts whose inputs can occur until nothing changes
         started = {
             (module.name, count.name)
             for module, count in graph.datapath.counts()
-            if (module.name, count.name) not in alive and not _find_missing_trigger(graph, count, alive)
+            if (module.name, count.name) not in triggerable
+            and not _find_missing_trigger(graph, count, triggerable)
         }
         if not started:
             break
-        alive |= started
+        triggerable |= started
     for module, count in graph.datapath.counts():
-        if (module.name, count.name) not in alive:
-            waits = _find_missing_trigger(graph, count, alive)
-            message = f"count {quote(f'{module.name}.{count.name}')} never counts: nothing ever triggers {quote(waits)}"
-            yield make_diagnostic(count.at, message, "Start the chain with an external input.")
+        if (module.name, count.name) not in triggerable:
+            trigger = _find_missing_trigger(graph, count, triggerable)
+            name = quote(f"{module.name}.{count.name}")
+            message = f"count {name} never counts: nothing ever triggers {quote(trigger)}"
+            yield make_diagnostic(count.location, message, "Start the chain with an external input.")
 
 
-def _find_missing_trigger(graph: Graph, count: Count, alive: set[tuple[str, str]]) -> str:
+def _find_missing_trigger(graph: Graph, count: Count, triggerable: set[tuple[str, str]]) -> str:
     """Return the signal that keeps a count from counting while only `alive` counts fire; empty if there is none."""
     for condition in count.gate:
-        if not condition.negated and not _can_be_nonzero(graph, condition.ref, alive):
+        if not condition.negated and not _can_be_nonzero(graph, condition.ref, triggerable):
             return describe_ref(condition.ref)
-    if count.constant or any(_can_be_nonzero(graph, term, alive) for term in count.counted):
+    if count.constant or any(_can_be_nonzero(graph, term, triggerable) for term in count.counted):
         return ""
     return describe_ref(count.counted[0])
 
 
-def _can_be_nonzero(graph: Graph, ref: Ref, alive: set[tuple[str, str]]) -> bool:
+def _can_be_nonzero(graph: Graph, ref: Ref, triggerable: set[tuple[str, str]]) -> bool:
     """Return whether a signal can ever be non-zero; True for every formula."""
     return (
         ref.module is None
         or is_value(ref)
         or any(
-            (module.name, action.on) in alive
+            (module.name, action.on) in triggerable
             for module, action in graph.drivers[ref.module, ref.name]
             if KINDS[action.kind].raises
         )
@@ -240,41 +246,47 @@ def _find_order_errors(graph: Graph, count: Count) -> Diagnostics:
     if not count.order:
         if count.whole or count.picks:
             message = f"count {quote(count.name)} has picks or whole packets, but no order"
-            yield make_diagnostic(count.at, message, "Set its order.")
+            yield make_diagnostic(count.location, message, "Set its order.")
         return
     name = quote(count.name)
     if count.order not in arbitration.ORDERS:
         hint = f"Use {' or '.join(arbitration.ORDERS)}."
-        yield make_diagnostic(count.at, f"count {name} has the unknown order {quote(count.order)}", hint)
+        yield make_diagnostic(
+            count.location, f"count {name} has the unknown order {quote(count.order)}", hint
+        )
     elif count.kind is not CountKind.LEVEL or count.constant or count.taken or count.bound:
         message = f"count {name} chooses among streams, and is not a level count of streams alone (R19)"
         yield make_diagnostic(
-            count.at, message, "Add valid bits only, and count over cycles in another module."
+            count.location, message, "Add valid bits only, and count over cycles in another module."
         )
     elif not all(map(graph.is_stream, count.terms)) or len(set(count.terms)) != len(count.terms):
         message = f"count {name} chooses among streams, and has another term, or a stream twice"
-        yield make_diagnostic(count.at, message, "Name streams only, each once.")
+        yield make_diagnostic(count.location, message, "Name streams only, each once.")
     elif not 2 <= len(count.terms) <= arbitration.MAX_STREAMS:
         message = f"count {name} chooses among {len(count.terms)} streams"
-        yield make_diagnostic(count.at, message, f"2 to {arbitration.MAX_STREAMS} are possible.")
+        yield make_diagnostic(count.location, message, f"2 to {arbitration.MAX_STREAMS} are possible.")
 
 
 def _find_register_errors(module: Module, count: Count) -> Diagnostics:
     picks = arbitration.picks(count, module.name)
-    if [module.value(each) for each in count.picks] != picks:
+    if [module.value(pick) for pick in count.picks] != picks:
         yield make_diagnostic(
-            count.at, f"the picks of {quote(count.name)} are not {count.order}", "Use arbitration.picks."
+            count.location,
+            f"the picks of {quote(count.name)} are not {count.order}",
+            "Use arbitration.picks.",
         )
     for name, operand in arbitration.next_numbers(count, module.name).items():
-        action = next((each for each in module.actions if each.output == f"{count.name}_{name}"), None)
+        action = next(
+            (candidate for candidate in module.actions if candidate.output == f"{count.name}_{name}"), None
+        )
         if action is None or not _is_stored(module, action, count, operand):
             message = f"no action stores `{count.name}_{name}`, which {quote(count.name)} needs to choose"
-            yield make_diagnostic(count.at, message, "Use arbitration.next_numbers.")
+            yield make_diagnostic(count.location, message, "Use arbitration.next_numbers.")
 
 
 def _is_stored(module: Module, action: Action, count: Count, operand: Operand) -> bool:
-    is_own = (action.kind, action.on, action.part_of) == (ActionKind.STORE, count.name, count.name)
-    return is_own and [module.value(ref) for ref in action.refs] == [operand]
+    is_for_count = (action.kind, action.on, action.part_of) == (ActionKind.STORE, count.name, count.name)
+    return is_for_count and [module.value(ref) for ref in action.refs] == [operand]
 
 
 def _find_merge_errors(graph: Graph, module: Module, action: Action) -> Diagnostics:
@@ -286,4 +298,4 @@ def _find_merge_errors(graph: Graph, module: Module, action: Action) -> Diagnost
         is_valid = [module.value(ref) for ref in action.refs] == samples
     if not is_valid:
         message = f"{quote(action.output)} merges, and does not send the beat that {quote(count.name)} selects (R19)"
-        yield make_diagnostic(action.at, message, "Use arbitration.select_samples.")
+        yield make_diagnostic(action.location, message, "Use arbitration.select_samples.")

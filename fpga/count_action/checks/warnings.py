@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from fpga.count_action.actions import KINDS
 from fpga.count_action.checks.rules import describe_ref, max_increment
 from fpga.count_action.diagnostics import Diagnostics, make_diagnostic, quote
-from fpga.count_action.expressions import LOGICAL, leaves
-from fpga.count_action.graph import Graph, can_stall, find_cycle, signals_read_by, stream_of
+from fpga.count_action.expressions import LOGICAL, list_leaves
+from fpga.count_action.graph import Graph, can_stall, find_cycle, get_stream_key, list_read_signals
 from fpga.count_action.model import (
     Action,
     ActionKind,
@@ -32,7 +32,9 @@ def find_possible_mistakes(graph: Graph) -> Diagnostics:
         for ref in find_contradictions(count):
             message = f"count {quote(count.name)} waits for {quote(describe_ref(ref))} to be 1 and 0 at once"
             yield make_diagnostic(
-                ref.at or count.at, message, "Remove one of the conditions: with both it never counts."
+                ref.location or count.location,
+                message,
+                "Remove one of the conditions: with both it never counts.",
             )
     yield from _find_uncounted_samples(graph)
     yield from _find_unused(graph)
@@ -59,7 +61,7 @@ def _find_overshoots(graph: Graph, module: Module, count: Count) -> Diagnostics:
         " it then continues without firing (R4)"
     )
     yield make_diagnostic(
-        count.at, message, "Make sure that it cannot, read its bit `overshoot`, or write `at least`."
+        count.location, message, "Make sure that it cannot, read its bit `overshoot`, or write `at least`."
     )
 
 
@@ -72,32 +74,38 @@ def _find_stuck_level_counts(graph: Graph, module: Module, count: Count) -> Diag
     if count.order:
         return
     name, reset = quote(count.name), target.reset
-    others = {
-        stream_of(term)
+    rival_streams = {
+        get_stream_key(term)
         for rival in module.counts
         if rival is not count and rival.kind is CountKind.LEVEL
         for term in rival.counted
     }
-    own = [ref for ref in streams if stream_of(ref) not in others]  # the others may leave (R26)
-    if len(own) + count.constant > reset and not target.at_least:
-        waiting = ", ".join(_describe_stream(graph, ref) for ref in own[: reset - count.constant + 1])
+    exclusive_streams = [
+        ref for ref in streams if get_stream_key(ref) not in rival_streams
+    ]  # the others may leave (R26)
+    if len(exclusive_streams) + count.constant > reset and not target.at_least:
+        waiting = ", ".join(
+            _describe_stream(graph, ref) for ref in exclusive_streams[: reset - count.constant + 1]
+        )
         message = (
             f"level count {name} never fires again once beats of {waiting} wait together: the sum is above its target"
             f" {reset}, and waiting beats stay (R7)"
         )
-        yield make_diagnostic(count.at, message, "Count all of them (raise the target), or write `at least`.")
+        yield make_diagnostic(
+            count.location, message, "Count all of them (raise the target), or write `at least`."
+        )
     sample_streams = {
-        stream_of(ref) for action in module.actions if action.on == count.name for ref in action.refs
+        get_stream_key(ref) for action in module.actions if action.on == count.name for ref in action.refs
     }
     if (
         reset - count.constant < len(streams)
-        and len(sample_streams & {stream_of(ref) for ref in streams}) > 1
+        and len(sample_streams & {get_stream_key(ref) for ref in streams}) > 1
     ):
         message = (
             f"level count {name} fires with {reset} of {len(streams)} beats, but the samples of all streams are sent:"
             " those of the streams without a beat are not valid"
         )
-        yield make_diagnostic(count.at, message, f"Set the target to {len(streams) + count.constant}.")
+        yield make_diagnostic(count.location, message, f"Set the target to {len(streams) + count.constant}.")
 
 
 def _describe_stream(graph: Graph, ref: Ref) -> str:
@@ -111,10 +119,12 @@ def _find_greedy_rivals(graph: Graph, module: Module, count: Count) -> Diagnosti
     Their other terms do not reach their targets.
     """
     for rival in graph.rivals(module, count):
-        streams = {stream_of(each) for each in rival.terms}
-        always = not rival.gate and not rival.order and rival.aim is None and not rival.constant
+        streams = {get_stream_key(term) for term in rival.terms}
+        is_unconditional = not rival.gate and not rival.order and rival.aim is None and not rival.constant
         takes_all = (
-            always and len(streams) == len(rival.terms) == 1 and module.target(rival.target).reset == 1
+            is_unconditional
+            and len(streams) == len(rival.terms) == 1
+            and module.target(rival.target).reset == 1
         )
         largest_increment = max_increment(graph, count) - len(streams)
         lowest = 1 if count.aim is not None else module.target(count.target).reset
@@ -124,14 +134,18 @@ def _find_greedy_rivals(graph: Graph, module: Module, count: Count) -> Diagnosti
                 f" {quote(describe_ref(rival.terms[0]))} (R26)"
             )
             yield make_diagnostic(
-                count.at, message, "Exchange them, or give the first one a condition (`while`)."
+                count.location, message, "Exchange them, or give the first one a condition (`while`)."
             )
 
 
 def find_contradictions(count: Count) -> list[Ref]:
     """Return the signals that a count requires to be both 1 and 0, so that it never counts."""
-    negated = {(each.ref.module, each.ref.name, each.ref.index) for each in count.gate if each.negated}
-    positive = (each.ref for each in count.gate if not each.negated)
+    negated = {
+        (condition.ref.module, condition.ref.name, condition.ref.index)
+        for condition in count.gate
+        if condition.negated
+    }
+    positive = (condition.ref for condition in count.gate if not condition.negated)
     return [ref for ref in positive if (ref.module, ref.name, ref.index) in negated]
 
 
@@ -143,7 +157,9 @@ def _find_missed_pulses(graph: Graph, module: Module, count: Count) -> Diagnosti
                 f"count {quote(count.name)} waits for the pulse {quote(describe_ref(pulses[0]))}, and module"
                 f" {quote(module.name)} can stall: a pulse in a stalled cycle is not seen (R7)"
             )
-            yield make_diagnostic(condition.ref.at or count.at, message, "Set a flag instead of the pulse.")
+            yield make_diagnostic(
+                condition.ref.location or count.location, message, "Set a flag instead of the pulse."
+            )
 
 
 def _find_condition_signals(graph: Graph, ref: Ref) -> Iterator[Ref]:
@@ -159,17 +175,17 @@ def _find_condition_signals(graph: Graph, ref: Ref) -> Iterator[Ref]:
 
 def _find_uncounted_samples(graph: Graph) -> Diagnostics:
     for module in graph.datapath.modules:
-        for action in (each for each in module.actions if each.on):
-            streams = {stream_of(term) for term in module.count(action.on).counted}
-            for ref in (stream for each in action.refs for stream in graph.streams(each)):
-                if stream_of(ref) not in streams:
+        for action in (candidate for candidate in module.actions if candidate.on):
+            streams = {get_stream_key(term) for term in module.count(action.on).counted}
+            for ref in (stream for sample in action.refs for stream in graph.streams(sample)):
+                if get_stream_key(ref) not in streams:
                     name = quote(action.output or action.memory)
                     message = (
                         f"{name} sends samples of {quote(describe_ref(ref))}, whose beats"
                         f" {quote(action.on)} does not count"
                     )
                     yield make_diagnostic(
-                        ref.at or action.at,
+                        ref.location or action.location,
                         message,
                         f"Add {describe_ref(ref)}.valid to the count if the count must wait for these samples.",
                     )
@@ -178,28 +194,31 @@ def _find_uncounted_samples(graph: Graph) -> Diagnostics:
 
 def _find_unused(graph: Graph) -> Diagnostics:
     input_names = {
-        ref.name for module in graph.datapath.modules for ref in signals_read_by(module) if ref.module is None
+        ref.name
+        for module in graph.datapath.modules
+        for ref in list_read_signals(module)
+        if ref.module is None
     }
     for signal in graph.datapath.inputs:
         if signal.name not in input_names:
             yield make_diagnostic(
-                signal.at,
+                signal.location,
                 f"input {quote(signal.name)} is not used",
                 "Remove it if it is not needed.",
             )
-    compared = {
+    compared_targets = {
         (ref.module, ref.name)
         for module in graph.datapath.modules
         for value in module.values
-        for operator, ref in leaves(value)
+        for operator, ref in list_leaves(value)
         if operator == "target"
     }
     for module in graph.datapath.modules:
         target_names = {count.target for count in module.counts}
         for target in module.targets:
-            if target.name not in target_names and (module.name, target.name) not in compared:
+            if target.name not in target_names and (module.name, target.name) not in compared_targets:
                 yield make_diagnostic(
-                    target.at, f"no count has the target {quote(target.name)}", "Remove it."
+                    target.location, f"no count has the target {quote(target.name)}", "Remove it."
                 )
 
 
@@ -214,28 +233,32 @@ def _find_endless_triggers(graph: Graph) -> Diagnostics:
     if names:
         module = graph.datapath.module(names[0].partition(".")[0])
         message = f"these counts trigger each other in a cycle: {' -> '.join(names)}; once started, it may never end"
-        yield make_diagnostic(module.at, message, "Gate one of them (`while ...`) if that is not intended.")
+        yield make_diagnostic(
+            module.location, message, "Gate one of them (`while ...`) if that is not intended."
+        )
 
 
 def _find_idle_clears(graph: Graph) -> Diagnostics:
     for module in graph.datapath.modules:
-        for action in module.drives(ActionKind.CLEAR_COUNT):
+        for action in module.list_actions(ActionKind.CLEAR_COUNT):
             owner, name = action.clears or ("", "")
             if graph.datapath.module(owner).count(name).kind is CountKind.LEVEL:
                 message = f"{quote(f'{owner}.{name}')} is a level count, which keeps nothing: clearing it has no effect"
-                yield make_diagnostic(action.at, message, "Remove it, or write `over cycles` in the count.")
+                yield make_diagnostic(
+                    action.location, message, "Remove it, or write `over cycles` in the count."
+                )
 
 
 def _find_lost_stores(graph: Graph) -> Diagnostics:
     """Yield warnings of stores by priority that always lose to a store on the same count (R18, R25)."""
     for module in graph.datapath.modules:
-        firsts: dict[tuple[str, str, str], Action] = {}
+        first_stores: dict[tuple[str, str, str], Action] = {}
         for action in module.actions:
             if not action.ranked:
                 continue
-            first_store = firsts.setdefault((action.output, action.memory, action.on), action)
+            first_store = first_stores.setdefault((action.output, action.memory, action.on), action)
             if first_store is not action:
                 name = quote(action.output or action.memory)
                 message = f"this store in {name} is always lost: one on the same count {quote(action.on)} precedes it"
                 hint = "Remove one, or use a count of its own."
-                yield make_diagnostic(action.at, message, hint)
+                yield make_diagnostic(action.location, message, hint)

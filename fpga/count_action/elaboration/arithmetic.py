@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from fpga.count_action.diagnostics import Refused, did_you_mean, quote
+from fpga.count_action.diagnostics import SourceError, did_you_mean, quote
 from fpga.count_action.language.syntax import (
     Formula,
     Index,
@@ -13,7 +13,7 @@ from fpga.count_action.language.syntax import (
     Operand,
     Operation,
     Range,
-    Ranged,
+    RangedOperand,
     Reference,
 )
 from fpga.count_action.model import MAX_LANES, Location
@@ -25,7 +25,7 @@ Values = Mapping[str, int]
 
 
 def evaluate(number: Number, values: Values) -> int:
-    """Return the value of a number. Division rounds down. Raise `Refused` for anything that is not constant."""
+    """Return the value of a number. Division rounds down. Raise `SourceError` for anything that is not constant."""
     if isinstance(number, Integer):
         return number.value
     if isinstance(number, Reference):
@@ -34,18 +34,18 @@ def evaluate(number: Number, values: Values) -> int:
             return values[name]
         if name is None:
             message = f"{quote(str(number))} is a signal; a number must be known before the hardware is built"
-            raise Refused(number.at, message, "Use integers, parameters and index names.")
+            raise SourceError(number.location, message, "Use integers, parameters and index names.")
         message = f"{quote(name)} is not a number that is known here"
         declaration = (
             f"Declare it: module NAME ({name} = 16)." if len(name) < 40 else "Declare it as a parameter."
         )
         hint = f"{declaration} A signal cannot be an index or a bound."
-        raise Refused(number.at, message, f"{did_you_mean(name, values)} {hint}".strip())
+        raise SourceError(number.location, message, f"{did_you_mean(name, values)} {hint}".strip())
     left, right = evaluate(number.left, values), evaluate(number.right, values)
     result = _operate(number, left, right)
     if abs(result) > LARGEST:
         message = f"this number is about 2^{result.bit_length() - 1}, which is too large"
-        raise Refused(number.at, message, "The largest count is 2^48 - 1.")
+        raise SourceError(number.location, message, "The largest count is 2^48 - 1.")
     return result
 
 
@@ -57,54 +57,56 @@ def _operate(number: Operation, left: int, right: int) -> int:
     if number.operator == "*":
         return left * right
     if right == 0:
-        raise Refused(number.at, f"division of {left} by zero", "Check the parameters in the divisor.")
+        raise SourceError(
+            number.location, f"division of {left} by zero", "Check the parameters in the divisor."
+        )
     return left // right
 
 
-def names_in(number: Number | Operand | None) -> Iterator[str]:
+def list_names(number: Number | Operand | None) -> Iterator[str]:
     """Yield the plain names in a number or a formula, including names in the indices of its signals."""
     if isinstance(number, Operation):
-        yield from names_in(number.left)
-        yield from names_in(number.right)
+        yield from list_names(number.left)
+        yield from list_names(number.right)
     elif isinstance(number, Formula):
-        for each in (*number.operands, *number.numbers):
-            yield from names_in(each)
-    elif isinstance(number, Ranged):
-        yield from names_in(number.value)
+        for operand in (*number.operands, *number.numbers):
+            yield from list_names(operand)
+    elif isinstance(number, RangedOperand):
+        yield from list_names(number.value)
     elif isinstance(number, Reference):
         if number.plain is not None:
             yield number.plain
         for part in number.parts:
-            yield from names_in(part.index)
+            yield from list_names(part.index)
 
 
-def indices_in(operand: Operand) -> Iterator[Index]:
+def list_indices(operand: Operand) -> Iterator[Index]:
     """Yield the indices of the ranges in a formula."""
-    if isinstance(operand, Ranged):
-        yield operand.over
-        yield from indices_in(operand.value)
+    if isinstance(operand, RangedOperand):
+        yield operand.index
+        yield from list_indices(operand.value)
     elif isinstance(operand, Formula):
-        for each in operand.operands:
-            yield from indices_in(each)
+        for part in operand.operands:
+            yield from list_indices(part)
 
 
-def span_of(span: Range | Index, values: Values) -> range:
-    """Return the values of an index, both ends included. Raise `Refused` as `check_span` does."""
+def evaluate_range(span: Range | Index, values: Values) -> range:
+    """Return the values of an index, both ends included. Raise `SourceError` as `check_span` does."""
     low, high = evaluate(span.low, values), evaluate(span.high, values)
-    return check_span(low, high, span.at)
+    return check_span(low, high, span.location)
 
 
-def check_span(low: int, high: int, at: Location) -> range:
-    """Return `low` to `high`, both included. Raise `Refused` if it is empty, negative or has over 1024 elements."""
+def check_span(low: int, high: int, location: Location) -> range:
+    """Return `low` to `high`, both included. Raise `SourceError` if it is empty, negative or has over 1024 elements."""
     if low < 0:
-        raise Refused(at, f"the range starts at {low}", "Start at 0 or 1.")
+        raise SourceError(location, f"the range starts at {low}", "Start at 0 or 1.")
     if high < low:
-        raise Refused(
-            at, f"the range from {low} to {high} is empty", "Its end must not be less than its start."
+        raise SourceError(
+            location, f"the range from {low} to {high} is empty", "Its end must not be less than its start."
         )
     if high - low >= MAX_LANES:
         message = (
             f"the range from {low} to {high} has {high - low + 1} elements; at most {MAX_LANES} are allowed"
         )
-        raise Refused(at, message, "Split it, or use a smaller parameter (-P NAME=VALUE).")
+        raise SourceError(location, message, "Split it, or use a smaller parameter (-P NAME=VALUE).")
     return range(low, high + 1)

@@ -6,62 +6,66 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from fpga.count_action.arbitration import MAX_STREAMS, registers
-from fpga.count_action.diagnostics import Refused, quote
+from fpga.count_action.diagnostics import SourceError, quote
 from fpga.count_action.elaboration.flat import FlatAction, FlatCount, FlatModule, FlatReference
 from fpga.count_action.elaboration.targets import find_count
-from fpga.count_action.language.syntax import CountText, Picking
+from fpga.count_action.language.syntax import ArbitrationText, CountText
 
 
-def check_choice(text: CountText, picking: Picking, streams: list[FlatReference], constant: int) -> None:
-    """Raise `Refused` if a count cannot choose among its terms."""
+def check_choice(
+    text: CountText, picking: ArbitrationText, streams: list[FlatReference], constant: int
+) -> None:
+    """Raise `SourceError` if a count cannot choose among its terms."""
     order = f"`by {picking.order}`"
     if text.accumulates:
         message = f"{order} in a count over cycles, which takes every beat at once (R7)"
         hint = "Remove `over cycles`, and count the merged stream in a module of its own."
-        raise Refused(picking.at, message, hint)
-    if constant or any(each.suffix != "valid" for each in streams):
+        raise SourceError(picking.location, message, hint)
+    if constant or any(stream.suffix != "valid" for stream in streams):
         message = f"{order} chooses among streams, but the sum has other terms"
-        raise Refused(picking.at, message, "Add valid bits only: sum a.valid + b.valid by turns.")
+        raise SourceError(picking.location, message, "Add valid bits only: sum a.valid + b.valid by turns.")
     if not 2 <= len(streams) <= MAX_STREAMS:
         message = f"{order} of {len(streams)} streams; 2 to {MAX_STREAMS} are possible"
         hint = f"Name another stream, or remove {order}." if len(streams) < 2 else "Merge in several modules."
-        raise Refused(picking.at, message, hint)
-    names = [str(each) for each in streams]
+        raise SourceError(picking.location, message, hint)
+    names = [str(stream) for stream in streams]
     duplicate = next((name for name in names if names.count(name) > 1), None)
     if duplicate is not None:
-        raise Refused(picking.at, f"{quote(duplicate)} appears twice in the sum", "Name each stream once.")
+        raise SourceError(
+            picking.location, f"{quote(duplicate)} appears twice in the sum", "Name each stream once."
+        )
 
 
-def registers_of(count: FlatCount) -> Iterator[FlatAction]:
+def make_arbiter_actions(count: FlatCount) -> Iterator[FlatAction]:
     """Yield the actions that store the numbers of an arbiter: the turn, and whether a packet is open."""
     if count.order:
         for name, width in registers(count.order, whole=count.whole, streams=len(count.terms)).items():
             yield FlatAction(
-                verb="store", name=f"{count.name}_{name}", on=count.name, on_at=count.at, samples=(), width=width,
-                sign=None, cleared=None, at=count.at, part_of=count.name,
+                verb="store", name=f"{count.name}_{name}", on=count.name, on_location=count.location, samples=(),
+                width=width, sign=None, cleared=None, location=count.location, part_of=count.name,
             )  # fmt: skip
 
 
-def merge_ends(action: FlatAction, ends: tuple[str, ...]) -> Iterator[FlatAction]:
+def merge_ends(action: FlatAction, end_kinds: tuple[str, ...]) -> Iterator[FlatAction]:
     """Yield the actions that store the `last` flag and the kept lanes of the selected beat."""
-    for end in ends:
+    for end in end_kinds:
         width = 1 if end == "last" else None
         yield replace(
             action, verb="store", name=f"{action.name}_{end}", part_of=action.name, width=width, sign=None
         )
 
 
-def streams_of(module: FlatModule, action: FlatAction) -> tuple[FlatReference, ...]:
+def list_merged_streams(module: FlatModule, action: FlatAction) -> tuple[FlatReference, ...]:
     """Return references to the samples of the streams that a `merge` chooses among.
 
-    Raise `Refused` if its count takes all of its streams.
+    Raise `SourceError` if its count takes all of its streams.
     """
     name = find_count(module, action)
-    count = next(each for each in module.counts if each.name == name)
+    count = next(candidate for candidate in module.counts if candidate.name == name)
     if not count.order:
         message = f"`merge` sends the selected beat, but count {quote(name)} takes all of its streams"
-        raise Refused(action.at, message, "Write `by turns` or `by priority` in the count.")
-    return tuple(replace(each, suffix="data") for each in count.terms)
+        raise SourceError(action.location, message, "Write `by turns` or `by priority` in the count.")
+    return tuple(replace(term, suffix="data") for term in count.terms)
 
 
 def find_packet_ends(module: FlatModule, action: FlatAction) -> Iterator[FlatReference]:
@@ -70,11 +74,11 @@ def find_packet_ends(module: FlatModule, action: FlatAction) -> Iterator[FlatRef
         return
     for count in module.counts:
         if count.name == action.part_of and count.whole:
-            yield from (end_of(replace(each, suffix="data"), "last") for each in count.terms)
+            yield from (make_end_reference(replace(term, suffix="data"), "last") for term in count.terms)
 
 
-def end_of(stream: FlatReference, end: str) -> FlatReference:
+def make_end_reference(stream: FlatReference, end: str) -> FlatReference:
     """Return the reference to the `last` flag or the kept lanes of a stream (`end` is `last` or `keep`)."""
     if stream.module is not None:
         return replace(stream, name=f"{stream.label}_{end}", index=None, suffix="", lane=None)
-    return FlatReference(end, stream.name, None, "", None, stream.at)
+    return FlatReference(end, stream.name, None, "", None, stream.location)

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from fpga.count_action.actions import VERBS
-from fpga.count_action.actions.memory import DECLARE_MEMORY, load_inputs
+from fpga.count_action.actions.memory import DECLARE_MEMORY, make_load_inputs
 from fpga.count_action.defaults import COUNT_WIDTH
-from fpga.count_action.diagnostics import Refused, did_you_mean, quote
-from fpga.count_action.elaboration.arithmetic import Values, evaluate, span_of
-from fpga.count_action.elaboration.choices import check_choice, merge_ends, registers_of
+from fpga.count_action.diagnostics import SourceError, did_you_mean, quote
+from fpga.count_action.elaboration.arithmetic import Values, evaluate, evaluate_range
+from fpga.count_action.elaboration.choices import check_choice, make_arbiter_actions, merge_ends
 from fpga.count_action.elaboration.flat import (
     FlatAction,
     FlatClaim,
@@ -23,14 +23,14 @@ from fpga.count_action.elaboration.flat import (
 )
 from fpga.count_action.elaboration.formulas import (
     FormulaElaborator,
-    each_value,
     element,
-    flat_reference,
+    flatten_reference,
     is_signal,
-    values_of,
+    iterate_index,
+    iterate_term,
 )
 from fpga.count_action.elaboration.instances import Instance
-from fpga.count_action.elaboration.targets import entries_of, find_table_indices
+from fpga.count_action.elaboration.targets import find_table_indices, make_entry_targets
 from fpga.count_action.language.syntax import (
     ActionText,
     ClaimText,
@@ -54,10 +54,10 @@ class Elaborator(FormulaElaborator):
     def module(self, instance: Instance) -> FlatModule:
         """Return a module with its ranges expanded. Errors go to the report."""
         values = instance.values
-        module = FlatModule(instance.name, instance.at, frozenset(values), {})
+        module = FlatModule(instance.name, instance.location, frozenset(values), {})
         for name, wire in instance.wires.items():
             with self.report.part():
-                module.wires[name] = (flat_reference(wire.reference, instance.index), wire)
+                module.wires[name] = (flatten_reference(wire.reference, instance.index), wire)
         module.inputs = self.inputs(instance.text.inputs, values)
         for target in instance.text.targets:
             with self.report.part():
@@ -66,31 +66,30 @@ class Elaborator(FormulaElaborator):
         with self.report.part():
             self._tables = find_table_indices(instance.text, values)
             for table in instance.text.tables:
-                module.targets += entries_of(table, values)
-        self._targets = frozenset(each.name for each in module.targets)
-        self._registers = frozenset(each.name for each in module.targets) & values.keys()
+                module.targets += make_entry_targets(table, values)
+        self._targets = frozenset(target.name for target in module.targets)
+        self._registers = frozenset(target.name for target in module.targets) & values.keys()
         memories: dict[str, FlatAction] = {}
-        for declared in instance.text.memories:
+        for memory_text in instance.text.memories:
             with self.report.part():
-                memory, inputs = self._elaborate_memory(declared, module.name, values)
+                memory, inputs = self._elaborate_memory(memory_text, module.name, values)
                 if memory.name in memories:
-                    message = (
-                        f"memory {quote(memory.name)} is declared twice, first at {memories[memory.name].at}"
-                    )
-                    raise Refused(memory.at, message, "Remove one.")
+                    first_location = memories[memory.name].location
+                    message = f"memory {quote(memory.name)} is declared twice, first at {first_location}"
+                    raise SourceError(memory.location, message, "Remove one.")
                 memories[memory.name] = memory
                 module.actions.append(memory)
                 module.inputs += inputs
         self._memories = frozenset(memories)
         for count in instance.text.counts:
             with self.report.part():
-                for inner in each_value(count.each, values):
-                    module.counts.append(self._elaborate_count(count, inner, len(module.counts)))
-                    module.actions += registers_of(module.counts[-1])
+                for index_values in iterate_index(count.index, values):
+                    module.counts.append(self._elaborate_count(count, index_values, len(module.counts)))
+                    module.actions += make_arbiter_actions(module.counts[-1])
         for action in instance.text.actions:
             with self.report.part():
-                for inner in each_value(action.each, values):
-                    module.actions += self._elaborate_action(action, inner, memories)
+                for index_values in iterate_index(action.index, values):
+                    module.actions += self._elaborate_action(action, index_values, memories)
         for claim in instance.text.claims:
             with self.report.part():
                 module.claims.append(self._elaborate_claim(claim, values, len(module.claims)))
@@ -100,32 +99,34 @@ class Elaborator(FormulaElaborator):
         """Return a claim; a lone name or number becomes the claim that it is not 0."""
         (formula,) = self._expand_operand(text.holds, values)
         if not isinstance(formula, FlatFormula):
-            formula = FlatFormula("!=", (formula, 0), text.holds.at)
-        return FlatClaim(text.kind, text.name or _make_default_name("property", index), formula, text.at)
+            formula = FlatFormula("!=", (formula, 0), text.holds.location)
+        return FlatClaim(
+            text.kind, text.name or _make_default_name("property", index), formula, text.location
+        )
 
-    def inputs(self, declared: tuple[InputText, ...], values: Values) -> list[FlatInput]:
+    def inputs(self, input_texts: tuple[InputText, ...], values: Values) -> list[FlatInput]:
         """Return the declared inputs. Errors go to the report."""
         inputs = []
-        for text in declared:
+        for text in input_texts:
             with self.report.part():
                 inputs += _make_inputs(text, values)
         return inputs
 
     def _elaborate_count(self, text: CountText, values: Values, index: int) -> FlatCount:
-        self._count_item(text.at)
+        self._count_item(text.location)
         references: dict[int, list[FlatReference]] = {1: [], -1: []}
         constant = 0
         for term in text.terms:
-            for inner in self._expand_index_values(term, values):
-                if is_signal(term.value, inner):
+            for index_values in self._expand_index_values(term, values):
+                if is_signal(term.value, index_values):
                     assert isinstance(term.value, Reference)
-                    references[term.sign].append(flat_reference(term.value, inner))
+                    references[term.sign].append(flatten_reference(term.value, index_values))
                 else:
-                    constant += term.sign * evaluate(term.value, inner)
+                    constant += term.sign * evaluate(term.value, index_values)
         bound = self._elaborate_bound(text, values)
         if not text.accumulates and (constant < 0 or references[-1] or bound):
             message = "a level count cannot go down or have a bound, because it stores no value (R17)"
-            raise Refused(text.at, message, "Write `over cycles`, or remove `-` and `at most`.")
+            raise SourceError(text.location, message, "Write `over cycles`, or remove `-` and `at most`.")
         if text.picking:
             check_choice(text, text.picking, references[1], constant)
         target, aim = self._elaborate_target(text, values)
@@ -136,16 +137,16 @@ class Elaborator(FormulaElaborator):
             taken=tuple(references[-1]),
             constant=constant,
             gate=tuple(
-                (holds, each.negated)
-                for each in text.gate
-                for holds in self._expand_operand(each.holds, values)
+                (holds, condition.negated)
+                for condition in text.gate
+                for holds in self._expand_operand(condition.holds, values)
             ),
             width=_evaluate_or_default(text.width, values, COUNT_WIDTH),
             bound=bound,
             target=target,
             aim=aim,
-            target_at=text.target.at if text.target else text.at,
-            at=text.label.at if text.label else text.at,
+            target_location=text.target.location if text.target else text.location,
+            location=text.label.location if text.label else text.location,
             order=text.picking.order if text.picking else "",
             whole=text.picking is not None and text.picking.whole,
         )
@@ -157,22 +158,31 @@ class Elaborator(FormulaElaborator):
         assert text.name is not None
         if text.name.index is not None:
             message = f"memory {quote(text.name.name)} has elements"
-            raise Refused(text.at, message, "Give each memory a name of its own.")
-        words, width = (_evaluate_or_default(each, values, 0) for each in (text.numbers["words"], text.width))
+            raise SourceError(text.location, message, "Give each memory a name of its own.")
+        words, width = (
+            _evaluate_or_default(number, values, 0) for number in (text.numbers["words"], text.width)
+        )
         if not (2 <= words <= MAX_WORDS and 1 <= width <= MAX_WIDTH):
             message = f"memory {quote(text.name.name)} has {words} words of {width} bits"
             hint = f"2 to {MAX_WORDS} words of 1 to {MAX_WIDTH} bits are possible."
-            raise Refused(text.at, message, hint)
+            raise SourceError(text.location, message, hint)
         inputs = [
             FlatInput(
-                each.name, each.kind, None, 1, each.width, signed=False, at=text.at, part_of=each.part_of
+                signal.name,
+                signal.kind,
+                None,
+                1,
+                signal.width,
+                signed=False,
+                location=text.location,
+                part_of=signal.part_of,
             )
-            for each in load_inputs(module, text.name.name, words, width)
+            for signal in make_load_inputs(module, text.name.name, words, width)
         ]
-        refs = tuple(FlatReference(each.name, None, None, "", None, text.at) for each in inputs)
+        refs = tuple(FlatReference(signal.name, None, None, "", None, text.location) for signal in inputs)
         memory = FlatAction(
-            verb=text.verb, name=text.name.name, on="", on_at=text.at, samples=refs, width=width, sign=None,
-            cleared=None, at=text.at, numbers={"words": words},
+            verb=text.verb, name=text.name.name, on="", on_location=text.location, samples=refs, width=width, sign=None,
+            cleared=None, location=text.location, numbers={"words": words},
         )  # fmt: skip
         return memory, inputs
 
@@ -180,41 +190,41 @@ class Elaborator(FormulaElaborator):
         self, text: ActionText, values: Values, memories: Mapping[str, FlatAction]
     ) -> list[FlatAction]:
         """Return an action, and the actions that store the `last` flag and kept lanes of its beats (R18)."""
-        self._count_item(text.at)
-        does = text.does
-        samples = [each for operand in does.samples for each in self._expand_operand(operand, values)]
-        sends = VERBS[does.verb].kind.drives is SignalKind.STREAM
-        width = None if does.width is None else evaluate(does.width, values)
-        if "memory" in does.words:
-            name = does.words["memory"]
+        self._count_item(text.location)
+        verb = text.verb_text
+        samples = [sample for operand in verb.samples for sample in self._expand_operand(operand, values)]
+        sends = VERBS[verb.verb].kind.drives is SignalKind.STREAM
+        width = None if verb.width is None else evaluate(verb.width, values)
+        if "memory" in verb.words:
+            name = verb.words["memory"]
             if name not in memories:
                 hint = did_you_mean(name, memories) or DECLARE_MEMORY
-                raise Refused(does.at, f"there is no memory {quote(name)} in this module", hint)
+                raise SourceError(verb.location, f"there is no memory {quote(name)} in this module", hint)
             width = memories[name].width
-        elif does.verb == "store" and does.name is not None and does.name.name in memories:
-            name = does.name.name
+        elif verb.verb == "store" and verb.name is not None and verb.name.name in memories:
+            name = verb.name.name
             message = f"{quote(name)} is a memory, and `as` names a number"
-            raise Refused(does.name.at, message, f"Write `in {name}[ADDRESS]`.")
+            raise SourceError(verb.name.location, message, f"Write `in {name}[ADDRESS]`.")
         flat = FlatAction(
-            verb=does.verb,
-            name=_expand_label(does.name, values) or ("out" if sends else ""),
+            verb=verb.verb,
+            name=_expand_label(verb.name, values) or ("out" if sends else ""),
             on=_expand_label(text.on, values) or None,
-            on_at=text.on.at if text.on else text.at,
+            on_location=text.on.location if text.on else text.location,
             samples=tuple(samples),
             width=width,
-            sign=does.sign,
+            sign=verb.sign,
             numbers={
-                name: evaluate(number, values) for name, number in does.numbers.items() if number is not None
+                name: evaluate(number, values) for name, number in verb.numbers.items() if number is not None
             },
-            words=does.words,
-            cleared=None if does.cleared is None else flat_reference(does.cleared, values),
-            at=does.at,
+            words=verb.words,
+            cleared=None if verb.cleared is None else flatten_reference(verb.cleared, values),
+            location=verb.location,
         )
         packet_flags = [
-            self._make_packet_flag(flat, *each, values)
-            for each in zip(("last", "keep"), does.ends, strict=False)
+            self._make_packet_flag(flat, *end, values)
+            for end in zip(("last", "keep"), verb.ends, strict=False)
         ]
-        return [flat, *packet_flags, *merge_ends(flat, does.merged_ends)]
+        return [flat, *packet_flags, *merge_ends(flat, verb.merged_ends)]
 
     def _make_packet_flag(
         self, action: FlatAction, name: str, operand: Operand, values: Values
@@ -225,16 +235,16 @@ class Elaborator(FormulaElaborator):
         """
         samples = tuple(self._expand_operand(operand, values))
         if not isinstance(samples[0], FlatFormula):
-            samples = (FlatFormula("max", samples, operand.at),)
+            samples = (FlatFormula("max", samples, operand.location),)
         return replace(
             action, verb="store", name=f"{action.name}_{name}", samples=samples, part_of=action.name,
             width=1 if name == "last" else None, sign=None,
         )  # fmt: skip
 
     def _expand_index_values(self, term: Term, values: Values) -> Iterator[Values]:
-        for inner in values_of(term, values):
-            self._count_item(term.at)
-            yield inner
+        for term_values in iterate_term(term, values):
+            self._count_item(term.location)
+            yield term_values
 
 
 def _expand_label(label: Label | None, values: Values) -> str:
@@ -255,34 +265,36 @@ def _make_target(text: TargetText, values: Values, earlier_targets: list[FlatTar
     reset = 0 if text.value is None else evaluate(text.value, values)
     if text.value is not None and reset <= 0:
         message = f"a target of {reset} is never reached (R3)"
-        raise Refused(text.value.at, message, "Write `never` if that is intended.")
+        raise SourceError(text.value.location, message, "Write `never` if that is intended.")
     name = text.name
     if (
         name is None
         and isinstance(text.value, Reference)
-        and all(text.value.plain != each.name for each in earlier_targets)
+        and all(text.value.plain != earlier_target.name for earlier_target in earlier_targets)
     ):
         name = text.value.plain
     name = name or _make_default_name("target", len(earlier_targets))
     if text.carry and not text.at_least:
         message = "`carry` needs `at least`: otherwise a count that fires is never above its target"
-        raise Refused(text.at, message, "Write `at least`.")
+        raise SourceError(text.location, message, "Write `at least`.")
     width = None if text.width is None else evaluate(text.width, values)
-    return FlatTarget(name, reset, width, text.at, text.at_least, text.carry)
+    return FlatTarget(name, reset, width, text.location, text.at_least, text.carry)
 
 
 def _make_inputs(text: InputText, values: Values) -> list[FlatInput]:
     """Return an input, and the flags for `last` and `keep` of its packets."""
-    span = span_of(text.range, values) if text.range else None
+    span = evaluate_range(text.range, values) if text.range else None
     lanes = _evaluate_or_default(text.lanes, values, 1)
     width = _evaluate_or_default(text.width, values, 1)
-    signal = FlatInput(text.name, text.kind, span, lanes, width, text.signed, text.at, buffered=text.buffered)
+    signal = FlatInput(
+        text.name, text.kind, span, lanes, width, text.signed, text.location, buffered=text.buffered
+    )
     if text.ends and span is not None:
         message = f"{quote(text.name)} is several streams; only a single stream can have packets"
-        raise Refused(text.at, message, "Give each stream a name of its own.")
+        raise SourceError(text.location, message, "Give each stream a name of its own.")
     if "keep" in text.ends and width % 8:
         message = f"`keep` with lanes of {width} bits: AXI-Stream keeps whole bytes"
-        raise Refused(text.at, message, "Make the samples 8, 16, 24, 32, 40 or 48 bits wide.")
+        raise SourceError(text.location, message, "Make the samples 8, 16, 24, 32, 40 or 48 bits wide.")
     spans = {"last": None, "keep": range(1, lanes + 1)}
     flags = (
         FlatInput(
@@ -292,7 +304,7 @@ def _make_inputs(text: InputText, values: Values) -> list[FlatInput]:
             1,
             1,
             signed=False,
-            at=text.at,
+            location=text.location,
             part_of=text.name,
         )
         for end in text.ends

@@ -1,7 +1,7 @@
 """External inputs of a datapath, declared or inferred from their use.
 
 All modules of a datapath share them by name. Call `declare` and `use` for every declaration and use, then
-`infer_signals`, and only then `signals`, `signal` and `bit_of`.
+`infer_signals`, and only then `signals`, `signal` and `get_bit_index`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from fpga.count_action.defaults import SAMPLE_WIDTH
-from fpga.count_action.diagnostics import Refused, Report, find_similar, make_diagnostic, quote
+from fpga.count_action.diagnostics import Report, SourceError, find_similar, make_diagnostic, quote
 from fpga.count_action.elaboration.arithmetic import check_span
 from fpga.count_action.elaboration.flat import FlatInput, FlatReference
 from fpga.count_action.model import MAX_LANES, Location, Signal, SignalKind
@@ -26,7 +26,7 @@ class _Entry:
     indices: set[int | None] = field(default_factory=set)
     lanes: set[int] = field(default_factory=set)
     suffixes: set[str] = field(default_factory=set)
-    first: Location | None = None
+    first_location: Location | None = None
     base: int = 0
     signal: Signal | None = None
 
@@ -44,35 +44,35 @@ class Externals:
         """Return the names of the inputs."""
         return list(self._entries)
 
-    def declare(self, declared: FlatInput, *, element: int | None = None) -> None:
-        """Record a declaration, of one element if `element` is given. Raise `Refused` if an earlier one differs."""
-        entry = self._entries.setdefault(declared.name, _Entry())
+    def declare(self, declaration: FlatInput, *, element: int | None = None) -> None:
+        """Record a declaration, of one element if `element` is given. Raise `SourceError` if an earlier one differs."""
+        entry = self._entries.setdefault(declaration.name, _Entry())
         if element is not None:
             entry.indices.add(element)
             entry.open_ended = True
         if entry.declared is None:
-            entry.declared = declared
+            entry.declared = declaration
             return
-        entry.declared = _unify(entry.declared, declared)
+        entry.declared = _unify(entry.declared, declaration)
 
     def use(self, reference: FlatReference) -> None:
         """Record a use of an input."""
         entry = self._entries.setdefault(reference.name, _Entry())
         entry.indices.add(reference.index)
         entry.suffixes.add(reference.suffix)
-        entry.first = entry.first or reference.at
+        entry.first_location = entry.first_location or reference.location
         if reference.lane is not None:
             entry.lanes.add(reference.lane)
 
-    def infer_signals(self, report: Report, others: Iterable[str]) -> None:
-        """Determine the signal of every input. Warn if an undeclared input may misspell an input or one of `others`."""
-        declared = [name for name, entry in self._entries.items() if entry.declared]
-        candidates = list(dict.fromkeys([*declared, *others]))
+    def infer_signals(self, report: Report, other_names: Iterable[str]) -> None:
+        """Determine the signal of every input. Warn if an undeclared one may misspell an input or another name."""
+        declared_names = [name for name, entry in self._entries.items() if entry.declared]
+        candidates = list(dict.fromkeys([*declared_names, *other_names]))
         # A generated text is not misspelt, and comparing all its names would take long.
-        compared = len(self._entries) * (len(candidates) + len(self._entries)) <= _MAX_COMPARISONS
+        checks_spelling = len(self._entries) * (len(candidates) + len(self._entries)) <= _MAX_COMPARISONS
         for name, entry in self._entries.items():
             with report.part():
-                if entry.declared is None and compared:
+                if entry.declared is None and checks_spelling:
                     _warn_if_misspelt(name, entry, candidates, report)
                 candidates.append(name)
                 _set_signal(name, entry, report)
@@ -80,14 +80,14 @@ class Externals:
     def signals(self) -> tuple[Signal, ...]:
         """Return the inputs; inputs that load memories come last. Call `infer_signals` first."""
         signals = (entry.signal for entry in self._entries.values() if entry.signal)
-        return tuple(sorted(signals, key=lambda each: each.loads_memory))
+        return tuple(sorted(signals, key=lambda candidate: candidate.loads_memory))
 
     def signal(self, name: str) -> Signal | None:
         """Return the input of that name, or None if `infer_signals` found an error in it."""
         return self._entries[name].signal
 
-    def bit_of(self, reference: FlatReference) -> int:
-        """Return the index, from 0, of an element of an input. Raise `Refused` if there is no such element."""
+    def get_bit_index(self, reference: FlatReference) -> int:
+        """Return the index, from 0, of an element of an input. Raise `SourceError` if there is no such element."""
         entry = self._entries[reference.name]
         signal = entry.signal
         assert signal is not None
@@ -100,19 +100,21 @@ class Externals:
             hint = (
                 f"For a bit write {bit} in a formula; for several numbers declare {name}[1 to 4] of {bits}."
             )
-            raise Refused(reference.at, message, hint)
+            raise SourceError(reference.location, message, hint)
         if reference.index is None:
             if signal.size > 1:
                 message = (
                     f"{quote(reference.name)} has elements {begin} to {end}, and no index says which one"
                 )
                 suffix = f".{reference.suffix}" if reference.suffix else ""
-                ranged = f"{reference.name}[i]{suffix} (i = {begin} to {end})"
-                raise Refused(reference.at, message, f"Write {reference.name}[{begin}]{suffix}, or {ranged}.")
+                range_text = f"{reference.name}[i]{suffix} (i = {begin} to {end})"
+                raise SourceError(
+                    reference.location, message, f"Write {reference.name}[{begin}]{suffix}, or {range_text}."
+                )
             return 0
         if not begin <= reference.index <= end:
             message = f"{quote(reference.name)} has elements {begin} to {end}, not {reference.index}"
-            raise Refused(reference.at, message, "Change the range here or where it is declared.")
+            raise SourceError(reference.location, message, "Change the range here or where it is declared.")
         return reference.index - entry.base
 
     def lane_base(self, name: str) -> int:
@@ -125,21 +127,36 @@ def lane_base(lanes: set[int]) -> int:
     return 0 if 0 in lanes else 1
 
 
-def _unify(old: FlatInput, new: FlatInput) -> FlatInput:
-    shape = (old.kind, old.lanes, old.width, old.signed, old.buffered)
-    if shape != (new.kind, new.lanes, new.width, new.signed, new.buffered):
-        message = f"input {quote(old.name)} is declared differently at {old.at}"
-        raise Refused(
-            new.at,
+def _unify(earlier: FlatInput, later: FlatInput) -> FlatInput:
+    shape = (
+        earlier.kind,
+        earlier.lanes,
+        earlier.width,
+        earlier.signed,
+        earlier.buffered,
+    )
+    if shape != (
+        later.kind,
+        later.lanes,
+        later.width,
+        later.signed,
+        later.buffered,
+    ):
+        message = f"input {quote(earlier.name)} is declared differently at {earlier.location}"
+        raise SourceError(
+            later.location,
             message,
             "Inputs with the same name are one input: declare them alike, or rename one.",
         )
-    if old.span is None or new.span is None:
-        return old if new.span is None else replace(old, span=new.span)
-    if old.span.start != new.span.start:
-        message = f"elements of {quote(old.name)} begin at {new.span.start} here and at {old.span.start} at {old.at}"
-        raise Refused(new.at, message, "Start both ranges at the same number.")
-    return replace(old, span=max(old.span, new.span, key=len))
+    if earlier.span is None or later.span is None:
+        return earlier if later.span is None else replace(earlier, span=later.span)
+    if earlier.span.start != later.span.start:
+        message = (
+            f"elements of {quote(earlier.name)} begin at {later.span.start} here and at {earlier.span.start}"
+            f" at {earlier.location}"
+        )
+        raise SourceError(later.location, message, "Start both ranges at the same number.")
+    return replace(earlier, span=max(earlier.span, later.span, key=len))
 
 
 def _set_signal(name: str, entry: _Entry, report: Report) -> None:
@@ -148,7 +165,7 @@ def _set_signal(name: str, entry: _Entry, report: Report) -> None:
         message = (
             f"{quote(name)} has {signal.size} elements of {signal.lanes} lanes; at most {MAX_LANES} together"
         )
-        raise Refused(signal.at or _find_location(entry), message, "Split it.")
+        raise SourceError(signal.location or _find_location(entry), message, "Split it.")
     entry.signal = signal
     if entry.declared is None:
         description = f"{signal.size} streams" if signal.size > 1 else "a stream"
@@ -157,36 +174,46 @@ def _set_signal(name: str, entry: _Entry, report: Report) -> None:
         else:
             description += f" of {signal.width} bits"
         report.inferences.append(
-            make_diagnostic(entry.first, f"{quote(name)} is assumed to be an external input: {description}")
+            make_diagnostic(
+                entry.first_location, f"{quote(name)} is assumed to be an external input: {description}"
+            )
         )
 
 
 def _find_location(entry: _Entry) -> Location:
-    location = entry.declared.at if entry.declared else entry.first
+    location = entry.declared.location if entry.declared else entry.first_location
     assert location is not None
     return location
 
 
 def _declare_signal(entry: _Entry) -> Signal:
-    text = entry.declared
-    assert text is not None
-    if text.span is not None:
-        entry.base, size = text.span.start, len(text.span)
+    declaration = entry.declared
+    assert declaration is not None
+    if declaration.span is not None:
+        entry.base, size = declaration.span.start, len(declaration.span)
     elif entry.open_ended:
         entry.base, size = _infer_extent(entry)
     else:
         indices = {index for index in entry.indices if index is not None}
         entry.base, size = (1, 1) if indices == {1} else (0, 1)
     return Signal(
-        text.name, text.kind, size, text.lanes, text.width, text.signed, text.at, text.part_of, text.buffered
+        declaration.name,
+        declaration.kind,
+        size,
+        declaration.lanes,
+        declaration.width,
+        declaration.signed,
+        declaration.location,
+        declaration.part_of,
+        declaration.buffered,
     )
 
 
 def _infer_signal(name: str, entry: _Entry) -> Signal:
     entry.base, size = _infer_extent(entry)
     if entry.suffixes & {"valid", "data"}:
-        return Signal(name, SignalKind.STREAM, size, 1, SAMPLE_WIDTH, at=entry.first)
-    return Signal(name, SignalKind.FLAG, size, at=entry.first)
+        return Signal(name, SignalKind.STREAM, size, 1, SAMPLE_WIDTH, location=entry.first_location)
+    return Signal(name, SignalKind.FLAG, size, location=entry.first_location)
 
 
 def _infer_extent(entry: _Entry) -> tuple[int, int]:
@@ -199,20 +226,24 @@ def _infer_extent(entry: _Entry) -> tuple[int, int]:
 
 
 def _warn_if_misspelt(name: str, entry: _Entry, candidates: list[str], report: Report) -> None:
-    close = find_similar(name, candidates)
-    if close and is_misspelling(name, close):
-        message = f"{quote(name)} is not declared, and is similar to {quote(close)}"
-        hint = f"Write {quote(close)} if that is intended; otherwise declare {quote(name)} in `inputs`."
-        report.warnings.append(make_diagnostic(entry.first, message, hint))
+    similar_name = find_similar(name, candidates)
+    if similar_name and is_misspelling(name, similar_name):
+        message = f"{quote(name)} is not declared, and is similar to {quote(similar_name)}"
+        hint = (
+            f"Write {quote(similar_name)} if that is intended; otherwise declare {quote(name)} in `inputs`."
+        )
+        report.warnings.append(make_diagnostic(entry.first_location, message, hint))
 
 
-def is_misspelling(one: str, other: str) -> bool:
-    """Return whether one name may be a misspelling of the other: similar, and not different in digits alone."""
-    letters = ["".join(char for char in name.casefold() if not char.isdigit()) for name in (one, other)]
+def is_misspelling(name: str, candidate: str) -> bool:
+    """Return whether `name` may be a misspelling of `candidate`: similar, and not different in digits alone."""
+    letters = ["".join(char for char in word.casefold() if not char.isdigit()) for word in (name, candidate)]
     if letters[0] == letters[1] or min(map(len, letters)) < 3:
-        return one.casefold() == other.casefold()
+        return name.casefold() == candidate.casefold()
     if sorted(letters[0]) == sorted(letters[1]):
         return True
     return (
-        min(map(len, letters)) >= 5 and abs(len(one) - len(other)) <= 1 and bool(find_similar(one, [other]))
+        min(map(len, letters)) >= 5
+        and abs(len(name) - len(candidate)) <= 1
+        and bool(find_similar(name, [candidate]))
     )

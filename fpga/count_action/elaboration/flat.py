@@ -21,7 +21,7 @@ class FlatReference:
     index: int | None
     suffix: Suffix
     lane: int | None
-    at: Location
+    location: Location
 
     @property
     def label(self) -> str:
@@ -39,19 +39,19 @@ class FlatFormula:
 
     operator: Operator
     operands: tuple[FlatOperand, ...]
-    at: Location
+    location: Location
 
 
 FlatOperand: TypeAlias = FlatReference | FlatFormula | int
 
 
-def references_in(operand: FlatOperand) -> Iterator[FlatReference]:
+def list_references(operand: FlatOperand) -> Iterator[FlatReference]:
     """Yield the references in a formula."""
     if isinstance(operand, FlatReference):
         yield operand
     elif isinstance(operand, FlatFormula):
-        for each in operand.operands:
-            yield from references_in(each)
+        for part in operand.operands:
+            yield from list_references(part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class FlatInput:
     lanes: int
     width: int
     signed: bool
-    at: Location
+    location: Location
     part_of: str = ""
     buffered: bool = False
 
@@ -83,8 +83,8 @@ class FlatCount:
     bound: FlatFormula | None
     target: str | None
     aim: FlatFormula | None
-    target_at: Location
-    at: Location
+    target_location: Location
+    location: Location
     order: str = ""
     whole: bool = False
 
@@ -96,7 +96,7 @@ class FlatTarget:
     name: str
     reset: int
     width: int | None
-    at: Location
+    location: Location
     at_least: bool = False
     carry: bool = False
     in_table: bool = False
@@ -109,12 +109,12 @@ class FlatAction:
     verb: str
     name: str
     on: str | None
-    on_at: Location
+    on_location: Location
     samples: tuple[FlatOperand, ...]
     width: int | None
     sign: bool | None
     cleared: FlatReference | None
-    at: Location
+    location: Location
     numbers: Mapping[str, Any] = field(default_factory=dict)
     words: Mapping[str, Any] = field(default_factory=dict)
     part_of: str = ""
@@ -127,7 +127,7 @@ class FlatClaim:
     kind: str
     name: str
     holds: FlatFormula
-    at: Location
+    location: Location
 
 
 @dataclass(slots=True)
@@ -135,7 +135,7 @@ class FlatModule:
     """An elaborated module of the datapath."""
 
     name: str
-    at: Location
+    location: Location
     parameters: frozenset[str]
     wires: dict[str, tuple[FlatReference, Wire]]
     inputs: list[FlatInput] = field(default_factory=list)
@@ -154,7 +154,7 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredValue:
     """A register that formulas may read: the value of a count, or a target in force."""
 
     operator: Literal["count", "target"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from fpga.count_action.diagnostics import Refused, Report, explain_memory_in_formula, quote
-from fpga.count_action.elaboration.arithmetic import Values, evaluate, names_in, span_of
+from fpga.count_action.diagnostics import Report, SourceError, explain_memory_in_formula, quote
+from fpga.count_action.elaboration.arithmetic import Values, evaluate, evaluate_range, list_names
 from fpga.count_action.elaboration.flat import (
     FlatFormula,
     FlatOperand,
     FlatReference,
     Suffix,
-    references_in,
+    list_references,
 )
 from fpga.count_action.expressions import MAX_BITS
 from fpga.count_action.language.syntax import (
@@ -23,7 +23,7 @@ from fpga.count_action.language.syntax import (
     Number,
     Operand,
     Operation,
-    Ranged,
+    RangedOperand,
     Reference,
     Term,
 )
@@ -54,38 +54,38 @@ class FormulaElaborator:
         self._items += 1
         if self._items > _MAX_ITEMS:
             message = f"these ranges expand to more than {_MAX_ITEMS} terms, samples, counts and actions"
-            self.report.error(Refused(location, message, "Use smaller ranges.").diagnostic)
+            self.report.error(SourceError(location, message, "Use smaller ranges.").diagnostic)
             self.report.raise_errors()
 
     def _expand_operand(self, operand: Operand, values: Values) -> Iterator[FlatOperand]:
         """Yield the operands that a part of a formula, condition or sample expands to: several if it has a range."""
-        if isinstance(operand, Ranged):
-            for inner in values_of(operand, values):
-                yield from self._expand_operand(operand.value, inner)
+        if isinstance(operand, RangedOperand):
+            for index_values in iterate_term(operand, values):
+                yield from self._expand_operand(operand.value, index_values)
             return
-        self._count_item(operand.at)
+        self._count_item(operand.location)
         if isinstance(operand, Formula):
             parts = tuple(
                 part
-                for each in operand.operands
-                if not (isinstance(each, Ranged) and _is_empty(each.over, values))
-                for part in self._expand_operand(each, values)
+                for part_operand in operand.operands
+                if not (isinstance(part_operand, RangedOperand) and _is_empty(part_operand.index, values))
+                for part in self._expand_operand(part_operand, values)
             )
             if not parts:
                 message = f"{quote(operand.operator)} has no operands: all its ranges are empty"
-                raise Refused(operand.at, message, "Give it one more value, such as 0.")
-            if operand.operator == "concat" and any(isinstance(each, int) for each in parts):
+                raise SourceError(operand.location, message, "Give it one more value, such as 0.")
+            if operand.operator == "concat" and any(isinstance(part, int) for part in parts):
                 message = "a constant in `concat` has no width"
-                raise Refused(operand.at, message, "Say how many bits it has, here 8: `(0)[7:0]`.")
-            yield FlatFormula(operand.operator, (*parts, *_evaluate_bits(operand, values)), operand.at)
+                raise SourceError(operand.location, message, "Say how many bits it has, here 8: `(0)[7:0]`.")
+            yield FlatFormula(operand.operator, (*parts, *_evaluate_bits(operand, values)), operand.location)
         elif isinstance(operand, Integer):
             yield operand.value
         elif len(operand.parts) == 1 and operand.parts[0].name in self._tables:
             yield self._expand_entry(operand, values)
         elif len(operand.parts) == 1 and operand.parts[0].name in self._memories:
-            raise Refused(operand.at, *explain_memory_in_formula(operand.parts[0].name))
+            raise SourceError(operand.location, *explain_memory_in_formula(operand.parts[0].name))
         elif is_signal(operand, values) or operand.plain in self._registers:
-            yield flat_reference(operand, values)
+            yield flatten_reference(operand, values)
         else:
             yield evaluate(operand, values)
 
@@ -95,28 +95,34 @@ class FormulaElaborator:
         span = self._tables[part.name]
         if part.index is None:
             message = f"{quote(part.name)} is a table, and no index says which entry"
-            raise Refused(reference.at, message, f"Write {part.name}[{span.start}], or the name of a number.")
+            raise SourceError(
+                reference.location, message, f"Write {part.name}[{span.start}], or the name of a number."
+            )
         index = self._expand_index(part.index, values)
         if isinstance(index, int):
             if index not in span:
                 message = f"{quote(part.name)} has entries {span.start} to {span.stop - 1}, not {index}"
-                raise Refused(part.index.at, message, "Change the index, or the range of the table.")
+                raise SourceError(
+                    part.index.location, message, "Change the index, or the range of the table."
+                )
             span, index = range(index, index + 1), 0
         elif span.start:
-            index = FlatFormula("-", (index, span.start), reference.at)
-        entries = (FlatReference(part.name, None, each, "", None, reference.at) for each in span)
-        return FlatFormula("table", (index, *entries), reference.at)
+            index = FlatFormula("-", (index, span.start), reference.location)
+        entries = (
+            FlatReference(part.name, None, entry_index, "", None, reference.location) for entry_index in span
+        )
+        return FlatFormula("table", (index, *entries), reference.location)
 
     def _expand_index(self, number: Number, values: Values) -> FlatOperand:
         """Return an index: its value if it is constant, otherwise a formula."""
-        if all(name in values for name in names_in(number)) and not _has_signals(number):
+        if all(name in values for name in list_names(number)) and not _has_signals(number):
             return evaluate(number, values)
         if isinstance(number, Operation):
             if number.operator not in {"+", "-"}:
                 message = f"this index applies `{number.operator}` to a signal"
-                raise Refused(number.at, message, "Add and subtract only.")
+                raise SourceError(number.location, message, "Add and subtract only.")
             parts = (self._expand_index(number.left, values), self._expand_index(number.right, values))
-            return FlatFormula("+" if number.operator == "+" else "-", parts, number.at)
+            return FlatFormula("+" if number.operator == "+" else "-", parts, number.location)
         (operand,) = self._expand_operand(number, values)
         return operand
 
@@ -127,12 +133,14 @@ class FormulaElaborator:
         if isinstance(text.target, Reference) and text.target.plain is not None:
             return text.target.plain, None
         (formula,) = self._expand_operand(text.target, values)
-        first_signal = next((each for each in references_in(formula) if each.suffix == ""), None)
-        targets = [each for each in references_in(formula) if self._is_target(each)]
+        first_signal = next(
+            (reference for reference in list_references(formula) if reference.suffix == ""), None
+        )
+        targets = [reference for reference in list_references(formula) if self._is_target(reference)]
         if not isinstance(formula, FlatFormula) or first_signal is None or not targets:
             message = "this is neither a target nor a formula of targets"
-            raise Refused(
-                text.target.at, message, "Write `to NAME`, `to TABLE[index]` or `to max(NAME, ...)`."
+            raise SourceError(
+                text.target.location, message, "Write `to NAME`, `to TABLE[index]` or `to max(NAME, ...)`."
             )
         return targets[0].label, formula
 
@@ -141,25 +149,31 @@ class FormulaElaborator:
         if text.bound is None:
             return None
         (formula,) = self._expand_operand(text.bound, values)
-        return formula if isinstance(formula, FlatFormula) else FlatFormula("min", (formula,), text.bound.at)
+        return (
+            formula
+            if isinstance(formula, FlatFormula)
+            else FlatFormula("min", (formula,), text.bound.location)
+        )
 
     def _is_target(self, reference: FlatReference) -> bool:
         return reference.module is None and not reference.suffix and reference.label in self._targets
 
 
-def values_of(term: Term | Ranged, values: Values) -> Iterator[Values]:
+def iterate_term(term: Term | RangedOperand, values: Values) -> Iterator[Values]:
     """Yield `values` extended by each value of the index of a term; `values` alone if it has none.
 
-    Raise `Refused` if the term does not use the index.
+    Raise `SourceError` if the term does not use the index.
     """
-    if term.over and term.over.name not in names_in(term.value):
-        message = f"the index {quote(term.over.name)} is not used in its term"
-        raise Refused(term.over.at, message, f"Write NAME[{term.over.name}], or remove the range.")
-    yield from each_value(term.over, values)
+    if term.index and term.index.name not in list_names(term.value):
+        message = f"the index {quote(term.index.name)} is not used in its term"
+        raise SourceError(
+            term.index.location, message, f"Write NAME[{term.index.name}], or remove the range."
+        )
+    yield from iterate_index(term.index, values)
 
 
-def flat_reference(reference: Reference, values: Values) -> FlatReference:
-    """Return a reference with its numbers evaluated. Raise `Refused` if its parts do not form a signal."""
+def flatten_reference(reference: Reference, values: Values) -> FlatReference:
+    """Return a reference with its numbers evaluated. Raise `SourceError` if its parts do not form a signal."""
     parts = [
         (part.name, None if part.index is None else element(part.index, values)) for part in reference.parts
     ]
@@ -169,8 +183,10 @@ def flat_reference(reference: Reference, values: Values) -> FlatReference:
         suffix_name, lane = parts.pop()
         suffix = "valid" if suffix_name == "valid" else "data"
     if suffix == "valid" and lane is not None:
-        raise Refused(
-            reference.at, f"`valid[{lane}]`: a beat has one valid bit", "Write the index after the name."
+        raise SourceError(
+            reference.location,
+            f"`valid[{lane}]`: a beat has one valid bit",
+            "Write the index after the name.",
         )
     # `last` and `keep` of a stream are signals of their own, STREAM_last and STREAM_keep.
     if len(parts) == 3 and parts[-1][0] in ENDS:
@@ -179,20 +195,22 @@ def flat_reference(reference: Reference, values: Values) -> FlatReference:
         parts.append((f"{stream}_{name}", lane_of_end))
     if len(parts) > 2 or parts[-1][0] in {"valid", "data"}:
         message = f"{quote(str(reference))} is not a signal"
-        raise Refused(reference.at, message, "Write NAME, MODULE.NAME, and .valid or .data after a stream.")
+        raise SourceError(
+            reference.location, message, "Write NAME, MODULE.NAME, and .valid or .data after a stream."
+        )
     owner = None
     if len(parts) == 2:
         name, replica = parts.pop(0)
         owner = name if replica is None else f"{name}_{replica}"
-    return FlatReference(parts[0][0], owner, parts[0][1], suffix, lane, reference.at)
+    return FlatReference(parts[0][0], owner, parts[0][1], suffix, lane, reference.location)
 
 
 def element(number: Number, values: Values) -> int:
-    """Return the index of an element. Raise `Refused` if it is negative or not constant."""
+    """Return the index of an element. Raise `SourceError` if it is negative or not constant."""
     value = evaluate(number, values)
     if value < 0:
-        raise Refused(
-            number.at, f"the index is {value}, which is negative", "Elements are numbered from 0 or 1."
+        raise SourceError(
+            number.location, f"the index is {value}, which is negative", "Elements are numbered from 0 or 1."
         )
     return value
 
@@ -202,12 +220,12 @@ def is_signal(value: Number, values: Values) -> bool:
     return isinstance(value, Reference) and not (value.plain is not None and value.plain in values)
 
 
-def each_value(index: Index | None, values: Values) -> Iterator[Values]:
+def iterate_index(index: Index | None, values: Values) -> Iterator[Values]:
     """Yield `values` extended by each value of an index; `values` alone if `index` is None."""
     if index is None:
         yield values
         return
-    for value in span_of(index, values):
+    for value in evaluate_range(index, values):
         yield {**values, index.name: value}
 
 
@@ -215,7 +233,7 @@ def _evaluate_bits(formula: Formula, values: Values) -> Iterator[int]:
     """Yield the number of bits of a shift, or the highest and the lowest bit of a slice."""
     if not formula.numbers:
         return
-    if any(name not in values for number in formula.numbers for name in names_in(number)):
+    if any(name not in values for number in formula.numbers for name in list_names(number)):
         if formula.operator == "slice":
             message, hint = (
                 "the bits of a slice are not constant",
@@ -226,7 +244,7 @@ def _evaluate_bits(formula: Formula, values: Values) -> Iterator[int]:
                 "the number of bits of a shift is not constant",
                 "Write `table(n, x, x << 1, x << 2)`.",
             )
-        raise Refused(formula.numbers[0].at, message, hint)
+        raise SourceError(formula.numbers[0].location, message, hint)
     bits = [evaluate(number, values) for number in formula.numbers]
     if not all(0 <= number <= MAX_BITS for number in bits):
         is_slice = formula.operator == "slice"
@@ -236,10 +254,12 @@ def _evaluate_bits(formula: Formula, values: Values) -> Iterator[int]:
             if is_slice
             else f"Shift by 0 to {MAX_BITS}; for less than 0 use `>>`."
         )
-        raise Refused(formula.numbers[0].at, message, hint)
+        raise SourceError(formula.numbers[0].location, message, hint)
     if formula.operator == "slice" and bits[0] < bits[1]:
         message = f"the slice [{bits[0]}:{bits[1]}] begins at its lowest bit"
-        raise Refused(formula.numbers[0].at, message, f"Write the highest bit first: [{bits[1]}:{bits[0]}].")
+        raise SourceError(
+            formula.numbers[0].location, message, f"Write the highest bit first: [{bits[1]}:{bits[0]}]."
+        )
     yield from bits
 
 

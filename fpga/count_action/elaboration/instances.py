@@ -8,14 +8,20 @@ from dataclasses import dataclass, field, replace
 from fpga.count_action.defaults import DEFAULT_PARAMETER
 from fpga.count_action.diagnostics import (
     Diagnostic,
-    Refused,
     Report,
+    SourceError,
     did_you_mean,
     find_similar,
     make_diagnostic,
     quote,
 )
-from fpga.count_action.elaboration.arithmetic import LARGEST, evaluate, indices_in, names_in, span_of
+from fpga.count_action.elaboration.arithmetic import (
+    LARGEST,
+    evaluate,
+    evaluate_range,
+    list_indices,
+    list_names,
+)
 from fpga.count_action.elaboration.externals import is_misspelling
 from fpga.count_action.language.syntax import (
     ActionText,
@@ -25,7 +31,7 @@ from fpga.count_action.language.syntax import (
     ModuleText,
     Number,
     Operand,
-    Ranged,
+    RangedOperand,
     Reference,
     Use,
     Wire,
@@ -43,7 +49,7 @@ class Instance:
     text: ModuleText
     values: Mapping[str, int]
     wires: Mapping[str, Wire]
-    at: Location
+    location: Location
     index: Mapping[str, int] = field(default_factory=dict)
     """The value of the index of a replicated instance."""
 
@@ -52,22 +58,22 @@ def make_instances(
     tree: FileText, imported: Mapping[str, ModuleText], parameters: Mapping[str, int], report: Report
 ) -> list[Instance]:
     """Return the instances of a file in the order of its text. `parameters` are values from the caller."""
-    local = _index_modules({}, tree, report)
+    local_modules = _index_modules({}, tree, report)
     instances: dict[str, Instance] = {}
     unused = dict.fromkeys(parameters)
     for statement in tree.statements:
         with report.part():
             new_instances: Iterable[Instance] = ()
             if isinstance(statement, ModuleText):
-                new_instances = [_bind(statement, statement.name, {}, {}, parameters, statement.at, report)]
+                new_instances = [
+                    _bind(statement, statement.name, {}, {}, parameters, statement.location, report)
+                ]
             elif isinstance(statement, Use):
-                new_instances = _replicate(statement, {**imported, **local}, parameters, report)
+                new_instances = _replicate(statement, {**imported, **local_modules}, parameters, report)
             for instance in new_instances:
-                if instance.name in instances and instances[instance.name].at != instance.at:
-                    message = (
-                        f"there is already a module {quote(instance.name)} at {instances[instance.name].at}"
-                    )
-                    raise Refused(instance.at, message, "Give this one another name.")
+                if instance.name in instances and instances[instance.name].location != instance.location:
+                    message = f"there is already a module {quote(instance.name)} at {instances[instance.name].location}"
+                    raise SourceError(instance.location, message, "Give this one another name.")
                 instances[instance.name] = instance
                 for name in instance.values:
                     unused.pop(name, None)
@@ -77,19 +83,19 @@ def make_instances(
 
 def _index_modules(modules: dict[str, ModuleText], tree: FileText, report: Report) -> dict[str, ModuleText]:
     for module in tree.modules():
-        earlier = modules.setdefault(module.name, module)
-        if earlier is not module:
-            message = f"there is already a module {quote(module.name)} at {earlier.at}"
-            report.error(make_diagnostic(module.at, message, "Give this one another name."))
+        earlier_module = modules.setdefault(module.name, module)
+        if earlier_module is not module:
+            message = f"there is already a module {quote(module.name)} at {earlier_module.location}"
+            report.error(make_diagnostic(module.location, message, "Give this one another name."))
     return modules
 
 
 def _report_unused_parameters(
     unused: Mapping[str, None], instances: Mapping[str, Instance], tree: FileText, report: Report
 ) -> None:
-    parameter_names = list(dict.fromkeys(name for each in instances.values() for name in each.values))
+    parameter_names = list(dict.fromkeys(name for instance in instances.values() for name in instance.values))
     for name in unused:
-        first_location = next((each.at for each in tree.statements), None)
+        first_location = next((statement.location for statement in tree.statements), None)
         file = first_location.file if first_location else "<text>"
         message = f"no module has a parameter {quote(name)}, but the caller gives it a value"
         report.errors.append(
@@ -101,14 +107,14 @@ def _replicate(
     use: Use, modules: Mapping[str, ModuleText], parameters: Mapping[str, int], report: Report
 ) -> Iterator[Instance]:
     """Yield the instances of a `use`: one, or one for every value of its index."""
-    if use.over is None:
+    if use.index is None:
         yield _instantiate(use, modules, parameters, {}, report)
         return
-    if use.over.name not in names_in(use.instance.index):
-        message = f"the index {quote(use.over.name)} is not used in the name of the instances"
-        raise Refused(use.over.at, message, f"Write {use.instance.name}[{use.over.name}].")
-    for value in span_of(use.over, {}):
-        yield _instantiate(use, modules, parameters, {use.over.name: value}, report)
+    if use.index.name not in list_names(use.instance.index):
+        message = f"the index {quote(use.index.name)} is not used in the name of the instances"
+        raise SourceError(use.index.location, message, f"Write {use.instance.name}[{use.index.name}].")
+    for value in evaluate_range(use.index, {}):
+        yield _instantiate(use, modules, parameters, {use.index.name: value}, report)
 
 
 def _instantiate(
@@ -121,25 +127,27 @@ def _instantiate(
     text = modules.get(use.module)
     if text is None:
         hint = did_you_mean(use.module, modules) or 'Import the file that defines it: import "FILE.ca";'
-        raise Refused(use.at, f"no module {quote(use.module)} in this file or its imports", hint)
+        raise SourceError(use.location, f"no module {quote(use.module)} in this file or its imports", hint)
     arguments: dict[str, int] = {}
     for argument in use.arguments:
         if argument.name in arguments:
-            raise Refused(argument.at, f"{quote(argument.name)} is given twice", "Remove one.")
+            raise SourceError(argument.location, f"{quote(argument.name)} is given twice", "Remove one.")
         arguments[argument.name] = evaluate(argument.value, index)
     wires: dict[str, Wire] = {}
     for wire in use.wires:
         if wire.name in wires:
-            raise Refused(wire.at, f"{quote(wire.name)} is wired twice", "Remove one.")
+            raise SourceError(wire.location, f"{quote(wire.name)} is wired twice", "Remove one.")
         wires[wire.name] = wire
     name = use.instance.name
     if use.instance.index is not None:
         name = f"{name}_{evaluate(use.instance.index, index)}"
-    instance = replace(_bind(text, name, arguments, wires, parameters, use.at, report), index=index)
+    instance = replace(_bind(text, name, arguments, wires, parameters, use.location, report), index=index)
     for argument in use.arguments:
         if argument.name not in instance.values:
             hint = did_you_mean(argument.name, instance.values) or "It has no parameters."
-            raise Refused(argument.at, f"{quote(use.module)} has no parameter {quote(argument.name)}", hint)
+            raise SourceError(
+                argument.location, f"{quote(use.module)} has no parameter {quote(argument.name)}", hint
+            )
     return instance
 
 
@@ -156,14 +164,16 @@ def _bind(
     values: dict[str, int] = {}
     for parameter in text.parameters:
         if parameter.name in values:
-            raise Refused(parameter.at, f"parameter {quote(parameter.name)} is declared twice", "Remove one.")
+            raise SourceError(
+                parameter.location, f"parameter {quote(parameter.name)} is declared twice", "Remove one."
+            )
         if parameter.name in given_values:
             values[parameter.name] = given_values[parameter.name]
         elif parameter.default is not None:
             values[parameter.name] = evaluate(parameter.default, values)
         else:
-            raise Refused(
-                parameter.at,
+            raise SourceError(
+                parameter.location,
                 f"parameter {quote(parameter.name)} of module {quote(text.name)} has no value",
                 f"Give it one: -P {parameter.name}=16, or `{parameter.name} = 16` here.",
             )
@@ -176,7 +186,7 @@ def _bind(
             _warn_if_misspelt(inferred, text, values, parameter_location, report)
     for key, value in values.items():
         if abs(value) > LARGEST:
-            raise Refused(
+            raise SourceError(
                 location, f"parameter {quote(key)} is {value}, which is too large", "Choose a smaller value."
             )
     return Instance(name, text, values, wires, location)
@@ -186,51 +196,51 @@ def _warn_if_misspelt(
     inferred: str, text: ModuleText, values: Mapping[str, int], location: Location, report: Report
 ) -> None:
     """Warn if an inferred parameter is similar to another parameter: it may be misspelt."""
-    close = find_similar(inferred, [*values, *_infer_parameters(text)])
-    if close and is_misspelling(inferred, close):
-        message = f"{quote(inferred)} is assumed to be a parameter, and is similar to {quote(close)}"
-        hint = f"Write {quote(close)} if that is intended; otherwise declare `module {text.name} ({inferred} = ...)`."
+    similar = find_similar(inferred, [*values, *_infer_parameters(text)])
+    if similar and is_misspelling(inferred, similar):
+        message = f"{quote(inferred)} is assumed to be a parameter, and is similar to {quote(similar)}"
+        hint = f"Write {quote(similar)} if that is intended; otherwise declare `module {text.name} ({inferred} = ...)`."
         report.warnings.append(make_diagnostic(location, message, hint))
 
 
 def _infer_parameters(text: ModuleText) -> dict[str, Location]:
     """Return the undeclared parameters, with their first use: names used only in bounds of ranges and in targets."""
-    elsewhere = set(_find_other_names(text))
+    other_names = set(_find_other_names(text))
     parameters: dict[str, Location] = {}
     for number in _find_range_numbers(text):
-        for name in names_in(number):
-            if name not in elsewhere:
-                parameters.setdefault(name, number.at)
+        for name in list_names(number):
+            if name not in other_names:
+                parameters.setdefault(name, number.location)
     return parameters
 
 
 def _find_range_numbers(text: ModuleText) -> Iterator[Number]:
-    for declared in text.inputs:
-        if declared.range:
-            yield from (declared.range.low, declared.range.high)
+    for format_input in text.inputs:
+        if format_input.range:
+            yield from (format_input.range.low, format_input.range.high)
     for target in text.targets:
         if target.value is not None:
             yield target.value
     for memory in text.memories:
-        yield from (each for each in memory.numbers.values() if each is not None)
+        yield from (number for number in memory.numbers.values() if number is not None)
     for table in text.tables:
         yield from (table.range.low, table.range.high)
-        yield from (each for each in table.entries if each is not None)
+        yield from (entry for entry in table.entries if entry is not None)
     for index in _find_indices(text):
         yield from (index.low, index.high)
 
 
 def _find_indices(text: ModuleText) -> Iterator[Index]:
     for count in text.counts:
-        yield from _skip_absent(count.each, *(term.over for term in count.terms))
+        yield from _skip_absent(count.index, *(term.index for term in count.terms))
         for condition in count.gate:
-            yield from indices_in(condition.holds)
+            yield from list_indices(condition.holds)
     for action in text.actions:
-        yield from _skip_absent(action.each)
-        for sample in action.does.samples:
-            yield from indices_in(sample)
+        yield from _skip_absent(action.index)
+        for sample in action.verb_text.samples:
+            yield from list_indices(sample)
     for claim in text.claims:
-        yield from indices_in(claim.holds)
+        yield from list_indices(claim.holds)
 
 
 def _skip_absent(*indices: Index | None) -> Iterator[Index]:
@@ -240,14 +250,14 @@ def _skip_absent(*indices: Index | None) -> Iterator[Index]:
 def _find_other_names(text: ModuleText) -> Iterator[str]:
     """Yield the names that cannot be parameters: indices, inputs, labels, and names in other numbers and terms."""
     yield from (index.name for index in _find_indices(text))
-    for declared in text.inputs:
-        yield declared.name
-        yield from names_in(declared.width)
-        yield from names_in(declared.lanes)
+    for format_input in text.inputs:
+        yield format_input.name
+        yield from list_names(format_input.width)
+        yield from list_names(format_input.lanes)
     for target in text.targets:
-        yield from names_in(target.width)
+        yield from list_names(target.width)
     for memory in text.memories:
-        yield from names_in(memory.width)
+        yield from list_names(memory.width)
     for count in text.counts:
         yield from _find_names_of_count(count)
     for action in text.actions:
@@ -259,29 +269,29 @@ def _find_other_names(text: ModuleText) -> Iterator[str]:
 def _find_names_of_count(count: CountText) -> Iterator[str]:
     if count.label:
         yield count.label.name
-        yield from names_in(count.label.index)
+        yield from list_names(count.label.index)
     for term in count.terms:
-        yield from names_in(term.value)
+        yield from list_names(term.value)
     for condition in count.gate:
         yield from _find_plain_names(condition.holds)
-    yield from names_in(count.width)
+    yield from list_names(count.width)
 
 
 def _find_names_of_action(action: ActionText) -> Iterator[str]:
-    does = action.does
-    for label in (action.on, does.name):
+    verb = action.verb_text
+    for label in (action.on, verb.name):
         if label:
             yield label.name
-            yield from names_in(label.index)
-    for sample in does.samples:
+            yield from list_names(label.index)
+    for sample in verb.samples:
         yield from _find_plain_names(sample)
-    for number in (does.width, does.cleared, *does.numbers.values()):
-        yield from names_in(number)
+    for number in (verb.width, verb.cleared, *verb.numbers.values()):
+        yield from list_names(number)
 
 
 def _find_plain_names(operand: Operand) -> Iterator[str]:
     """Yield the names in a reference. Names in a formula do not count: they may be parameters or targets."""
-    if isinstance(operand, Ranged):
+    if isinstance(operand, RangedOperand):
         yield from _find_plain_names(operand.value)
     elif isinstance(operand, Reference):
-        yield from names_in(operand)
+        yield from list_names(operand)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from fpga.count_action.actions import VERBS
 from fpga.count_action.diagnostics import (
-    Refused,
     Report,
+    SourceError,
     did_you_mean,
     explain_memory_in_formula,
     make_diagnostic,
@@ -24,8 +24,8 @@ from fpga.count_action.elaboration.flat import (
     FlatOperand,
     FlatReference,
     Output,
-    Stored,
-    references_in,
+    StoredValue,
+    list_references,
 )
 from fpga.count_action.elaboration.formulas import ENDS
 from fpga.count_action.model import ActionKind, Location
@@ -39,7 +39,7 @@ class Names:
         self.externals = Externals()
         self.drivers: dict[Output, FlatAction] = {}
         """The first action that drives each output."""
-        self.counts = {module.name: frozenset(each.name for each in module.counts) for module in modules}
+        self.counts = {module.name: frozenset(count.name for count in module.counts) for module in modules}
         self._file_inputs = inputs
         self._report = report
         self._lanes: dict[Output, set[int]] = {}
@@ -65,9 +65,9 @@ class Names:
     # ------------------------------------------------------------------------------ declarations and uses
 
     def _record_inputs(self) -> None:
-        for declared in self._file_inputs:
+        for file_input in self._file_inputs:
             with self._report.part():
-                self.externals.declare(declared)
+                self.externals.declare(file_input)
         for module in self.modules.values():
             self._record_declarations(module)
             for reference in self._find_references(module):
@@ -81,25 +81,24 @@ class Names:
                         self._check_used_elsewhere(module, reference)
 
     def _check_used_elsewhere(self, module: FlatModule, reference: FlatReference) -> None:
-        """Raise `Refused` if only a property uses an input: a property adds no hardware, hence no port."""
+        """Raise `SourceError` if only a property uses an input: a property adds no hardware, hence no port."""
         target = self.resolve(module, reference)
         if isinstance(target, FlatReference) and target.name not in self.externals:
             message = f"a property reads {quote(str(reference))}, which nothing else uses"
             counts = self.counts[module.name]
             hint = did_you_mean(target.name, [*self.externals.names(), *counts]) or "Declare it in `inputs`."
-            raise Refused(reference.at, message, hint)
+            raise SourceError(reference.location, message, hint)
 
     def _record_declarations(self, module: FlatModule) -> None:
-        declared: dict[str, FlatInput] = {}
+        declared_inputs: dict[str, FlatInput] = {}
         for entry in module.inputs:
             with self._report.part():
-                if entry.name in declared:
-                    message = (
-                        f"input {quote(entry.name)} is declared twice, first at {declared[entry.name].at}"
-                    )
-                    raise Refused(entry.at, message, "Remove one.")
-                declared[entry.name] = entry
-                self._check_name_is_free(module, entry.name, entry.at)
+                if entry.name in declared_inputs:
+                    first_location = declared_inputs[entry.name].location
+                    message = f"input {quote(entry.name)} is declared twice, first at {first_location}"
+                    raise SourceError(entry.location, message, "Remove one.")
+                declared_inputs[entry.name] = entry
+                self._check_name_is_free(module, entry.name, entry.location)
                 if entry.part_of in module.wires:
                     self._declare_wired_end(module, entry)
                     continue
@@ -112,28 +111,30 @@ class Names:
                         f"{quote(entry.name)} is buffered, but wired to {reference}, which a module drives"
                     )
                     hint = "Remove `buffered` here; use it for external streams only."
-                    raise Refused(wire.at, message, hint)
+                    raise SourceError(wire.location, message, hint)
                 if not reference.module:
-                    renamed = replace(
+                    external_input = replace(
                         entry,
                         name=reference.name,
                         span=entry.span if reference.index is None else None,
                     )
-                    self.externals.declare(renamed, element=reference.index)
+                    self.externals.declare(external_input, element=reference.index)
 
-    def _declare_wired_end(self, module: FlatModule, each: FlatInput) -> None:
+    def _declare_wired_end(self, module: FlatModule, end_input: FlatInput) -> None:
         """Declare the external `last` or `keep` of a wired stream, unless a module drives it."""
-        wired, _ = module.wires[each.part_of]
-        name = f"{wired.label}{each.name.removeprefix(each.part_of)}"
-        if wired.module is None:
-            self.externals.declare(replace(each, name=name, part_of=wired.label))
+        stream_reference, _ = module.wires[end_input.part_of]
+        name = f"{stream_reference.label}{end_input.name.removeprefix(end_input.part_of)}"
+        if stream_reference.module is None:
+            self.externals.declare(replace(end_input, name=name, part_of=stream_reference.label))
 
     def _check_name_is_free(self, module: FlatModule, name: str, location: Location) -> None:
         if Output(module.name, name) in self.drivers or name in self.counts[module.name]:
             message = f"{quote(name)} is an input of {quote(module.name)} and also its count or output"
-            raise Refused(location, message, "Rename one of them.")
+            raise SourceError(location, message, "Rename one of them.")
         if name in module.parameters:
-            raise Refused(location, f"{quote(name)} is both an input and a parameter", "Rename one of them.")
+            raise SourceError(
+                location, f"{quote(name)} is both an input and a parameter", "Rename one of them."
+            )
 
     def _record_use(self, module: FlatModule, reference: FlatReference) -> None:
         target = self.resolve(module, reference)
@@ -147,26 +148,26 @@ class Names:
 
     def _check_not_driven_elsewhere(self, module: FlatModule, reference: FlatReference) -> None:
         if reference.name in self.modules:
-            outputs = [each.name for each in self.drivers if each.module == reference.name]
+            outputs = [driver.name for driver in self.drivers if driver.module == reference.name]
             hint = f"Write {reference.name}.{outputs[0]}." if outputs else "It drives nothing."
-            raise Refused(reference.at, f"{quote(reference.name)} is a module, not a signal", hint)
+            raise SourceError(reference.location, f"{quote(reference.name)} is a module, not a signal", hint)
         owner = self._owners.get(reference.label)
         if owner is not None and reference.name not in self.externals:
             message = (
                 f"{quote(str(reference))} is not declared; module {quote(owner)} drives a signal of that name"
             )
             hint = f"Write {owner}.{reference.label}, or declare an input of that name in `inputs`."
-            raise Refused(reference.at, message, hint)
+            raise SourceError(reference.location, message, hint)
 
     def _report_unknown_wires(self, module: FlatModule) -> None:
-        names = dict.fromkeys([each.name for each in module.inputs])
+        names = dict.fromkeys([signal.name for signal in module.inputs])
         names |= dict.fromkeys(
             reference.name for reference in self._find_references(module) if reference.module is None
         )
         for name, (_, wire) in module.wires.items():
             if name not in names:
                 message = f"{quote(module.name)} has no input {quote(name)} to wire"
-                self._report.error(make_diagnostic(wire.at, message, did_you_mean(name, names)))
+                self._report.error(make_diagnostic(wire.location, message, did_you_mean(name, names)))
 
     def _find_references(self, module: FlatModule) -> Iterator[FlatReference]:
         """Yield the references of a module to signals, except those in its properties."""
@@ -183,17 +184,19 @@ class Names:
             yield from find_packet_ends(module, action)
 
     def _find_signals(self, module: FlatModule, operand: FlatOperand) -> Iterator[FlatReference]:
-        inner = isinstance(operand, FlatFormula)
-        for each in references_in(operand):
-            if self.find_stored(module, each, inner=inner) is None:
-                yield each
+        in_formula = isinstance(operand, FlatFormula)
+        for reference in list_references(operand):
+            if self.find_stored(module, reference, in_formula=in_formula) is None:
+                yield reference
 
     # ------------------------------------------------------------------------------------------ resolution
 
-    def find_stored(self, module: FlatModule, reference: FlatReference, *, inner: bool) -> Stored | None:
+    def find_stored(
+        self, module: FlatModule, reference: FlatReference, *, in_formula: bool
+    ) -> StoredValue | None:
         """Return the count or the target that a reference names, or None if it names a signal.
 
-        `inner` is true inside a formula. Outside, a lone name may refer to a count, but not to a target, because
+        `in_formula` is true inside a formula. Outside, a lone name may refer to a count, but not to a target, because
         older texts use such a name for a flag.
         """
         owner = module if reference.module is None else self.modules.get(reference.module)
@@ -204,27 +207,27 @@ class Names:
         ):
             return None
         if reference.label in self.counts[owner.name]:
-            return Stored("count", owner.name, reference.label)
-        if inner and any(each.name == reference.label for each in owner.targets):
-            return Stored("target", owner.name, reference.label)
+            return StoredValue("count", owner.name, reference.label)
+        if in_formula and any(target.name == reference.label for target in owner.targets):
+            return StoredValue("target", owner.name, reference.label)
         return None
 
     def resolve(self, module: FlatModule, reference: FlatReference) -> Output | FlatReference:
         """Return the output that a reference names, or a reference to the external input under its own name.
 
-        Raise `Refused` if the name is a count or a parameter, or does not exist.
+        Raise `SourceError` if the name is a count or a parameter, or does not exist.
         """
         if (end := self._resolve_end(module, reference)) is not None:
             return end
         if reference.module is not None:
             return self.output(reference)
-        own = Output(module.name, reference.label)
-        if own in self.drivers and VERBS[self.drivers[own].verb].kind is ActionKind.MEMORY:
-            raise Refused(reference.at, *explain_memory_in_formula(reference.name))
-        if own in self.drivers and not (
+        own_output = Output(module.name, reference.label)
+        if own_output in self.drivers and VERBS[self.drivers[own_output].verb].kind is ActionKind.MEMORY:
+            raise SourceError(reference.location, *explain_memory_in_formula(reference.name))
+        if own_output in self.drivers and not (
             reference.index is not None and reference.name in self._declared[module.name]
         ):
-            return own
+            return own_output
         if reference.name in module.wires:
             return self._follow_wire(module, reference)
         if reference.name in self._declared[module.name]:
@@ -233,35 +236,35 @@ class Names:
             raise _make_not_a_signal(reference)
         self._check_not_a_value(module, reference)
         if reference.name in module.parameters and reference.index is None and not reference.suffix:
-            raise Refused(
-                reference.at, f"{quote(reference.name)} is a parameter, not a signal", "Name a signal."
+            raise SourceError(
+                reference.location, f"{quote(reference.name)} is a parameter, not a signal", "Name a signal."
             )
         return reference
 
     def _check_not_a_value(self, module: FlatModule, reference: FlatReference) -> None:
-        """Raise `Refused` if an undeclared name is a target of the module, or an element of one of its values.
+        """Raise `SourceError` if an undeclared name is a target of the module, or an element of one of its values.
 
         Such a name would become an external input that has nothing to do with the value.
         """
         name = reference.name
         if reference.suffix:
             return
-        is_target = any(each.name == name for each in module.targets)
+        is_target = any(target.name == name for target in module.targets)
         hint = f"Write `{name} != 0` or `max({name}, 0)`; for an input of that name, declare `flag {name}`."
         if is_target and reference.index is None:
             message = f"{quote(name)} is a target, and a target alone is neither a condition nor a sample"
-            raise Refused(reference.at, message, hint)
+            raise SourceError(reference.location, message, hint)
         is_value = is_target or name in self.counts[module.name] or Output(module.name, name) in self.drivers
         if is_value and reference.index is not None:
             message = (
                 f"{quote(name)} is one value of {quote(module.name)} and has no element {reference.index}"
             )
-            raise Refused(reference.at, message, hint if is_target else f"Write {name}.")
+            raise SourceError(reference.location, message, hint if is_target else f"Write {name}.")
 
     def _resolve_end(self, module: FlatModule, reference: FlatReference) -> Output | FlatReference | None:
         """Return the signal of `x.last` or `x.keep`, or None for other references (R18).
 
-        Raise `Refused` if stream `x` has no such field.
+        Raise `SourceError` if stream `x` has no such field.
         """
         stream, name = reference.module, f"{reference.module}_{reference.name}"
         if stream is None or stream in self.modules or reference.name not in ENDS:
@@ -269,16 +272,16 @@ class Names:
         if Output(module.name, name) in self.drivers:
             return Output(module.name, name)
         if stream in module.wires:
-            wired, _ = module.wires[stream]
-            name = f"{wired.label}_{reference.name}"
-            if wired.module is not None:
-                return self.output(replace(reference, name=name, module=wired.module, index=None))
+            stream_reference, _ = module.wires[stream]
+            name = f"{stream_reference.label}_{reference.name}"
+            if stream_reference.module is not None:
+                return self.output(replace(reference, name=name, module=stream_reference.module, index=None))
             return replace(reference, name=name, module=None)
         if name in self._declared[module.name]:
             return replace(reference, name=name, module=None)
         message = f"the beats of {quote(stream)} have no `{reference.name}`"
         hint = f"Declare it: stream {stream} of 4 lanes of 8 bits with last and keep."
-        raise Refused(reference.at, message, hint)
+        raise SourceError(reference.location, message, hint)
 
     def count_kept_lanes(self, module: FlatModule, reference: FlatReference) -> int:
         """Return the number of lanes, hence bits, of `x.keep` used as a number; 0 for any other reference."""
@@ -289,7 +292,7 @@ class Names:
         return signal.size if signal is not None and signal.size > 1 else 0
 
     def output(self, reference: FlatReference) -> Output:
-        """Return the output of another module that a reference names. Raise `Refused` if there is none."""
+        """Return the output of another module that a reference names. Raise `SourceError` if there is none."""
         assert reference.module is not None
         if reference.module not in self.modules:
             name = reference.module
@@ -297,7 +300,7 @@ class Names:
             if name in self.externals:
                 parts = ", ".join(f"{name}.{part}" for part in ("valid", "data", "last", "keep"))
                 hint = f"{quote(name)} is an input. Of a stream there are {parts}."
-            raise Refused(reference.at, f"there is no module {quote(reference.module)}", hint)
+            raise SourceError(reference.location, f"there is no module {quote(reference.module)}", hint)
         output = Output(reference.module, reference.label)
         if output in self.drivers:
             if VERBS[self.drivers[output].verb].kind is ActionKind.MEMORY:
@@ -305,42 +308,48 @@ class Names:
                 hint = (
                     f"Write `read {reference.name}[ADDRESS] as NAME` there, and {reference.module}.NAME here."
                 )
-                raise Refused(reference.at, message, hint)
+                raise SourceError(reference.location, message, hint)
             return output
         if reference.label in self.counts[reference.module]:
             raise _make_not_a_signal(reference)
-        outputs = [each.name for each in self.drivers if each.module == reference.module]
+        outputs = [driver.name for driver in self.drivers if driver.module == reference.module]
         hint = did_you_mean(reference.label, outputs) or "It drives nothing."
-        raise Refused(
-            reference.at, f"module {quote(reference.module)} does not drive {quote(reference.label)}", hint
+        raise SourceError(
+            reference.location,
+            f"module {quote(reference.module)} does not drive {quote(reference.label)}",
+            hint,
         )
 
     def _follow_wire(self, module: FlatModule, reference: FlatReference) -> Output | FlatReference:
         target, wire = module.wires[reference.name]
         if target.suffix:
             message = f"a wire carries the whole stream, not `.{target.suffix}` alone"
-            raise Refused(target.at, message, f"Remove `.{target.suffix}`.")
-        one_element = target.module is not None or target.index is not None
-        if one_element and reference.index not in {None, 0, 1}:
+            raise SourceError(target.location, message, f"Remove `.{target.suffix}`.")
+        is_single = target.module is not None or target.index is not None
+        if is_single and reference.index not in {None, 0, 1}:
             message = (
                 f"{quote(reference.name)} is wired to {target}, a single signal,"
                 f" but its element {reference.index} is used"
             )
-            raise Refused(wire.at, message, "Wire it to an external input that has as many elements.")
+            raise SourceError(
+                wire.location, message, "Wire it to an external input that has as many elements."
+            )
         if target.module is not None:
             return self.output(target)
         index = reference.index if target.index is None else target.index
         return replace(reference, name=target.name, index=index)
 
 
-def _make_not_a_signal(reference: FlatReference) -> Refused:
+def _make_not_a_signal(reference: FlatReference) -> SourceError:
     message = f"{quote(str(reference))} is a count; its value is not a signal"
-    return Refused(reference.at, message, "Use what its actions drive: a pulse, a flag or a number.")
+    return SourceError(
+        reference.location, message, "Use what its actions drive: a pulse, a flag or a number."
+    )
 
 
 def _find_declared_names(module: FlatModule, file_inputs: list[FlatInput]) -> Iterator[str]:
     """Return the names of the inputs that a module or its file declares."""
-    return (each.name for each in (*module.inputs, *file_inputs))
+    return (signal.name for signal in (*module.inputs, *file_inputs))
 
 
 def _find_wired_names(module: FlatModule) -> set[str]:

@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 from fpga.count_action import arbitration
 from fpga.count_action.actions import VERBS
 from fpga.count_action.actions.kind import Shape
-from fpga.count_action.diagnostics import Refused, Report, did_you_mean, quote
-from fpga.count_action.elaboration.choices import end_of, streams_of
+from fpga.count_action.diagnostics import Report, SourceError, did_you_mean, quote
+from fpga.count_action.elaboration.choices import list_merged_streams, make_end_reference
 from fpga.count_action.elaboration.flat import (
     FlatAction,
     FlatCount,
@@ -20,11 +20,11 @@ from fpga.count_action.elaboration.flat import (
     FlatOperand,
     FlatReference,
     Output,
-    Stored,
+    StoredValue,
 )
 from fpga.count_action.elaboration.names import Names
-from fpga.count_action.elaboration.targets import find_count, find_target, resolve_target, width_of_target
-from fpga.count_action.expressions import Interval, bits_for, combine, interval_of_bits
+from fpga.count_action.elaboration.targets import find_count, find_target, find_target_width, resolve_target
+from fpga.count_action.expressions import Interval, combine_intervals, count_bits, get_bit_interval
 from fpga.count_action.model import (
     VALUE,
     Action,
@@ -56,32 +56,33 @@ class Beats:
     def check_wires(self) -> None:
         """Check that every wire connects signals of one kind and shape. Errors go to the report."""
         for module in self._names.modules.values():
-            for declared in module.inputs:
-                if declared.name in module.wires:
+            for module_input in module.inputs:
+                if module_input.name in module.wires:
                     with self._report.part():
-                        self._check_wire(declared, *module.wires[declared.name])
+                        self._check_wire(module_input, *module.wires[module_input.name])
 
-    def _check_wire(self, declared: FlatInput, reference: FlatReference, wire: object) -> None:
+    def _check_wire(self, entry: FlatInput, reference: FlatReference, wire: object) -> None:
         if reference.module is None:
             return
         output = self._names.output(reference)
         kind = self._find_kind(output)
-        if kind is not declared.kind:
-            message = f"{quote(declared.name)} is a {declared.kind.value} and {reference} is a {kind.value}"
-            raise Refused(reference.at, message, f"Wire it to a {declared.kind.value}.")
-        if declared.span is not None and len(declared.span) > 1:
-            message = (
-                f"{quote(declared.name)} has {len(declared.span)} elements, and {reference} is one signal"
+        if kind is not entry.kind:
+            message = f"{quote(entry.name)} is a {entry.kind.value} and {reference} is a {kind.value}"
+            raise SourceError(reference.location, message, f"Wire it to a {entry.kind.value}.")
+        if entry.span is not None and len(entry.span) > 1:
+            message = f"{quote(entry.name)} has {len(entry.span)} elements, and {reference} is one signal"
+            raise SourceError(
+                reference.location, message, "Wire it to an external input that has as many elements."
             )
-            raise Refused(reference.at, message, "Wire it to an external input that has as many elements.")
-        beat = self._find_shape(output)
-        if beat != Shape(declared.lanes, declared.width, declared.signed):
-            own = Shape(declared.lanes, declared.width, declared.signed)
-            message = f"{quote(declared.name)} has {_describe_shape(own)}, and {reference} has {_describe_shape(beat)}"
-            raise Refused(reference.at, message, "Change one of them.")
+        shape = self._find_shape(output)
+        if shape != Shape(entry.lanes, entry.width, entry.signed):
+            own_shape = Shape(entry.lanes, entry.width, entry.signed)
+            shapes = f"has {_describe_shape(own_shape)}, and {reference} has {_describe_shape(shape)}"
+            message = f"{quote(entry.name)} {shapes}"
+            raise SourceError(reference.location, message, "Change one of them.")
 
-    def beat_of(self, module: FlatModule, action: FlatAction) -> Shape:
-        """Return the shape of the output of an action. Raise `Refused` if its samples come from itself."""
+    def find_beat_shape(self, module: FlatModule, action: FlatAction) -> Shape:
+        """Return the shape of the output of an action. Raise `SourceError` if its samples come from itself."""
         output = Output(module.name, action.name)
         return (
             self._find_shape(output)
@@ -90,21 +91,21 @@ class Beats:
         )
 
     def _find_shape(self, output: Output) -> Shape:
-        """Return the shape of an output. Raise `Refused` if its samples come from itself."""
+        """Return the shape of an output. Raise `SourceError` if its samples come from itself."""
         if output not in self._beats:
             self._beats[output] = None
             self._beats[output] = self._compute_shape(output, self._names.drivers[output])
         beat = self._beats[output]
         if beat is None:
-            location, name = self._names.drivers[output].at, f"{output.module}.{output.name}"
+            location, name = self._names.drivers[output].location, f"{output.module}.{output.name}"
             if self._find_kind(output) is SignalKind.NUMBER:
                 message = f"the width of {quote(name)} depends on itself"
-                raise Refused(location, message, "Write it before `as`, for example `width 16`.")
+                raise SourceError(location, message, "Write it before `as`, for example `width 16`.")
             message = f"the samples of {name} come from itself: streams form a cycle (R7)"
-            raise Refused(location, message, "Use an external stream for one of them.")
+            raise SourceError(location, message, "Use an external stream for one of them.")
         return beat
 
-    def kind_of(self, target: Output | FlatReference) -> SignalKind:
+    def get_kind(self, target: Output | FlatReference) -> SignalKind:
         """Return the kind of an output, or of an external input."""
         if isinstance(target, Output):
             return self._find_kind(target)
@@ -130,25 +131,25 @@ class Beats:
         return VERBS[action.verb].shape(action, samples)
 
     def _merge_shapes(self, module: FlatModule, action: FlatAction) -> list[Shape]:
-        """Return the shapes of the streams of a `merge`. Raise `Refused` if their numbers of lanes differ (R19)."""
-        streams = streams_of(module, action)
-        shapes = [self._find_source(module, each) for each in streams]
-        for each, shape in zip(streams, shapes, strict=True):
+        """Return the shapes of the streams of a `merge`. Raise `SourceError` if their numbers of lanes differ (R19)."""
+        streams = list_merged_streams(module, action)
+        shapes = [self._find_source(module, stream) for stream in streams]
+        for stream, shape in zip(streams, shapes, strict=True):
             if shape.lanes != shapes[0].lanes:
                 lanes_of_first = f"{quote(str(streams[0]))} has {shapes[0].lanes}"
-                message = f"{quote(str(each))} has {shape.lanes} lanes and {lanes_of_first}"
-                raise Refused(each.at, message, "Merge streams with the same number of lanes.")
+                message = f"{quote(str(stream))} has {shape.lanes} lanes and {lanes_of_first}"
+                raise SourceError(stream.location, message, "Merge streams with the same number of lanes.")
         return shapes
 
     def _find_operand_shape(self, module: FlatModule, operand: FlatOperand) -> Shape:
         """Return the shape of a sample; the width and sign of a formula follow from its interval."""
         if (
             isinstance(operand, FlatReference)
-            and self._names.find_stored(module, operand, inner=False) is None
+            and self._names.find_stored(module, operand, in_formula=False) is None
         ):
             source = self._find_source(module, operand)
             return source if operand.lane is None else replace(source, lanes=1)
-        width, signed = bits_for(*self.interval(module, operand))
+        width, signed = count_bits(*self.interval(module, operand))
         return Shape(1, width, signed)
 
     def interval(self, module: FlatModule, operand: FlatOperand) -> Interval:
@@ -157,21 +158,21 @@ class Beats:
             return operand, operand
         if isinstance(operand, FlatFormula):
             parts = [
-                self.interval(module, each)
-                for each in operand.operands
-                for _ in range(self._count_lanes(module, each) if operand.operator == "concat" else 1)
+                self.interval(module, part)
+                for part in operand.operands
+                for _ in range(self._count_lanes(module, part) if operand.operator == "concat" else 1)
             ]
-            return combine(operand.operator, parts)
-        if stored := self._names.find_stored(module, operand, inner=True):
-            return interval_of_bits(
+            return combine_intervals(operand.operator, parts)
+        if stored := self._names.find_stored(module, operand, in_formula=True):
+            return get_bit_interval(
                 _find_stored_width(self._names.modules[stored.module], stored), signed=False
             )
         if operand.suffix == "valid":
             return 0, 1
         if lanes := self._names.count_kept_lanes(module, operand):
-            return interval_of_bits(lanes, signed=False)
+            return get_bit_interval(lanes, signed=False)
         source = self._find_source(module, operand)
-        return interval_of_bits(source.width, signed=source.signed)
+        return get_bit_interval(source.width, signed=source.signed)
 
     def _count_lanes(self, module: FlatModule, operand: FlatOperand) -> int:
         """Return the number of values of an operand: several for all lanes of a beat."""
@@ -196,27 +197,29 @@ class Beats:
         else:
             signal = self._names.externals.signal(target.name)
             assert signal is not None
-            kind, index = signal.kind, self._names.externals.bit_of(target)
+            kind, index = signal.kind, self._names.externals.get_bit_index(target)
             name, owner, base = target.name, None, self._names.externals.lane_base(target.name)
         _check_suffix(reference, kind, context)
         if context != "sample" or kind is not SignalKind.STREAM:
-            yield Ref(name, owner, index, 0, reference.at)
+            yield Ref(name, owner, index, 0, reference.location)
             return
         lanes = self._find_source(module, reference).lanes
         if reference.lane is None:
-            yield from (Ref(name, owner, index, lane, reference.at) for lane in range(lanes))
+            yield from (Ref(name, owner, index, lane, reference.location) for lane in range(lanes))
             return
         if not base <= reference.lane < base + lanes:
             message = f"{quote(str(reference))} has lanes {base} to {base + lanes - 1}, not {reference.lane}"
-            raise Refused(reference.at, message, "Declare the lanes: stream NAME of 16 lanes of 8 bits.")
-        yield Ref(name, owner, index, reference.lane - base, reference.at)
+            raise SourceError(
+                reference.location, message, "Declare the lanes: stream NAME of 16 lanes of 8 bits."
+            )
+        yield Ref(name, owner, index, reference.lane - base, reference.location)
 
 
-def _find_stored_width(module: FlatModule, stored: Stored) -> int:
+def _find_stored_width(module: FlatModule, stored: StoredValue) -> int:
     if stored.operator == "count":
-        return next(each.width for each in module.counts if each.name == stored.name)
-    target = next(each for each in module.targets if each.name == stored.name)
-    return width_of_target(target, module)
+        return next(count.width for count in module.counts if count.name == stored.name)
+    target = next(candidate for candidate in module.targets if candidate.name == stored.name)
+    return find_target_width(target, module)
 
 
 def _describe_shape(beat: Shape) -> str:
@@ -229,7 +232,7 @@ def _check_suffix(reference: FlatReference, kind: SignalKind, context: Context) 
     if kind is not SignalKind.STREAM:
         if reference.suffix:
             message = f"{quoted} is a {kind.value} and has no `.{reference.suffix}`"
-            raise Refused(reference.at, message, "Write its name alone, or declare it as a stream.")
+            raise SourceError(reference.location, message, "Write its name alone, or declare it as a stream.")
         return
     if context == "sample" and reference.suffix != "data":
         message = f"{quoted} is a stream, and this position needs its samples"
@@ -239,18 +242,20 @@ def _check_suffix(reference: FlatReference, kind: SignalKind, context: Context) 
                 f"{quote(f'{reference}.valid')} says whether there is a beat, and this position needs samples"
             )
             hint = f"Write {reference}.data for the samples, or `{reference}.valid == 1` for the bit."
-        raise Refused(reference.at, message, hint)
+        raise SourceError(reference.location, message, hint)
     if context == "condition" and reference.suffix == "data":
         lane = "" if reference.lane is None else f"[{reference.lane}]"
         sample = f"{reference}.data{lane}"
         message = f"{quote(sample)} is a sample, and a condition needs a comparison"
-        raise Refused(
-            reference.at, message, f"Write `{sample} != 0`, or {reference}.valid for whether there is a beat."
+        raise SourceError(
+            reference.location,
+            message,
+            f"Write `{sample} != 0`, or {reference}.valid for whether there is a beat.",
         )
     if context != "sample" and reference.suffix != "valid":
         meaning = "counts its beats" if context == "sum" else "needs a bit"
-        raise Refused(
-            reference.at,
+        raise SourceError(
+            reference.location,
             f"{quoted} is a stream, and `{_WORD[context]}` {meaning}",
             f"Write {reference}.valid.",
         )
@@ -263,9 +268,9 @@ def resolve(name: str, modules: list[FlatModule], inputs: list[FlatInput], repor
     beats = Beats(names, report)
     beats.check_wires()
     resolver = _Resolver(names, beats, report)
-    resolved = tuple(resolver.module(module) for module in modules)
+    resolved_modules = tuple(resolver.module(module) for module in modules)
     report.raise_errors()
-    return Datapath(name, names.externals.signals(), resolved)
+    return Datapath(name, names.externals.signals(), resolved_modules)
 
 
 class _Resolver:
@@ -281,23 +286,25 @@ class _Resolver:
         for index, count in enumerate(module.counts):
             with self._report.part():
                 counts.append(self._resolve_count(module, count, index, values))
-        by_name = {count.name: count for count in counts}
+        counts_by_name = {count.name: count for count in counts}
         for action in module.actions:
             with self._report.part():
-                actions.append(self._resolve_action(module, action, by_name, values))
+                actions.append(self._resolve_action(module, action, counts_by_name, values))
         targets = tuple(resolve_target(target, module) for target in module.targets)
         claims: list[Claim] = []
         for claim in module.claims:
             with self._report.part():
                 (holds,) = self._resolve_operands(module, claim.holds)
-                claims.append(Claim(claim.kind, claim.name, holds, claim.at))
+                claims.append(Claim(claim.kind, claim.name, holds, claim.location))
         formulas = tuple(values)
-        return Module(module.name, tuple(counts), targets, tuple(actions), module.at, formulas, tuple(claims))
+        return Module(
+            module.name, tuple(counts), targets, tuple(actions), module.location, formulas, tuple(claims)
+        )
 
     def _resolve_count(
         self, module: FlatModule, count: FlatCount, index: int, values: list[Operand]
     ) -> Count:
-        terms, subtracted = (
+        terms, subtracted_terms = (
             tuple(ref for reference in part for ref in self._beats.refs(module, reference, "sum"))
             for part in (count.terms, count.taken)
         )
@@ -310,25 +317,27 @@ class _Resolver:
             for operand, negated in count.gate
             for ref in self._resolve_refs(module, operand, "condition", values)
         ]
-        resolved = Count(
+        resolved_count = Count(
             name=count.name,
             kind=count.kind,
             target=find_target(module, count, index),
             terms=terms,
-            taken=subtracted,
+            taken=subtracted_terms,
             bound=bound,
             constant=count.constant,
             gate=tuple(gate),
             width=count.width,
-            at=count.at,
+            location=count.location,
             aim=aim,
             order=count.order,
             whole=count.whole,
         )
-        if not resolved.order:
-            return resolved
-        picks = (self._add_value(module, pick, values) for pick in arbitration.picks(resolved, module.name))
-        return replace(resolved, picks=tuple(picks))
+        if not resolved_count.order:
+            return resolved_count
+        picks = (
+            self._add_value(module, pick, values) for pick in arbitration.picks(resolved_count, module.name)
+        )
+        return replace(resolved_count, picks=tuple(picks))
 
     def _add_value(self, module: FlatModule, value: Operand, values: list[Operand]) -> Ref:
         values.append(value)
@@ -340,18 +349,18 @@ class _Resolver:
         """Return the references of a condition or a sample; a formula is first added to `values`."""
         if (
             isinstance(operand, FlatReference)
-            and self._names.find_stored(module, operand, inner=False) is None
+            and self._names.find_stored(module, operand, in_formula=False) is None
         ):
             return list(self._beats.refs(module, operand, context))
         (value,) = self._resolve_operands(module, operand)
         values.append(value)
-        location = None if isinstance(operand, int) else operand.at
-        return [Ref(f"{VALUE}{len(values) - 1}", module.name, at=location)]
+        location = None if isinstance(operand, int) else operand.location
+        return [Ref(f"{VALUE}{len(values) - 1}", module.name, location=location)]
 
     def _resolve_operands(
-        self, module: FlatModule, operand: FlatOperand, *, several: bool = False
+        self, module: FlatModule, operand: FlatOperand, *, all_lanes: bool = False
     ) -> list[Operand]:
-        """Return the resolved operand; with `several` (in `max`, `min` and `concat`), one for each lane of a beat."""
+        """Return the resolved operand; with `all_lanes` (in `max`, `min` and `concat`), one for each lane of a beat."""
         if isinstance(operand, int):
             return [operand]
         if isinstance(operand, FlatFormula):
@@ -359,51 +368,53 @@ class _Resolver:
                 self._check_slice(module, operand)
             takes_several = operand.operator in {"max", "min", "concat"}
             parts = []
-            for each in operand.operands:
-                resolved = self._resolve_operands(module, each, several=takes_several)
+            for part_operand in operand.operands:
+                resolved_operands = self._resolve_operands(module, part_operand, all_lanes=takes_several)
                 if operand.operator == "concat":
-                    resolved = [self._make_slice(module, each, part) for part in resolved]
-                parts += resolved
+                    resolved_operands = [
+                        self._make_slice(module, part_operand, part) for part in resolved_operands
+                    ]
+                parts += resolved_operands
             return [Operation(operand.operator, tuple(parts))]
-        if stored := self._names.find_stored(module, operand, inner=True):
-            return [Operation(stored.operator, (Ref(stored.name, stored.module, at=operand.at),))]
+        if stored := self._names.find_stored(module, operand, in_formula=True):
+            return [Operation(stored.operator, (Ref(stored.name, stored.module, location=operand.location),))]
         if operand.suffix == "valid":
             refs = self._beats.refs(module, operand, "condition")
             return [Operation("valid", (ref,)) for ref in refs]
         if lanes := self._names.count_kept_lanes(module, operand):
             return [self._pack_kept_lanes(module, operand, lanes)]
         samples = list(self._beats.refs(module, operand, "sample"))
-        if len(samples) > 1 and not several:
+        if len(samples) > 1 and not all_lanes:
             message = f"{quote(f'{operand}.data')} has {len(samples)} lanes, and no index says which one"
             hint = f"Write {operand}.data[1] for a lane, {operand}.data[1][7:0] for its bits, or a range."
-            raise Refused(operand.at, message, hint)
+            raise SourceError(operand.location, message, hint)
         return list(samples)
 
     def _check_slice(self, module: FlatModule, formula: FlatFormula) -> None:
-        """Raise `Refused` if a slice is of a stream, or exceeds the bits of its value (R23)."""
+        """Raise `SourceError` if a slice is of a stream, or exceeds the bits of its value (R23)."""
         value, high, low = formula.operands
         if isinstance(value, int) or not isinstance(high, int):
             return
         if isinstance(value, FlatReference) and self._is_stream(module, value):
             message = f"{quote(str(value))} is a stream, and only its samples have bits"
-            raise Refused(value.at, message, f"Write {value}.data[{high}:{low}].")
-        width, _ = bits_for(*self._beats.interval(module, value))
+            raise SourceError(value.location, message, f"Write {value}.data[{high}:{low}].")
+        width, _ = count_bits(*self._beats.interval(module, value))
         if high >= width:
             message = f"the slice has bit {high}, and its value has bits {width - 1} to 0"
-            raise Refused(formula.at, message, f"The highest bit is [{width - 1}:{width - 1}].")
+            raise SourceError(formula.location, message, f"The highest bit is [{width - 1}:{width - 1}].")
 
     def _is_stream(self, module: FlatModule, reference: FlatReference) -> bool:
         """Return whether a reference is the name of a stream, without a suffix."""
-        if reference.suffix or self._names.find_stored(module, reference, inner=True):
+        if reference.suffix or self._names.find_stored(module, reference, in_formula=True):
             return False
         target = self._names.resolve(module, reference)
-        return self._beats.kind_of(target) is SignalKind.STREAM
+        return self._beats.get_kind(target) is SignalKind.STREAM
 
     def _make_slice(self, module: FlatModule, flat: FlatOperand, part: Operand) -> Operand:
         """Return `part` if it is a slice, otherwise the slice of all its bits: `concat` takes only slices (R24)."""
         if isinstance(part, Operation) and part.operator == "slice":
             return part
-        width, _ = bits_for(*self._beats.interval(module, flat))
+        width, _ = count_bits(*self._beats.interval(module, flat))
         return Operation("slice", (part, width - 1, 0))
 
     def _pack_kept_lanes(self, module: FlatModule, reference: FlatReference, lanes: int) -> Operand:
@@ -423,12 +434,12 @@ class _Resolver:
             return self._resolve_clear(module, action.cleared, count_name, action)
         samples = action.samples
         if action.part_of and action.name == f"{action.part_of}_last":
-            samples = tuple(self._make_condition(module, each) for each in samples)
+            samples = tuple(self._make_condition(module, sample) for sample in samples)
         refs = [ref for operand in samples for ref in self._resolve_refs(module, operand, "sample", values)]
-        beat = self._beats.beat_of(module, action)
+        beat = self._beats.find_beat_shape(module, action)
         if not action.samples and count_name in counts:
             formulas = self._find_choice(module, action, counts[count_name], beat.lanes)
-            refs = [self._add_value(module, each, values) for each in formulas]
+            refs = [self._add_value(module, formula, values) for formula in formulas]
         return Action(
             kind=VERBS[action.verb].kind,
             on=count_name,
@@ -438,7 +449,7 @@ class _Resolver:
             signed=beat.signed,
             part_of=action.part_of,
             merges=action.verb == "merge",
-            at=action.at,
+            location=action.location,
             **action.numbers,
             **action.words,
         )
@@ -453,7 +464,7 @@ class _Resolver:
             isinstance(operand, FlatFormula) and operand.operator == "max" and len(operand.operands) == 1
         )
         value = operand.operands[0] if is_single and isinstance(operand, FlatFormula) else operand
-        return FlatFormula("!=", (value, 0), operand.at)
+        return FlatFormula("!=", (value, 0), operand.location)
 
     def _find_choice(self, module: FlatModule, action: FlatAction, count: Count, lanes: int) -> list[Operand]:
         """Return the formulas that an action without samples sends or stores for an arbiter (R19).
@@ -468,39 +479,44 @@ class _Resolver:
         numbers = arbitration.next_numbers(count, module.name) if action.part_of == count.name else {}
         if end in numbers:  # if a stream has the name of its count, its `last` and `keep` follow below
             return [numbers[end]]
-        streams = (end_of(each, end) for each in streams_of(module, action))
-        options = [part for each in streams for part in self._resolve_operands(module, each)]
+        streams = (
+            make_end_reference(merged_stream, end) for merged_stream in list_merged_streams(module, action)
+        )
+        options = [part for stream in streams for part in self._resolve_operands(module, stream)]
         return [arbitration.select(count, module.name, options)]
 
     def _resolve_clear(
         self, module: FlatModule, reference: FlatReference, count_name: str, action: FlatAction
     ) -> Action:
         if reference.suffix:
-            raise Refused(
-                reference.at,
+            raise SourceError(
+                reference.location,
                 f"{quote(str(reference))} is a stream and cannot be cleared",
                 "Clear a count or a flag.",
             )
         driver = self._names.drivers.get(Output(module.name, reference.label))
         cleared_by = None if driver is None else VERBS[driver.verb].cleared_by
         if reference.module is None and cleared_by is not None:
-            return Action(cleared_by, count_name, reference.label, at=action.at, **action.words)
+            return Action(cleared_by, count_name, reference.label, location=action.location, **action.words)
         if action.words["wins"]:
-            raise Refused(action.at, "`wins` applies to flags only", "Remove `wins`.")
+            raise SourceError(action.location, "`wins` applies to flags only", "Remove `wins`.")
         owner = module if reference.module is None else self._names.modules.get(reference.module)
         if owner is None:
             hint = did_you_mean(str(reference.module), self._names.modules)
-            raise Refused(reference.at, f"there is no module {quote(str(reference.module))}", hint)
+            raise SourceError(reference.location, f"there is no module {quote(str(reference.module))}", hint)
         if reference.label in self._names.counts[owner.name]:
             return Action(
-                ActionKind.CLEAR_COUNT, count_name, clears=(owner.name, reference.label), at=action.at
+                ActionKind.CLEAR_COUNT,
+                count_name,
+                clears=(owner.name, reference.label),
+                location=action.location,
             )
-        own = module.actions if owner is module else ()
-        flags = [each.name for each in own if VERBS[each.verb].cleared_by]
+        own_actions = module.actions if owner is module else ()
+        flags = [own_action.name for own_action in own_actions if VERBS[own_action.verb].cleared_by]
         hint = did_you_mean(reference.label, [*(count.name for count in owner.counts), *flags])
         if owner is not module and Output(owner.name, reference.label) in self._names.drivers:
             hint = f"Send a pulse, count it in {owner.name}, and clear {reference.label} there."
         if owner is module and driver is not None and driver.verb == "store":
             hint = f"Write `store 0 as {reference.label} by priority`."
         message = f"{quote(str(reference))} is neither a count nor a flag that {quote(module.name)} sets"
-        raise Refused(reference.at, message, hint)
+        raise SourceError(reference.location, message, hint)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fpga.count_action.defaults import COUNT_WIDTH
-from fpga.count_action.diagnostics import Refused, did_you_mean, quote
-from fpga.count_action.elaboration.arithmetic import Values, evaluate, span_of
+from fpga.count_action.diagnostics import SourceError, did_you_mean, quote
+from fpga.count_action.elaboration.arithmetic import Values, evaluate, evaluate_range
 from fpga.count_action.elaboration.flat import FlatAction, FlatCount, FlatModule, FlatTarget
 from fpga.count_action.language.syntax import ModuleText, TableText
 from fpga.count_action.model import Target
 
 
-def find_target(module: FlatModule, count: FlatCount, place: int) -> str:
-    """Return the name of the target of a count. Raise `Refused` if there is none, or if it is ambiguous."""
+def find_target(module: FlatModule, count: FlatCount, index: int) -> str:
+    """Return the name of the target of a count. Raise `SourceError` if there is none, or if it is ambiguous."""
     if count.target is not None:
         target_names = [target.name for target in module.targets]
         if count.target not in target_names:
@@ -21,64 +21,74 @@ def find_target(module: FlatModule, count: FlatCount, place: int) -> str:
             hint = did_you_mean(count.target, target_names)
             if count.target == "never":
                 hint = "Declare it: `targets: { none: never }`, and write `to none`."
-            raise Refused(count.target_at, message, hint)
+            raise SourceError(count.target_location, message, hint)
         return count.target
     names = [target.name for target in module.targets if not target.in_table]
     if not names:
         message = f"{quote(module.name)} has no target for count {quote(count.name)}"
-        raise Refused(
-            count.at, message, "Add `targets: { 4 }`, or `targets: { never }` for a count that is only read."
+        raise SourceError(
+            count.location,
+            message,
+            "Add `targets: { 4 }`, or `targets: { never }` for a count that is only read.",
         )
     if len(names) == 1:
         return names[0]
     if len(names) != len(module.counts):
         message = f"{quote(module.name)} has {len(module.counts)} counts and {len(names)} targets"
-        raise Refused(count.at, message, "Write one target, one for each count, or `to TARGET` in the count.")
-    return names[place]
+        raise SourceError(
+            count.location, message, "Write one target, one for each count, or `to TARGET` in the count."
+        )
+    return names[index]
 
 
 def find_count(module: FlatModule, action: FlatAction) -> str:
-    """Return the name of the count of an action. Raise `Refused` if there is none, or if it is ambiguous."""
+    """Return the name of the count of an action. Raise `SourceError` if there is none, or if it is ambiguous."""
     names = [count.name for count in module.counts]
     if action.on == "":
         return ""
     if action.on is not None:
         if action.on not in names:
             message = f"{quote(module.name)} has no count {quote(action.on)}"
-            raise Refused(action.on_at, message, did_you_mean(action.on, names))
+            raise SourceError(action.on_location, message, did_you_mean(action.on, names))
         return action.on
     if len(names) == 1:
         return names[0]
     if not names:
-        raise Refused(action.at, f"{quote(module.name)} has no count for this action", "Add `counts: {...}`.")
+        raise SourceError(
+            action.location, f"{quote(module.name)} has no count for this action", "Add `counts: {...}`."
+        )
     # Actions that store `last` and `keep` share the count of the action that sends the beat.
-    actions = [each for each in module.actions if not each.part_of and each.on != ""]
+    actions = [candidate for candidate in module.actions if not candidate.part_of and candidate.on != ""]
     if len(names) != len(actions):
         message = f"this action names no count, and there are {len(names)} counts and {len(actions)} actions"
-        raise Refused(action.at, message, f"Write `on COUNT:` before it, for example `on {names[0]}:`.")
-    matches = (each.name == action.part_of if action.part_of else each is action for each in actions)
-    return names[next(index for index, own in enumerate(matches) if own)]
+        raise SourceError(
+            action.location, message, f"Write `on COUNT:` before it, for example `on {names[0]}:`."
+        )
+    matches = (
+        candidate.name == action.part_of if action.part_of else candidate is action for candidate in actions
+    )
+    return names[next(index for index, is_match in enumerate(matches) if is_match)]
 
 
 def find_table_indices(text: ModuleText, values: Values) -> dict[str, range]:
     """Return the indices of every table, by name."""
-    return {each.name: span_of(each.range, values) for each in text.tables}
+    return {table.name: evaluate_range(table.range, values) for table in text.tables}
 
 
-def entries_of(text: TableText, values: Values) -> Iterator[FlatTarget]:
+def make_entry_targets(text: TableText, values: Values) -> Iterator[FlatTarget]:
     """Yield the entries of a table as targets; a single value is used for all."""
-    span = span_of(text.range, values)
+    span = evaluate_range(text.range, values)
     if len(text.entries) not in {1, len(span)}:
         message = f"table {quote(text.name)} has {len(span)} entries and {len(text.entries)} values"
-        raise Refused(text.at, message, "Write one value per entry, or one for all.")
+        raise SourceError(text.location, message, "Write one value per entry, or one for all.")
     width = None if text.width is None else evaluate(text.width, values)
-    for number, index in enumerate(span):
-        entry = text.entries[number % len(text.entries)]
+    for position, index in enumerate(span):
+        entry = text.entries[position % len(text.entries)]
         reset = 0 if entry is None else evaluate(entry, values)
-        yield FlatTarget(f"{text.name}_{index}", reset, width, text.at, in_table=True)
+        yield FlatTarget(f"{text.name}_{index}", reset, width, text.location, in_table=True)
 
 
-def width_of_target(target: FlatTarget, module: FlatModule) -> int:
+def find_target_width(target: FlatTarget, module: FlatModule) -> int:
     """Return the width of a target in bits: as declared, otherwise the width of its widest count, or the default."""
     if target.width is not None:
         return target.width
@@ -86,7 +96,7 @@ def width_of_target(target: FlatTarget, module: FlatModule) -> int:
     for index, count in enumerate(module.counts):
         try:
             name = find_target(module, count, index)
-        except Refused:
+        except SourceError:
             continue
         if name == target.name:
             widths.append(count.width)
@@ -95,5 +105,5 @@ def width_of_target(target: FlatTarget, module: FlatModule) -> int:
 
 def resolve_target(target: FlatTarget, module: FlatModule) -> Target:
     """Return `target` as the datapath model stores it, with its width resolved."""
-    width = width_of_target(target, module)
-    return Target(target.name, target.reset, width, target.at, target.at_least, target.carry)
+    width = find_target_width(target, module)
+    return Target(target.name, target.reset, width, target.location, target.at_least, target.carry)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fpga.count_action.actions.memory import memories_of
+from fpga.count_action.actions.memory import list_memories
 from fpga.count_action.graph import Graph, Link
-from fpga.count_action.language.unparse import Writer, input_text
+from fpga.count_action.language.unparse import Writer, format_input
 from fpga.count_action.model import Action, Count, Datapath, Module
 
 
@@ -82,10 +82,10 @@ def explain(datapath: Datapath) -> Explanation:
         name=datapath.name,
         digest=f"{datapath.digest:08x}",
         inputs=(
-            *(input_text(signal) for signal in datapath.inputs if not signal.loads_memory),
+            *(format_input(signal) for signal in datapath.inputs if not signal.loads_memory),
             *(
                 f"memory {module.name}.{memory.output}: {memory.words} of {memory.width} bits"
-                for module, memory in memories_of(datapath)
+                for module, memory in list_memories(datapath)
             ),
         ),
         modules=tuple(_describe_module(graph, module, latencies) for module in datapath.modules),
@@ -131,20 +131,20 @@ def _find_external_connections(graph: Graph) -> list[Connection]:
             connections += [
                 Connection("", ref.name, module.name, "counts") for ref in count.counted if ref.module is None
             ]
-            gate = [ref for each in count.gate for ref in graph.signals(each.ref)]
+            gate = [ref for condition in count.gate for ref in graph.signals(condition.ref)]
             connections += [
                 Connection("", ref.name, module.name, "waits for") for ref in gate if ref.module is None
             ]
-        for action in (each for each in module.actions if each.on):
+        for action in (candidate for candidate in module.actions if candidate.on):
             connections += [
                 Connection("", ref.name, module.name, "sends")
-                for each in action.refs
-                for ref in graph.signals(each)
+                for sample in action.refs
+                for ref in graph.signals(sample)
                 if ref.module is None
             ]
     connections += [
         Connection("", f"{module.name}.{memory.output}", module.name, "loads")
-        for module, memory in memories_of(graph.datapath)
+        for module, memory in list_memories(graph.datapath)
     ]
     return connections
 

@@ -172,9 +172,9 @@ def _draw_arrow(driver: _Rectangle, reader: _Rectangle, number: int, label: str,
         path = f"M{x1:.0f},{y1:.0f} C{x1 + bend:.0f},{y1:.0f} {x2 - bend:.0f},{y2:.0f} {x2:.0f},{y2:.0f}"
         middle = (x1 + x2) / 2, (y1 + y2) / 2 - 5
     else:
-        low = lowest + 6 + 10 * number
-        path = f"M{x1:.0f},{y1:.0f} h{16 + 6 * number} V{low:.0f} H{x2 - 16 - 6 * number:.0f} V{y2:.0f} H{x2:.0f}"
-        middle = (x1 + x2) / 2, low - 4
+        y_below = lowest + 6 + 10 * number
+        path = f"M{x1:.0f},{y1:.0f} h{16 + 6 * number} V{y_below:.0f} H{x2 - 16 - 6 * number:.0f} V{y2:.0f} H{x2:.0f}"
+        middle = (x1 + x2) / 2, y_below - 4
     return f'<path class="line" marker-end="url(#tip)" d="{path}"/>' + (
         _draw_label(label, *middle) if label else ""
     )
@@ -196,10 +196,10 @@ def draw(explanation: Explanation, width: int = 100, *, ascii_only: bool = False
         "",
         *_format_inputs(explanation, width),
     ]
-    for place, part in enumerate(explanation.modules):
+    for index, part in enumerate(explanation.modules):
         lines += _format_module(part, width)
-        following = explanation.modules[place + 1].name if place + 1 < len(explanation.modules) else ""
-        lines += _format_arrow(explanation, part, following)
+        next_name = explanation.modules[index + 1].name if index + 1 < len(explanation.modules) else ""
+        lines += _format_arrow(explanation, part, next_name)
     text = "\n".join(lines) + "\n"
     return text.translate(_ASCII) if ascii_only else text
 
@@ -222,25 +222,25 @@ def _format_inputs(explanation: Explanation, width: int) -> Iterator[str]:
 
 
 def _format_module(part: ModuleFacts, width: int) -> Iterator[str]:
-    inner = width - 4
+    content_width = width - 4
     yield f"╭─ {part.name} ".ljust(width - 1, "─") + "╮"
     for counter in part.counts:
-        for line in _format_count(counter, inner):
-            yield f"│ {line.ljust(inner)} │"
+        for line in _format_count(counter, content_width):
+            yield f"│ {line.ljust(content_width)} │"
     yield "╰" + "─" * (width - 2) + "╯"
 
 
 def _format_count(counter: CountFacts, width: int) -> Iterator[str]:
     yield from textwrap.wrap(f"{counter.name}: {counter.text}", width, subsequent_indent="    ")
     yield f"  {_describe_target(counter)}" + ("" if counter.effects else "; nothing follows: it is read")
-    for place, effect in enumerate(counter.effects):
-        last = place == len(counter.effects) - 1
+    for index, effect in enumerate(counter.effects):
+        is_last = index == len(counter.effects) - 1
         cycles = _pluralise(effect.latency_cycles, "cycle")
         readers = f"  ──▶ {', '.join(effect.triggers)}" if effect.triggers else ""
         wrapped = textwrap.wrap(f"{effect.text}  (+{cycles}){readers}", width - 5)
-        yield f"  {'└' if last else '├'}─ {wrapped[0]}"
+        yield f"  {'└' if is_last else '├'}─ {wrapped[0]}"
         for line in wrapped[1:]:
-            yield f"  {' ' if last else '│'}     {line}"
+            yield f"  {' ' if is_last else '│'}     {line}"
 
 
 def _describe_target(counter: CountFacts) -> str:
@@ -248,13 +248,15 @@ def _describe_target(counter: CountFacts) -> str:
     return f"reaches {'nothing, ever' if counter.value is None else counter.value} ({counter.target})"
 
 
-def _format_arrow(explanation: Explanation, part: ModuleFacts, following: str) -> Iterator[str]:
+def _format_arrow(explanation: Explanation, part: ModuleFacts, next_name: str) -> Iterator[str]:
     """Yield the arrow from a module to the module below it, or an empty line if they are not connected."""
-    down = [line for line in explanation.lines if line.driver == part.name and line.reader == following]
-    if not down:
+    connections = [
+        line for line in explanation.lines if line.driver == part.name and line.reader == next_name
+    ]
+    if not connections:
         yield ""
         return
-    yield f"      │ {_describe_links(down)}"
+    yield f"      │ {_describe_links(connections)}"
     yield "      ▼ 1 cycle later"
 
 

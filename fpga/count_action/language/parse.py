@@ -32,11 +32,11 @@ def parse_tree(text: str, file: str) -> FileText:
     while len(errors) < _MAX_ERRORS:
         try:
             tree = _parse(text, file, budget)
-        except CountActionError as refused:
-            raise CountActionError(errors or refused.errors) from None
-        except _import_lark().UnexpectedInput as mistake:
-            errors.append(_explain(mistake, text, file))
-            remaining_text = _blank_item(text, mistake)
+        except CountActionError as error:
+            raise CountActionError(errors or error.errors) from None
+        except _import_lark().UnexpectedInput as syntax_error:
+            errors.append(_explain(syntax_error, text, file))
+            remaining_text = _blank_item(text, syntax_error)
             if remaining_text is None:
                 break
             text = remaining_text
@@ -85,11 +85,11 @@ class _Budget:
     """Number of tokens that may still be read. All parses of one text share the budget."""
 
     file: str
-    left: int = _MAX_TOKENS
+    remaining_tokens: int = _MAX_TOKENS
 
     def spend(self, token: Any) -> None:
-        self.left -= 1
-        if self.left < 0:
+        self.remaining_tokens -= 1
+        if self.remaining_tokens < 0:
             location = Location(self.file, token.line, token.column)
             message = f"the text has more than {_MAX_TOKENS} tokens"
             raise CountActionError([make_diagnostic(location, message, "Split the file, or write ranges.")])
@@ -103,13 +103,13 @@ def _parse(text: str, file: str, budget: _Budget) -> FileText:
         for token in parser.iter_parse():
             budget.spend(token)
         tree = parser.feed_eof()
-    except lark.UnexpectedToken as mistake:
-        mistake.expected = parser.accepts() or mistake.expected
+    except lark.UnexpectedToken as syntax_error:
+        syntax_error.expected = parser.accepts() or syntax_error.expected
         raise
     builder = TreeBuilder(file)
     nodes: dict[int, Any] = {}
     for node in tree.iter_subtrees():
-        children = [nodes[id(each)] if isinstance(each, lark.Tree) else each for each in node.children]
+        children = [nodes[id(child)] if isinstance(child, lark.Tree) else child for child in node.children]
         nodes[id(node)] = builder.build(str(node.data), children)
     builder.report.raise_errors()
     file_text: FileText = nodes[id(tree)]
@@ -119,49 +119,51 @@ def _parse(text: str, file: str, budget: _Budget) -> FileText:
 # --------------------------------------------------------------------------------------- mistakes
 
 
-def _explain(mistake: Any, text: str, file: str) -> Diagnostic:
-    location = _locate(mistake, text, file)
-    previous_character = _find_character_before(text, mistake)
-    if isinstance(mistake, _import_lark().UnexpectedCharacters):
-        unexpected = quote(text[mistake.pos_in_stream])
+def _explain(syntax_error: Any, text: str, file: str) -> Diagnostic:
+    location = _locate(syntax_error, text, file)
+    previous_character = _find_character_before(text, syntax_error)
+    if isinstance(syntax_error, _import_lark().UnexpectedCharacters):
+        unexpected = quote(text[syntax_error.pos_in_stream])
         return make_diagnostic(
             location,
             f"unexpected character {unexpected}",
-            syntax_hint("", previous_character, set(mistake.allowed or ()), text[mistake.pos_in_stream]),
+            find_syntax_hint(
+                "", previous_character, set(syntax_error.allowed or ()), text[syntax_error.pos_in_stream]
+            ),
         )
-    token = mistake.token
-    expected = set(mistake.accepts or mistake.expected)
+    token = syntax_error.token
+    expected = set(syntax_error.accepts or syntax_error.expected)
     unexpected = "end of text" if token.type == "$END" else quote(str(token))
-    hint = syntax_hint(token.type, previous_character, expected, str(token))
+    hint = find_syntax_hint(token.type, previous_character, expected, str(token))
     return make_diagnostic(
         location, f"unexpected {unexpected}; expected {select_expected_words(expected)}", hint
     )
 
 
-def _locate(mistake: Any, text: str, file: str) -> Location:
-    if _is_at_end(mistake):
+def _locate(syntax_error: Any, text: str, file: str) -> Location:
+    if _is_at_end(syntax_error):
         lines = text.rstrip().split("\n")
         return Location(file, len(lines), len(lines[-1]) + 1)
-    return Location(file, mistake.line, mistake.column)
+    return Location(file, syntax_error.line, syntax_error.column)
 
 
-def _is_at_end(mistake: Any) -> bool:
-    return getattr(mistake, "token", None) is not None and mistake.token.type == "$END"
+def _is_at_end(syntax_error: Any) -> bool:
+    return getattr(syntax_error, "token", None) is not None and syntax_error.token.type == "$END"
 
 
-def _find_character_before(text: str, mistake: Any) -> str:
+def _find_character_before(text: str, syntax_error: Any) -> str:
     return (
         ""
-        if _is_at_end(mistake)
-        else text[max(0, mistake.pos_in_stream - 200) : mistake.pos_in_stream].rstrip()[-1:]
+        if _is_at_end(syntax_error)
+        else text[max(0, syntax_error.pos_in_stream - 200) : syntax_error.pos_in_stream].rstrip()[-1:]
     )
 
 
-def _blank_item(text: str, mistake: Any) -> str | None:
+def _blank_item(text: str, syntax_error: Any) -> str | None:
     """Return the text with the item of the error blanked, or None if the error is not inside an item."""
-    if _is_at_end(mistake):
+    if _is_at_end(syntax_error):
         return None
-    position = mistake.pos_in_stream
+    position = syntax_error.pos_in_stream
     text_before, text_after = text[:position], text[position:]
     if text_before.count("{") - text_before.count("}") != 2:
         return None
@@ -223,11 +225,13 @@ def select_expected_words(terminals: Collection[str]) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}" if words else "nothing more"
 
 
-def syntax_hint(terminal: str, before: str, expected: Collection[str], text: str = "") -> str:
-    """Return the hint for an unexpected `terminal`, with its `text`, after the character `before`."""
+def find_syntax_hint(
+    terminal: str, previous_character: str, expected: Collection[str], text: str = ""
+) -> str:
+    """Return the hint for an unexpected `terminal`, with its `text`, after the character `previous_character`."""
     terminals = frozenset(expected)
     for applies, hint in _HINTS:
-        if applies(terminal, text, before, terminals):
+        if applies(terminal, text, previous_character, terminals):
             return hint
     return "See the grammar in docs/reference/count-action.md."
 
@@ -261,50 +265,50 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
     (_is_text("!"), "Write `and`, `or` and `not`."),
     (_is_text("'"), "Write constants as 255 or 0xFF, without a width."),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "LBRACE" and "NOT" in expected_types
         ),
         "Write `concat(a, b)`, the highest bits first.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "WITH" and expected_types == {"RBRACE", "SEMICOLON"}
         ),
         "Write it before `buffered`: stream NAME of 8 bits with last buffered.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "TO" and "RSQB" in expected_types and "COLON" not in expected_types
         ),
         "Write the range in brackets after it: `x[i] (i = 1 to 4)`. Give each memory a name of its own.",
     ),
     (
-        lambda _terminal_name, text, _before, expected_types: (
+        lambda _terminal_name, text, _previous_character, expected_types: (
             text in {"at", "into"} and {"IN", "AS"} <= expected_types
         ),
         "Write the address after the memory: `store VALUE in MEMORY[ADDRESS]`.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "BITS" and "OF" in expected_types and "LSQB" not in expected_types
         ),
         "Write the number of words and their width: `memory NAME: 256 of 16 bits`.",
     ),
     (_is_text("buffered"), "Write it last, for an external stream: stream NAME of 8 bits buffered."),
     (
-        lambda _terminal_name, text, _before, expected_types: (
+        lambda _terminal_name, text, _previous_character, expected_types: (
             "ACTIONS" in expected_types and text in {"outputs", "output"}
         ),
         "An output is not declared: its action names it, `stream x.data as NAME`.",
     ),
     (
-        lambda _terminal_name, text, _before, expected_types: (
+        lambda _terminal_name, text, _previous_character, expected_types: (
             "ACTIONS" in expected_types and text in {"registers", "register", "reg", "state"}
         ),
         "A register is a number that an action stores: `store FORMULA width 16 as NAME`.",
     ),
     (
-        lambda _terminal_name, text, _before, expected_types: (
+        lambda _terminal_name, text, _previous_character, expected_types: (
             "ACTIONS" in expected_types and text in {"let", "wire", "define", "assign"}
         ),
         "A formula has no name: write it where it is used, or `store` it one cycle before.",
@@ -318,7 +322,7 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         ),
     ),
     (
-        lambda _terminal_name, text, _before, expected_types: (
+        lambda _terminal_name, text, _previous_character, expected_types: (
             "MODULE" in expected_types and text in {"#", "/"}
         ),
         "A comment begins with `//` and ends with its line.",
@@ -337,7 +341,9 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         ),
     ),
     (
-        lambda _terminal_name, text, _before, expected_types: text == "signed" and "STREAM" in expected_types,
+        lambda _terminal_name, text, _previous_character, expected_types: (
+            text == "signed" and "STREAM" in expected_types
+        ),
         "Write it after the width: `stream NAME of 8 bits signed`.",
     ),
     (
@@ -350,48 +356,50 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         "Write `emit sum x.data`, or `stream x.data` for the samples themselves.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "AT_LEAST" or (terminal_name == "RELATION" and "AT_LEAST" in expected_types)
         ),
         "Write it before the number: `at least 3`, `NAME: at least 3`, or `NAME: 3`.",
     ),
     (
-        lambda _terminal_name, text, _before, expected_types: text == "in" and "OR" in expected_types,
+        lambda _terminal_name, text, _previous_character, expected_types: (
+            text == "in" and "OR" in expected_types
+        ),
         "Write `n == 1 or n == 2`.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "TO" and "AS" in expected_types
         ),
         "Name what the action drives: `as NAME`.",
     ),
     (
-        lambda _terminal_name, text, _before, expected_types: (
+        lambda _terminal_name, text, _previous_character, expected_types: (
             text in {"when", "if"} and "WHILE" in expected_types
         ),
         "Write `while CONDITION` after the sum.",
     ),
     (
-        lambda _terminal_name, text, _before, expected_types: (
+        lambda _terminal_name, text, _previous_character, expected_types: (
             text in {"when", "if"} and expected_types >= {"LSQB", "SEMICOLON"}
         ),
         "An action has no condition: write it in its count, after `while`.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "EQUAL" and {"AS", "IN"} <= expected_types
         ),
         "Write the value before the name: `store 1 as NAME`.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "EQUAL" and "WINS" in expected_types
         ),
         "A flag has one bit, which `set` makes 1. For a number write `store 1 as NAME`.",
     ),
     (_expects_all("ELSE"), "Write `A if CONDITION else B`."),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "RELATION"
             and {"AND", "WIDTH"} <= expected_types
             and not expected_types & {"OVER", "WHILE"}
@@ -399,20 +407,20 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         "Compare two values at a time: `3 <= n and n < 5`.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             (terminal_name in {"AND", "OR"} and "OVER" in expected_types)
             or (terminal_name in {"AND", "OR", "RELATION"} and expected_types == {"RPAR", "PLUS", "MINUS"})
         ),
         "A sum has no conditions: write them after `while`, `sum 1 while a and b`.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "RELATION" and bool(expected_types & _CLAUSES)
         ),
         "A count has no comparison: write its target in `targets`, and its conditions after `while`.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "WHILE"
             and (
                 "AS" in expected_types
@@ -423,37 +431,37 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         "An action has no condition: write it in its count, or `store A if CONDITION else B as NAME`.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "TO" and expected_types >= {"RELATION", "WIDTH"} and "AS" not in expected_types
         ),
         f"Write `to TARGET` before `while`. {_ORDER}",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name in _CLAUSES and bool(expected_types & {*_CLAUSES, "SEMICOLON"})
         ),
         _ORDER,
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "WITH" and "LAST" in expected_types
         ),
         "Write the end of a packet as a condition: `stream x.data last x.last`.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "LAST" and "WITH" in expected_types
         ),
         "Write `stream NAME of 8 bits with last`, or `with last and keep`.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "SIGNED" and expected_types == {"RBRACE", "SEMICOLON"}
         ),
         "Numbers have no sign: declare a stream, `stream NAME of 8 bits signed`.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "SIGNED" and {"AS", "IN"} <= expected_types
         ),
         "A stored number has no sign: remove `signed`.",
@@ -463,13 +471,13 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         "Write `advance NAME modulo 8`: it goes up by 1, from 0 to 7, and starts again.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "LSQB" and expected_types == {"NAME"}
         ),
         "Write the range after the name: `NAME[1 to 4]`.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "RSQB" and "TO" in expected_types
         ),
         "Write the first and the last element: `NAME[1 to 4]`.",
@@ -479,25 +487,25 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         "A module is `module NAME {...}`, or `module NAME (PARAMETER = 4) {...}`.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name in {"OR", "AND", "COMMA"} and expected_types == {"COLON", "LSQB"}
         ),
         "An action has one count: write one action for each, `on a: pulse p; on b: pulse q`.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "DOT" and expected_types == {"COLON", "LSQB"}
         ),
         "An action belongs to a count: `LABEL: sum x.valid over cycles while x.last`, and `on LABEL: pulse p`.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "LBRACE" and "COLON" in expected_types and expected_types != {"COLON"}
         ),
         "Items have no brackets: write `on LABEL:`, or `for k = 0 to 3:`, before each.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "EQUAL"
             and {"COLON", "LSQB"} <= expected_types
             and "RELATION" not in expected_types
@@ -505,33 +513,33 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         "Write a colon after the name: `NAME: 20`, `LABEL: sum x.valid`.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "COMMA" and "SEMICOLON" in expected_types
         ),
         "Put `;` between two items.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "UNTIL" and "SEMICOLON" in expected_types
         ),
         "`until` belongs to `by turns until last`. Let a count `set` and `clear` a flag, and write `while FLAG`.",
     ),
     (_expects_only("LAST"), "Write `until last`, `with last` or `with last and keep`."),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "NAME" and expected_types >= {"AS", "WITH", "SIGNED"}
         ),
         "`merge` sends the beat that its count selects: name no stream, and write `merge as NAME`.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "FOR" and "LPAR" in expected_types
         ),
         "Write the range in brackets after it: `x[i] (i = 1 to 4)`.",
     ),
     (_expects_all("BITS"), "Write `bits` after a width: `stream NAME of 8 bits`."),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             expected_types >= {"OF", "STAR"}
             or (terminal_name == "OF" and "COLON" in expected_types)
             or (terminal_name == "COLON" and expected_types == {"NAME"})
@@ -539,49 +547,51 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         "Write the number of words and their width: `memory NAME: 256 of 16 bits`.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "IN" and "AS" in expected_types
         ),
         "A word has the width of its memory: remove `width`.",
     ),
     (_expects_only("AS"), "Give it a name: `read MEMORY[ADDRESS] as NAME`."),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             expected_types == {"LSQB"} and terminal_name in {"AS", "BY", "RBRACE", "SEMICOLON"}
         ),
         "Write an address after the memory: `MEMORY[ADDRESS]`.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "DOT" and expected_types == {"LSQB"}
         ),
         "Only its module reads and stores in a memory: write `read` there, and MODULE.NAME for the number.",
     ),
     (_expects_all("OF"), "Write `of` and a width: `stream NAME of 8 bits`."),
     (
-        lambda terminal_name, _text, before, _expected_types: terminal_name == "DOT" and before.isdigit(),
+        lambda terminal_name, _text, previous_character, _expected_types: (
+            terminal_name == "DOT" and previous_character.isdigit()
+        ),
         "Numbers are whole.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "EQUAL" and "RELATION" in expected_types
         ),
         "Compare with `==`, `!=`, `<`, `<=`, `>` or `>=`.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name in {"STAR", "SLASH"} and "RELATION" in expected_types
         ),
         "Signals cannot be multiplied or divided: compute the product outside, or `shift` a sum.",
     ),
     (
-        lambda terminal_name, _text, before, expected_types: (
-            terminal_name == "DOT" and before == "]" and "MOVE" in expected_types
+        lambda terminal_name, _text, previous_character, expected_types: (
+            terminal_name == "DOT" and previous_character == "]" and "MOVE" in expected_types
         ),
         "Bits come last: `x.data[1][7:0]`.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "RSQB" and "COLON" in expected_types
         ),
         "Write bits with a colon: `[3:3]` is bit 3.",
@@ -591,53 +601,57 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
         "Put a shift in brackets: `emit sum (x.data >> 2)`; `emit sum x.data shift 2` shifts the sum.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "RPAR" and "NOT" in expected_types
         ),
         "Write a value between the brackets.",
     ),
     (
-        lambda terminal_name, _text, before, _expected_types: terminal_name == "RELATION" and before in "<>",
+        lambda terminal_name, _text, previous_character, _expected_types: (
+            terminal_name == "RELATION" and previous_character in "<>"
+        ),
         "Write `<<` or `>>` and a number of bits: x.data >> 2.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "NAME" and {"SEMICOLON", "OVER"} <= expected_types
         ),
         "Put `;` between two items, `+` between two terms of a sum, and conditions after `while`.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             "SEMICOLON" in expected_types and terminal_name in _ITEM_WORDS
         ),
         "Put `;` between two items.",
     ),
     (
-        lambda terminal_name, _text, before, expected_types: (
-            expected_types == {"COLON"} and terminal_name == "RBRACE" and before == "]"
+        lambda terminal_name, _text, previous_character, expected_types: (
+            expected_types == {"COLON"} and terminal_name == "RBRACE" and previous_character == "]"
         ),
         "Write a colon and the values: `NAME[0 to 7]: 0` in `tables`, `NAME[k]: sum x` in `counts`.",
     ),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             expected_types == {"COLON"} and terminal_name == "RBRACE"
         ),
         "A count begins with `sum`: `sum x.valid`, or `LABEL: sum x.valid`.",
     ),
     (
-        lambda _terminal_name, _text, before, expected_types: expected_types == {"COLON"} and before != "",
+        lambda _terminal_name, _text, previous_character, expected_types: (
+            expected_types == {"COLON"} and previous_character != ""
+        ),
         "Write a colon after the name of a section, a label and an index.",
     ),
     (_expects_only("LSQB"), "A table has a range: `NAME[0 to 7]: 1, 2, ...`."),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "COLON" and "RSQB" in expected_types
         ),
         "Write the range after the name: `NAME[i].valid (i = 1 to 4)`. Bits, `NAME[7:0]`, are for formulas only.",
     ),
     (_expects_only("EQUAL"), "Write `(i = 1 to 4)`."),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "INTEGER" and expected_types == {"CYCLES"}
         ),
         "Write `over cycles`, and the number in `targets`.",
@@ -647,13 +661,13 @@ _HINTS: tuple[tuple[_Predicate, str], ...] = (
     (_expects_only("AS", "WIDTH", "IN"), "Give it a name: `store x.data as NAME`."),
     (_expects_only("AS", "LPAR"), "Give the instance a name: `use MODULE as NAME;`."),
     (
-        lambda terminal_name, _text, _before, expected_types: (
+        lambda terminal_name, _text, _previous_character, expected_types: (
             terminal_name == "INTEGER" and expected_types == {"LPAR", "NAME"}
         ),
         "Name the target: `targets: { NAME: 20 }`, and `to NAME` in the count.",
     ),
     (
-        lambda _terminal_name, _text, _before, expected_types: expected_types == {"LPAR", "NAME"},
+        lambda _terminal_name, _text, _previous_character, expected_types: expected_types == {"LPAR", "NAME"},
         "Name a target, or write a formula in brackets.",
     ),
     (_expects_only("NAME"), "Write a name: letters, digits and underscores. Omit empty brackets."),

@@ -17,7 +17,7 @@ class Integer:
     """An integer literal."""
 
     value: int
-    at: Location
+    location: Location
     depth: int = 0
 
 
@@ -27,7 +27,7 @@ class Part:
 
     name: str
     index: Number | None
-    at: Location
+    location: Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Reference:
     """Parts separated by points: a parameter or an index name (in numbers), or a signal."""
 
     parts: tuple[Part, ...]
-    at: Location
+    location: Location
     depth: int = 0
 
     @property
@@ -54,7 +54,7 @@ class Operation:
     operator: Literal["+", "-", "*", "/"]
     left: Number
     right: Number
-    at: Location
+    location: Location
     depth: int
 
 
@@ -67,7 +67,7 @@ class Range:
 
     low: Number
     high: Number
-    at: Location
+    location: Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Index:
     name: str
     low: Number
     high: Number
-    at: Location
+    location: Location
 
 
 Operator: TypeAlias = Literal[
@@ -96,18 +96,18 @@ class Formula:
 
     operator: Operator
     operands: tuple[Operand, ...]
-    at: Location
+    location: Location
     depth: int
     numbers: tuple[Number, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Ranged:
+class RangedOperand:
     """A signal or a formula for every value of an index."""
 
     value: Operand
-    over: Index
-    at: Location
+    index: Index
+    location: Location
 
     @property
     def depth(self) -> int:
@@ -115,7 +115,7 @@ class Ranged:
         return self.value.depth
 
 
-Operand: TypeAlias = Integer | Reference | Formula | Ranged
+Operand: TypeAlias = Integer | Reference | Formula | RangedOperand
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +123,8 @@ class Term:
     """A signal or a number, once or for every value of an index; `sign` is -1 if it is subtracted."""
 
     value: Number
-    over: Index | None
-    at: Location
+    index: Index | None
+    location: Location
     sign: int = 1
 
 
@@ -134,7 +134,7 @@ class Label:
 
     name: str
     index: Number | None
-    at: Location
+    location: Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ class InputText:
     lanes: Number | None
     width: Number | None
     signed: bool
-    at: Location
+    location: Location
     ends: tuple[str, ...] = ()
     """`last`, or `last` and `keep`: fields of the beats of packets besides their samples."""
     buffered: bool = False
@@ -162,19 +162,19 @@ class ConditionText:
 
 
 @dataclass(frozen=True, slots=True)
-class Picking:
+class ArbitrationText:
     """`by turns` or `by priority`; `whole` is true with `until last`, which takes whole packets."""
 
     order: Literal["turns", "priority"]
     whole: bool
-    at: Location
+    location: Location
 
 
 @dataclass(frozen=True, slots=True)
 class CountText:
-    """A count, or one for every value of `each`."""
+    """A count, or one for every value of `index`."""
 
-    each: Index | None
+    index: Index | None
     label: Label | None
     terms: tuple[Term, ...]
     accumulates: bool
@@ -182,8 +182,8 @@ class CountText:
     target: Operand | None
     gate: tuple[ConditionText, ...]
     width: Number | None
-    at: Location
-    picking: Picking | None = None
+    location: Location
+    picking: ArbitrationText | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class TargetText:
     at_least: bool
     carry: bool
     width: Number | None
-    at: Location
+    location: Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,14 +206,14 @@ class TableText:
     range: Range
     entries: tuple[Number | None, ...]
     width: Number | None
-    at: Location
+    location: Location
 
 
 @dataclass(frozen=True, slots=True)
 class Sign:
     """`signed` or `unsigned`."""
 
-    at: Location
+    location: Location
     signed: bool
 
 
@@ -225,7 +225,7 @@ class VerbText:
     """
 
     verb: str
-    at: Location
+    location: Location
     name: Label | None = None
     samples: tuple[Operand, ...] = ()
     width: Number | None = None
@@ -243,12 +243,12 @@ class VerbText:
 
 @dataclass(frozen=True, slots=True)
 class ActionText:
-    """An action, or one for every value of `each`."""
+    """An action, or one for every value of `index`."""
 
-    each: Index | None
+    index: Index | None
     on: Label | None
-    does: VerbText
-    at: Location
+    verb_text: VerbText
+    location: Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +258,7 @@ class ClaimText:
     kind: Literal["always", "never", "assume"]
     name: str | None
     holds: Operand
-    at: Location
+    location: Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +267,7 @@ class ParameterText:
 
     name: str
     default: Number | None
-    at: Location
+    location: Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +276,7 @@ class Section:
 
     kind: str
     items: tuple[InputText | CountText | TargetText | TableText | ActionText | ClaimText, ...]
-    at: Location
+    location: Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +292,7 @@ class ModuleText:
     actions: tuple[ActionText, ...]
     claims: tuple[ClaimText, ...]
     memories: tuple[VerbText, ...]
-    at: Location
+    location: Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +301,7 @@ class Argument:
 
     name: str
     value: Number
-    at: Location
+    location: Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,7 +310,7 @@ class Wire:
 
     name: str
     reference: Reference
-    at: Location
+    location: Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,9 +320,9 @@ class Use:
     module: str
     arguments: tuple[Argument, ...]
     instance: Label
-    over: Index | None
+    index: Index | None
     wires: tuple[Wire, ...]
-    at: Location
+    location: Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,7 +330,7 @@ class Import:
     """An imported file."""
 
     path: str
-    at: Location
+    location: Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,11 +341,11 @@ class FileText:
 
     def modules(self) -> Iterator[ModuleText]:
         """Yield the modules that the file defines."""
-        return (each for each in self.statements if isinstance(each, ModuleText))
+        return (statement for statement in self.statements if isinstance(statement, ModuleText))
 
     def imports(self) -> Iterator[Import]:
         """Yield the imports of the file."""
-        return (each for each in self.statements if isinstance(each, Import))
+        return (statement for statement in self.statements if isinstance(statement, Import))
 
 
 MAX_NAME = 64

@@ -12,6 +12,7 @@ from fpga.count_action.language.syntax import (
     MAX_NAME,
     RESERVED,
     ActionText,
+    ArbitrationText,
     Argument,
     ClaimText,
     ConditionText,
@@ -30,9 +31,8 @@ from fpga.count_action.language.syntax import (
     Operator,
     ParameterText,
     Part,
-    Picking,
     Range,
-    Ranged,
+    RangedOperand,
     Reference,
     Section,
     Sign,
@@ -96,9 +96,9 @@ class TreeBuilder:
     def build(self, rule: str, children: list[Any]) -> Any:
         """Return the node of a rule, from the nodes of its parts."""
         location = next(
-            (self._location(each) for each in children if each is not None), Location(self._file, 1, 1)
+            (self._location(child) for child in children if child is not None), Location(self._file, 1, 1)
         )
-        parts = [each for each in children if getattr(each, "type", "NAME") in _KEPT_TOKENS]
+        parts = [child for child in children if getattr(child, "type", "NAME") in _KEPT_TOKENS]
         if rule in _KEYWORD_RULES:
             node: Any = location
         elif rule in _SINGLE_PART_RULES:
@@ -110,7 +110,7 @@ class TreeBuilder:
         elif rule in _EXTREMES:
             node = _EXTREMES[rule]
         elif rule in VERBS:
-            fields: dict[str, Any] = {"verb": rule, "at": location}
+            fields: dict[str, Any] = {"verb": rule, "location": location}
             node = VerbText(**fields | VERBS[rule].parse(rule, *parts))
         else:
             node = getattr(self, f"_{rule.strip('_')}")(location, *parts)
@@ -154,24 +154,24 @@ class TreeBuilder:
                 items["memories"] += (section,)
                 continue
             items[section.kind] += section.items
-        return ModuleText(self._name(name), parameters or (), **items, at=self._location(name))
+        return ModuleText(self._name(name), parameters or (), **items, location=self._location(name))
 
     def _parameter(self, location: Location, name: Any, default: Number | None) -> ParameterText:
         return ParameterText(self._name(name), default, location)
 
     def _table(self, location: Location, name: Any, span: Range, *parts: Any) -> TableText:
         *entries, width = parts
-        values = tuple(None if isinstance(each, Location) else each for each in entries)
+        values = tuple(None if isinstance(entry, Location) else entry for entry in entries)
         return TableText(self._name(name), span, values, width, location)
 
     def _always(self, location: Location, *claims: ClaimText) -> Section:
-        return Section("claims", tuple(replace(each, kind="always") for each in claims), location)
+        return Section("claims", tuple(replace(claim, kind="always") for claim in claims), location)
 
     def _nevers(self, location: Location, *claims: ClaimText) -> Section:
-        return Section("claims", tuple(replace(each, kind="never") for each in claims), location)
+        return Section("claims", tuple(replace(claim, kind="never") for claim in claims), location)
 
     def _assume(self, location: Location, *claims: ClaimText) -> Section:
-        return Section("claims", tuple(replace(each, kind="assume") for each in claims), location)
+        return Section("claims", tuple(replace(claim, kind="assume") for claim in claims), location)
 
     def _claim(self, location: Location, name: Part | None, holds: Operand) -> ClaimText:
         return ClaimText("always", name.name if name else None, holds, location)
@@ -198,12 +198,18 @@ class TreeBuilder:
 
     def _flag_input(self, location: Location, name: Any, span: Any) -> InputText:
         return InputText(
-            SignalKind.FLAG, self._name(name), span, None, None, signed=False, at=self._location(name)
+            SignalKind.FLAG, self._name(name), span, None, None, signed=False, location=self._location(name)
         )
 
     def _number_input(self, location: Location, name: Any, span: Any, width: Any) -> InputText:
         return InputText(
-            SignalKind.NUMBER, self._name(name), span, None, width, signed=False, at=self._location(name)
+            SignalKind.NUMBER,
+            self._name(name),
+            span,
+            None,
+            width,
+            signed=False,
+            location=self._location(name),
         )
 
     def _range(self, location: Location, low: Number, high: Number) -> Range:
@@ -223,7 +229,7 @@ class TreeBuilder:
         index: Index | None,
         label: Label | None,
         terms: tuple[Term, ...],
-        picking: Picking | None,
+        picking: ArbitrationText | None,
         accumulates: Location | None,
         bound: Operand | None,
         target: Operand | None,
@@ -234,14 +240,14 @@ class TreeBuilder:
             index, label, terms, accumulates is not None, bound, target, gate or (), width, location, picking
         )
 
-    def _picking(self, location: Location, order: Picking, until: Location | None) -> Picking:
-        return replace(order, whole=until is not None, at=location)
+    def _picking(self, location: Location, order: ArbitrationText, until: Location | None) -> ArbitrationText:
+        return replace(order, whole=until is not None, location=location)
 
-    def _turns(self, location: Location) -> Picking:
-        return Picking("turns", whole=False, at=location)
+    def _turns(self, location: Location) -> ArbitrationText:
+        return ArbitrationText("turns", whole=False, location=location)
 
-    def _priority(self, location: Location) -> Picking:
-        return Picking("priority", whole=False, at=location)
+    def _priority(self, location: Location) -> ArbitrationText:
+        return ArbitrationText("priority", whole=False, location=location)
 
     def _term(self, location: Location, value: Number, index: Index | None) -> Term:
         return Term(value, index, location)
@@ -270,15 +276,15 @@ class TreeBuilder:
     # Actions
 
     def _action(
-        self, location: Location, index: Index | None, count_label: Label | None, does: VerbText
+        self, location: Location, index: Index | None, count_label: Label | None, verb_text: VerbText
     ) -> ActionText:
-        return ActionText(index, count_label, does, location)
+        return ActionText(index, count_label, verb_text, location)
 
     def _ends(self, location: Location, *conditions: Operand | None) -> tuple[Operand, ...]:
-        return tuple(each for each in conditions if each is not None)
+        return tuple(condition for condition in conditions if condition is not None)
 
     def _minus_sample(self, location: Location, value: Operand) -> Operand:
-        if isinstance(value, Ranged):
+        if isinstance(value, RangedOperand):
             return replace(value, value=self._opposite(location, value.value))
         return self._opposite(location, value)
 
@@ -338,8 +344,8 @@ class TreeBuilder:
     ) -> Operand:
         return self._formula(location, "if", condition, value, alternative)
 
-    def _ranged(self, location: Location, value: Operand, index: Index) -> Ranged:
-        return Ranged(value, index, location)
+    def _ranged(self, location: Location, value: Operand, index: Index) -> RangedOperand:
+        return RangedOperand(value, index, location)
 
     def _call(self, location: Location, function: Reference, *arguments: Operand) -> Operand:
         operator = _FUNCTIONS.get(function.plain or "")
@@ -354,7 +360,7 @@ class TreeBuilder:
     def _formula(
         self, location: Location, operator: Operator, *operands: Operand, numbers: tuple[Number, ...] = ()
     ) -> Operand:
-        depth = 1 + max(each.depth for each in operands)
+        depth = 1 + max(operand.depth for operand in operands)
         if depth > MAX_DEPTH:
             message = f"the formula nests more than {MAX_DEPTH} operations"
             self.report.error(make_diagnostic(location, message, "Split it between two modules."))
@@ -367,7 +373,7 @@ class TreeBuilder:
         if isinstance(node, Location):
             return node
         line = getattr(node, "line", None)
-        return node.at if line is None else Location(self._file, line, node.column)
+        return node.location if line is None else Location(self._file, line, node.column)
 
     def _name(self, token: Any) -> str:
         name = str(token)
@@ -428,16 +434,16 @@ class TreeBuilder:
         depth = max(left_operand.depth, right_operand.depth) + 1
         if depth > MAX_DEPTH:
             message = f"this number nests more than {MAX_DEPTH} operations"
-            self.report.error(make_diagnostic(left_operand.at, message, "Write its value."))
-            return Integer(0, left_operand.at)
-        return Operation(operator, left_operand, right_operand, left_operand.at, depth)
+            self.report.error(make_diagnostic(left_operand.location, message, "Write its value."))
+            return Integer(0, left_operand.location)
+        return Operation(operator, left_operand, right_operand, left_operand.location, depth)
 
 
 def _conditions(holds: Operand) -> Iterator[ConditionText]:
     """Yield the conditions that must all hold: the operands of nested `and`, with `not` as negation."""
     if isinstance(holds, Formula) and holds.operator == "and":
-        for each in holds.operands:
-            yield from _conditions(each)
+        for operand in holds.operands:
+            yield from _conditions(operand)
     elif isinstance(holds, Formula) and holds.operator == "not":
         yield ConditionText(holds.operands[0], negated=True)
     else:

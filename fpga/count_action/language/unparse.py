@@ -45,34 +45,42 @@ class Writer:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self._sizes = {each.name: each.size for each in graph.datapath.inputs}
-        self._bases = {each.name: 1 for each in graph.datapath.inputs if each.part_of}
+        self._sizes = {signal.name: signal.size for signal in graph.datapath.inputs}
+        self._bases = {signal.name: 1 for signal in graph.datapath.inputs if signal.part_of}
 
     def inputs(self) -> Iterator[str]:
         """Yield the lines of the section of external inputs; none if there are no inputs."""
         if self.graph.datapath.inputs:
             inputs = self.graph.datapath.inputs
             parts = {
-                each.part_of: each.name.removeprefix(f"{each.part_of}_") for each in inputs
+                signal.part_of: signal.name.removeprefix(f"{signal.part_of}_") for signal in inputs
             }  # `keep` follows `last` and replaces it
             end_texts = {"": "", "last": " with last", "keep": " with last and keep"}
             texts = [
-                f"{input_text(each)}{end_texts[parts.get(each.name, '')]}{_unparse_buffer(each)}"
-                for each in inputs
-                if not each.part_of
+                f"{format_input(signal)}{end_texts[parts.get(signal.name, '')]}{_unparse_buffer(signal)}"
+                for signal in inputs
+                if not signal.part_of
             ]
             yield from _write_section("", "inputs", texts)
 
     def module(self, module: Module) -> Iterator[str]:
         """Yield the lines of a module."""
         yield f"module {module.name} {{"
-        memories = module.drives(ActionKind.MEMORY)
-        yield from (f"  {self.verb(module, each)};" for each in memories)
-        yield from _write_section("  ", "counts", [self._write_count(module, each) for each in module.counts])
-        yield from _write_section("  ", "targets", [_write_target(module, each) for each in module.targets])
+        memories = module.list_actions(ActionKind.MEMORY)
+        yield from (f"  {self.verb(module, memory)};" for memory in memories)
+        yield from _write_section(
+            "  ", "counts", [self._write_count(module, count) for count in module.counts]
+        )
+        yield from _write_section(
+            "  ", "targets", [_write_target(module, target) for target in module.targets]
+        )
         if len(module.actions) > len(memories):
-            other_actions = (each for each in module.actions if not each.part_of and each not in memories)
-            actions = [self._write_action(module, each) for each in other_actions]
+            other_actions = (
+                candidate
+                for candidate in module.actions
+                if not candidate.part_of and candidate not in memories
+            )
+            actions = [self._write_action(module, other_action) for other_action in other_actions]
             yield from _write_section("  ", "actions", actions)
         for claim in module.claims:
             yield f"  {claim.kind} {{ {claim.name}: {self._write_formula(claim.holds, module.name)} }}"
@@ -84,8 +92,13 @@ class Writer:
     def sum(self, module: Module, count: Count) -> str:
         """Return the text of a count without its name: terms, arbitration, bound, target, conditions and width."""
         constant = [str(max(count.constant, 0))] if count.constant > 0 or not count.terms else []
-        down = [*self.runs(count.taken, ".valid"), *([str(-count.constant)] if count.constant < 0 else [])]
-        words = [" - ".join([f"sum {' + '.join([*self.runs(count.terms, '.valid'), *constant])}", *down])]
+        decrements = [
+            *self.runs(count.taken, ".valid"),
+            *([str(-count.constant)] if count.constant < 0 else []),
+        ]
+        words = [
+            " - ".join([f"sum {' + '.join([*self.runs(count.terms, '.valid'), *constant])}", *decrements])
+        ]
         words += [f"by {count.order}{' until last' if count.whole else ''}"] if count.order else []
         words += ["over cycles"] if count.kind.value == "accumulate" else []
         words += [f"at most {self.value(count.bound)}"] if count.bound else []
@@ -115,7 +128,7 @@ class Writer:
             value, high, low = operand.operands
             text = f"({value})" if isinstance(value, int) else self._write_formula(value, module)
             return f"{text}[{high}:{low}]"
-        parts = [self._write_formula(each, module) for each in operand.operands]
+        parts = [self._write_formula(part, module) for part in operand.operands]
         if operand.operator in _FUNCTIONS:
             return f"{operand.operator}({', '.join(parts)})"
         return _FORMULAS.get(operand.operator, f"({{}} {operand.operator} {{}})").format(*parts)
@@ -144,52 +157,59 @@ class Writer:
         """Yield the texts of terms or samples; neighbouring elements or lanes become one range."""
         remaining_refs = list(refs)
         while remaining_refs:
-            ways = (
+            options = (
                 self._write_beats(remaining_refs, suffix),
                 self._write_elements(remaining_refs, suffix),
                 self._write_lanes(remaining_refs, suffix),
             )
-            length, text = max(ways, key=lambda way: way[0])
+            length, text = max(options, key=lambda option: option[0])
             yield text
             del remaining_refs[:length]
 
     def _write_elements(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
         """Return the number and text of neighbouring elements of one lane, or of the first reference alone."""
-        first = refs[0]
-        if is_value(first):
-            return 1, self.value(first)
-        first_text = self.sample(first) if suffix == ".data" else self._write_beat(first, suffix)
-        if suffix == ".data" and self.graph.source(first).lanes > 1:
+        first_ref = refs[0]
+        if is_value(first_ref):
+            return 1, self.value(first_ref)
+        first_text = self.sample(first_ref) if suffix == ".data" else self._write_beat(first_ref, suffix)
+        if suffix == ".data" and self.graph.source(first_ref).lanes > 1:
             return 1, first_text
-        length = _count_prefix(refs, lambda ref, n: ref == _move_ref(first, index=first.index + n))
+        length = _count_prefix(refs, lambda ref, n: ref == _move_ref(first_ref, index=first_ref.index + n))
         if length < _MIN_RANGE:
             return 1, first_text
-        end = suffix if self.graph.is_stream(first) else ""
-        begin = first.index + self._bases.get(first.name, 0)
-        return length, f"{first.name}[i]{end} (i = {begin} to {begin + length - 1})"
+        end = suffix if self.graph.is_stream(first_ref) else ""
+        begin = first_ref.index + self._bases.get(first_ref.name, 0)
+        return length, f"{first_ref.name}[i]{end} (i = {begin} to {begin + length - 1})"
 
     def _write_beats(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
         """Return the number and text of the samples that form complete beats of neighbouring elements; 0 without."""
-        first, lanes = refs[0], self.graph.source(refs[0]).lanes
-        if suffix != ".data" or lanes == 1 or not self.graph.is_stream(first):
+        first_ref, lanes = refs[0], self.graph.source(refs[0]).lanes
+        if suffix != ".data" or lanes == 1 or not self.graph.is_stream(first_ref):
             return 0, ""
         length = _count_prefix(
-            refs, lambda ref, n: ref == _move_ref(first, index=first.index + n // lanes, lane=n % lanes)
+            refs,
+            lambda ref, n: ref == _move_ref(first_ref, index=first_ref.index + n // lanes, lane=n % lanes),
         )
         beats = length // lanes
         if beats < _MIN_RANGE:
-            return (lanes, f"{self._write_name(first)}.data") if beats else (0, "")
-        return beats * lanes, f"{first.name}[i].data (i = {first.index} to {first.index + beats - 1})"
+            return (lanes, f"{self._write_name(first_ref)}.data") if beats else (0, "")
+        return (
+            beats * lanes,
+            f"{first_ref.name}[i].data (i = {first_ref.index} to {first_ref.index + beats - 1})",
+        )
 
     def _write_lanes(self, refs: list[Ref], suffix: str) -> tuple[int, str]:
         """Return the number and text of neighbouring lanes of a beat; 0 if too few. Texts count lanes from 1."""
-        first = refs[0]
-        if suffix != ".data" or self.graph.source(first).lanes == 1:
+        first_ref = refs[0]
+        if suffix != ".data" or self.graph.source(first_ref).lanes == 1:
             return 0, ""
-        length = _count_prefix(refs, lambda ref, n: ref == _move_ref(first, lane=first.lane + n))
+        length = _count_prefix(refs, lambda ref, n: ref == _move_ref(first_ref, lane=first_ref.lane + n))
         if length < _MIN_RANGE:
             return 0, ""
-        return length, f"{self._write_name(first)}.data[i] (i = {first.lane + 1} to {first.lane + length})"
+        return (
+            length,
+            f"{self._write_name(first_ref)}.data[i] (i = {first_ref.lane + 1} to {first_ref.lane + length})",
+        )
 
     def sample(self, ref: Ref) -> str:
         """Return the text of a sample, a flag, a number or a formula."""
@@ -223,7 +243,7 @@ def _write_section(indent: str, name: str, items: list[str]) -> Iterator[str]:
     yield f"{indent}}}"
 
 
-def input_text(signal: Signal) -> str:
+def format_input(signal: Signal) -> str:
     """Return the declaration of an input, without `with last` and `buffered`."""
     span = f"[0 to {signal.size - 1}]" if signal.size > 1 else ""
     if signal.kind is SignalKind.FLAG:

@@ -24,7 +24,7 @@ class BitSlice:
     signed: bool = False
 
 
-def sample_slice(graph: Graph, ref: Ref) -> BitSlice:
+def find_sample_slice(graph: Graph, ref: Ref) -> BitSlice:
     """Return the bits of a sample, a flag or a number. Raise KeyError if there is no such signal."""
     source = graph.source(ref)
     stream = source.kind is SignalKind.STREAM
@@ -35,14 +35,14 @@ def sample_slice(graph: Graph, ref: Ref) -> BitSlice:
     return BitSlice(port, ("", ref.name), low, source.width, source.signed)
 
 
-def valid_slice(ref: Ref) -> BitSlice:
+def find_valid_slice(ref: Ref) -> BitSlice:
     """Return the valid bit of a stream; for a module's stream it is a separate register."""
     if ref.module is not None:
         return BitSlice("", (ref.module, ref.name), 0, 1)
     return BitSlice(f"{ref.name}_valid_i", ("", ref.name), ref.index, 1)
 
 
-def stall_order(graph: Graph) -> tuple[Module, ...]:
+def sort_by_stalls(graph: Graph) -> tuple[Module, ...]:
     """Return the modules, each after the modules that read its streams.
 
     Stalls travel upstream (R7), so the readers are evaluated first. Raise ValueError if streams form a cycle.

@@ -21,7 +21,7 @@ def check_inputs(ports: Ports, rows: Rows) -> Rows:
     return np.ascontiguousarray(rows)
 
 
-def values_of(ports: Iterable[Port], row: Sequence[int]) -> dict[str, int]:
+def unpack_row(ports: Iterable[Port], row: Sequence[int]) -> dict[str, int]:
     """Return the values of the ports in one row, by name."""
     return {port.name: _read_value(port, row) for port in ports}
 
@@ -34,7 +34,7 @@ def _read_value(port: Port, row: Sequence[int]) -> int:
     return value & (1 << port.width) - 1
 
 
-def row_of(ports: Sequence[Port], values: Mapping[str, int]) -> list[int]:
+def pack_row(ports: Sequence[Port], values: Mapping[str, int]) -> list[int]:
     """Return the row with these values of the ports; other ports are 0."""
     row = []
     for port in ports:
@@ -43,7 +43,7 @@ def row_of(ports: Sequence[Port], values: Mapping[str, int]) -> list[int]:
     return row
 
 
-def series_of(port: Port, rows: Rows) -> list[int]:
+def read_series(port: Port, rows: Rows) -> list[int]:
     """Return the value of a port in every cycle."""
     columns = rows[:, port.column : port.column + port.words].tolist()
     mask = (1 << port.width) - 1

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fpga.count_action.model import Datapath, SignalKind
 from fpga.count_action.ports import Port, Rows, ports_of
-from fpga.count_action.simulate.port_values import series_of
+from fpga.count_action.simulate.port_values import read_series
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +28,12 @@ class Wire:
     signed: bool = False
     owner: str = ""
     """The module of the output, count or target; empty for external inputs."""
-    whole: bool = False
+    is_port: bool = False
     """True if the signal is a complete port."""
 
     def series(self, rows: Rows) -> list[int]:
         """Return the value of the signal in every cycle."""
-        values = [value >> self.low & (1 << self.width) - 1 for value in series_of(self.port, rows)]
+        values = [value >> self.low & (1 << self.width) - 1 for value in read_series(self.port, rows)]
         sign = 1 << (self.width - 1)
         return [(value ^ sign) - sign for value in values] if self.signed else values
 
@@ -52,23 +52,23 @@ class Wire:
         return f"{-(1 << (self.width - 1))} to {(1 << self.width) - 1}"
 
 
-def input_wires(datapath: Datapath) -> tuple[Wire, ...]:
+def list_input_wires(datapath: Datapath) -> tuple[Wire, ...]:
     """Return the input signals, in the order of the ports."""
     return tuple(_list_inputs(datapath))
 
 
-def output_wires(datapath: Datapath) -> tuple[Wire, ...]:
+def list_output_wires(datapath: Datapath) -> tuple[Wire, ...]:
     """Return the output signals, in the order of the ports."""
     return tuple(_list_outputs(datapath))
 
 
 def find_by_name(datapath: Datapath, *, inputs: bool) -> dict[str, Wire]:
     """Return signals and complete ports by all their names."""
-    ports, wires = ports_of(datapath), input_wires(datapath) if inputs else output_wires(datapath)
+    ports, wires = ports_of(datapath), list_input_wires(datapath) if inputs else list_output_wires(datapath)
     wires_by_name: dict[str, Wire] = {}
     for port in ports.inputs if inputs else ports.outputs:
         wires_by_name |= dict.fromkeys(
-            _list_names(port.name), Wire(port.name, port, 0, port.width, whole=True)
+            _list_names(port.name), Wire(port.name, port, 0, port.width, is_port=True)
         )
     for wire in wires:
         wires_by_name |= dict.fromkeys(_list_names(wire.name), wire)
@@ -95,13 +95,13 @@ def _list_inputs(datapath: Datapath) -> Iterator[Wire]:
         else:
             yield from _split_port(ports.input(f"{signal.name}_i"), signal.width, signed=False)
     yield from (
-        Wire(port.name, port, 0, 1, whole=True) for port in ports.inputs if port.name.endswith("_ready_i")
+        Wire(port.name, port, 0, 1, is_port=True) for port in ports.inputs if port.name.endswith("_ready_i")
     )
     port, low = ports.input("target_shadow_i"), 0
     for module, target in datapath.targets():
         yield Wire(f"{port.name}[{module.name}.{target.name}]", port, low, target.width, owner=module.name)
         low += target.width
-    yield from (Wire(name, ports.input(name), 0, 1, whole=True) for name in ("commit_i", "clear_status_i"))
+    yield from (Wire(name, ports.input(name), 0, 1, is_port=True) for name in ("commit_i", "clear_status_i"))
 
 
 def _list_outputs(datapath: Datapath) -> Iterator[Wire]:
@@ -121,13 +121,13 @@ def _list_outputs(datapath: Datapath) -> Iterator[Wire]:
             name = f"{module.name}_{action.output}"
             if action.kind.drives is SignalKind.STREAM:
                 yield Wire(
-                    f"{name}_valid_o", ports.output(f"{name}_valid_o"), 0, 1, owner=module.name, whole=True
+                    f"{name}_valid_o", ports.output(f"{name}_valid_o"), 0, 1, owner=module.name, is_port=True
                 )
                 data, signed = ports.output(f"{name}_data_o"), action.signed
                 yield from _split_port(data, action.width, signed=signed, owner=module.name)
             else:
                 port = ports.output(f"{name}_o")
-                yield Wire(port.name, port, 0, port.width, owner=module.name, whole=True)
+                yield Wire(port.name, port, 0, port.width, owner=module.name, is_port=True)
 
 
 _COUNT_PORTS = ("count_o", "fire_o", "overshoot_o", "saturated_o")
@@ -136,7 +136,7 @@ _COUNT_PORTS = ("count_o", "fire_o", "overshoot_o", "saturated_o")
 def _split_port(port: Port, width: int, *, signed: bool, owner: str = "") -> Iterator[Wire]:
     """Yield the elements of a port, or the port itself if it has only one."""
     if port.width == width:
-        yield Wire(port.name, port, 0, width, signed, owner, whole=True)
+        yield Wire(port.name, port, 0, width, signed, owner, is_port=True)
         return
     for index in range(port.width // width):
         yield Wire(f"{port.name}[{index}]", port, index * width, width, signed, owner)

@@ -27,7 +27,9 @@ def _trace_cycle(graph: Graph, cycle: Cycle) -> Iterator[str]:
     for count in cycle.counts:
         module = datapath.module(count.module)
         rivals = graph.rivals(module, module.count(count.count))
-        rival = next((each.name for each in rivals if (module.name, each.name) in fires), None)
+        rival = next(
+            (other_count.name for other_count in rivals if (module.name, other_count.name) in fires), None
+        )
         if rival is None or count.stalled:
             yield f"{count.module}.{count.count}: {_describe_count(datapath, count)}"
         else:
@@ -46,9 +48,9 @@ def _describe_count(datapath: Datapath, count: CountCycle) -> str:
         return f"stalled, as a beat of {count.module} waits to be taken; stays at {count.base} (R7)"
     if not count.enabled:
         return f"not enabled; stays at {count.base} (R2)"
-    level = datapath.module(count.module).count(count.count).kind is CountKind.LEVEL
-    added = f"level {count.value}" if level else f"{count.base} + {count.increment} = {count.value}"
-    return f"{added}, target {_describe_target(count)}{_describe_outcome(count)}"
+    is_level = datapath.module(count.module).count(count.count).kind is CountKind.LEVEL
+    sum_text = f"level {count.value}" if is_level else f"{count.base} + {count.increment} = {count.value}"
+    return f"{sum_text}, target {_describe_target(count)}{_describe_outcome(count)}"
 
 
 def _describe_target(count: CountCycle) -> str:
@@ -62,7 +64,7 @@ def _describe_outcome(count: CountCycle) -> str:
     if count.overshoots:
         outcome += ": above its target, sets overshoot (R4)"
     if count.saturates:
-        bound = "the largest value" if count.rest else "0"
+        bound = "the largest value" if count.next_value else "0"
         outcome += f": does not fit, stays at {bound} and sets saturated (R10)"
     if not outcome and count.increment == 0 and count.value == count.target:
         outcome = ": reached before; without an increment it does not fire (R2)"
@@ -75,10 +77,10 @@ def _describe_effects(
     """Yield the effects of a fire. The first of several stores wins, and a load wins over all stores (R18, R25)."""
     if not count.fires:
         return
-    stored = {
-        (each.memory, "")
-        for each in module.actions
-        if cycle.inputs.get(f"{module.name}_{each.memory}_load_i")
+    stored_targets = {
+        (action.memory, "")
+        for action in module.actions
+        if cycle.inputs.get(f"{module.name}_{action.memory}_load_i")
     }
     for action in module.actions:
         target = (action.memory, action.output)
@@ -87,7 +89,7 @@ def _describe_effects(
         is_store = action.kind in {ActionKind.STORE, ActionKind.STORE_WORD}
         if action.on == count.count:
             name = f"{module.name}.{action.output}"
-            is_lost = is_store and target in stored
+            is_lost = is_store and target in stored_targets
             rule = "R25" if action.memory else "R18"
             yield (
                 f"a store in {name}{action.memory} is lost ({rule})"
@@ -95,4 +97,4 @@ def _describe_effects(
                 else KINDS[action.kind].describe(action, name)
             )
         if is_store:
-            stored.add(target)
+            stored_targets.add(target)

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 from fpga.count_action.actions import KINDS
 from fpga.count_action.model import Action, Module, Ref
-from fpga.count_action.verilog.counts import clear, enable, moving_sample
+from fpga.count_action.verilog.counts import clear, enable, find_move_bit
 from fpga.count_action.verilog.text import (
     CLOCKED,
-    any_of,
     bit,
-    concatenation,
+    concatenate,
     declare,
     extend,
     instance,
+    join_or,
     repeat,
 )
 from fpga.count_action.verilog.wiring import Slice, Wiring, join
 
 
-def action_lines(wiring: Wiring, module: Module, action: Action) -> Iterator[str]:
+def write_action(wiring: Wiring, module: Module, action: Action) -> Iterator[str]:
     """Yield the lines that drive the output of an action.
 
     Of several actions that drive one flag, the first yields the lines for all of them.
@@ -42,12 +42,12 @@ class Connections:
 
     def any_fire(self, module: Module, actions: Iterable[Action]) -> str:
         """Return the condition that the count of any of the actions fires."""
-        return any_of(self.fire(module, action) for action in actions)
+        return join_or(self.fire(module, action) for action in actions)
 
     def clear(self, module: Module, action: Action) -> str:
         """Return the condition that restarts the sum of an action: its count fires or is cleared."""
-        cleared = clear(self.wiring, module, module.count(action.on))
-        return any_of([self.fire(module, action), *([] if cleared == bit(0) else [cleared])])
+        clear_condition = clear(self.wiring, module, module.count(action.on))
+        return join_or([self.fire(module, action), *([] if clear_condition == bit(0) else [clear_condition])])
 
     def block(
         self, block: str, name: str, parameters: Mapping[str, object], ports: Mapping[str, str]
@@ -96,12 +96,13 @@ class Connections:
         slices = [
             source.sample(ref.index, ref.lane) for source, ref in zip(sources, action.refs, strict=True)
         ]
-        if all(each.width == width for each in slices):
+        if all(bit_slice.width == width for bit_slice in slices):
             return join(slices)
-        fitted = [
-            _fit_sample(each, source.signed, width) for each, source in zip(slices, sources, strict=True)
+        fitted_samples = [
+            _fit_sample(bit_slice, source.signed, width)
+            for bit_slice, source in zip(slices, sources, strict=True)
         ]
-        return concatenation(fitted)
+        return concatenate(fitted_samples)
 
     def fit(self, ref: Ref, width: int) -> str:
         """Return a sample in `width` bits: extended by its own sign, or truncated (R10)."""
@@ -129,12 +130,12 @@ class Connections:
         counts = f"!{self.wiring.stall(module.name)}"
         if count.gate:
             counts = f"{counts} && {enable(self.wiring, count)}"
-        moving = [moving_sample(self.wiring, count, ref) for ref in action.refs]
-        gate = repeat(counts, len(moving)) if len(moving) > 1 else f"({counts})"
-        streams = [each for each in moving if each is not None]
-        if len(streams) == len(moving):
+        move_bits = [find_move_bit(self.wiring, count, ref) for ref in action.refs]
+        gate = repeat(counts, len(move_bits)) if len(move_bits) > 1 else f"({counts})"
+        streams = [move_bit for move_bit in move_bits if move_bit is not None]
+        if len(streams) == len(move_bits):
             return f"{join(streams)} & {gate}"
-        return f"{concatenation([bit(1) if each is None else str(each) for each in moving])} & {gate}"
+        return f"{concatenate([bit(1) if move_bit is None else str(move_bit) for move_bit in move_bits])} & {gate}"
 
 
 def _fit_sample(sample: Slice, signed: bool, width: int) -> str:

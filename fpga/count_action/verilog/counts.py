@@ -15,21 +15,21 @@ from fpga.count_action.model import (
 )
 from fpga.count_action.verilog.text import (
     CLOCKED,
-    any_of,
     bit,
-    concatenation,
+    concatenate,
     declare,
     extend,
     instance,
+    join_or,
     repeat,
 )
 from fpga.count_action.verilog.wiring import Slice, Wiring, join
 
 
-def count_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
+def write_count(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
     """Yield the wires of a count, its increment, and its counter."""
     prefix = wiring.prefix(module.name, count.name)
-    target = target_in_force(wiring.datapath, module, count.target)
+    target = find_target_bits(wiring.datapath, module, count.target)
     if count.aim is not None:
         target = wiring.source(count.aim).value(0)
     if count.goes_down:
@@ -70,23 +70,23 @@ def _write_level(wiring: Wiring, module: Module, count: Count, target: Slice) ->
     these it takes two thirds of the bits, because the second addend must also be subtracted from the target.
     """
     prefix = wiring.prefix(module.name, count.name)
-    single = [
+    single_bits = [
         ref
         for ref in count.terms
         if find_choice(wiring, module, count, ref) or term(wiring, count, ref).width == 1
     ]
-    others = tuple(ref for ref in count.terms if ref not in single)
-    first_terms = 0 if others or count.constant else (2 * len(single) + 2) // 3
+    other_terms = tuple(ref for ref in count.terms if ref not in single_bits)
+    first_terms = 0 if other_terms or count.constant else (2 * len(single_bits) + 2) // 3
     parts = {
-        "first": (count.constant, (*others, *single[:first_terms])),
-        "second": (0, tuple(single[first_terms:])),
+        "first": (count.constant, (*other_terms, *single_bits[:first_terms])),
+        "second": (0, tuple(single_bits[first_terms:])),
     }
-    width = max(increment_width(wiring, *each) for each in parts.values())
+    width = max(increment_width(wiring, *part) for part in parts.values())
     yield from (declare(f"{prefix}_{name}", width) for name in parts)
     for name, (constant, refs) in parts.items():
         yield from _write_increment(wiring, module, f"{prefix}_{name}", count, constant, refs, width)
     # If an earlier count fires, it takes the beat that both counts read (R26).
-    rivals = [f"!{wiring.fire(module.name, each.name)}" for each in wiring.graph.rivals(module, count)]
+    rivals = [f"!{wiring.fire(module.name, rival.name)}" for rival in wiring.graph.rivals(module, count)]
     gate = [enable(wiring, count)] if count.gate or not rivals else []
     at_least = {"AtLeast": bit(1)} if module.target(count.target).at_least else {}
     yield from instance(
@@ -111,7 +111,7 @@ def _write_up_and_down(wiring: Wiring, module: Module, count: Count, target: Sli
         "increment": (max(count.constant, 0), count.terms),
         "decrement": (max(-count.constant, 0), count.taken),
     }
-    width = max(increment_width(wiring, *each) for each in parts.values())
+    width = max(increment_width(wiring, *part) for part in parts.values())
     yield from (declare(f"{prefix}_{name}", width) for name in parts)
     yield declare(f"{prefix}_overshoot")
     yield declare(f"{prefix}_saturated")
@@ -165,17 +165,17 @@ def _write_increment(
 ) -> Iterator[str]:
     """Yield the lines for an increment or decrement: the number of ones, the numbers, and the constant."""
     terms = [find_choice(wiring, module, count, ref) or term(wiring, count, ref) for ref in refs]
-    bits = [each for each in terms if each.width == 1]
-    parts = [extend(str(each), each.width, width) for each in terms if each.width > 1]
+    bits = [term for term in terms if term.width == 1]
+    parts = [extend(str(term), term.width, width) for term in terms if term.width > 1]
     if constant or not terms:
         parts.append(f"{width}'d{constant}")
     if len(bits) > 1:
-        plain = name.removesuffix("_increment")
-        ones = f"{plain}_ones"
+        plain_name = name.removesuffix("_increment")
+        ones = f"{plain_name}_ones"
         yield declare(ones, width)
         yield from instance(
             "count_action_ones",
-            f"u_{plain}_ones",
+            f"u_{plain_name}_ones",
             {"Bits": len(bits), "Width": width},
             {"bits_i": join(bits), "ones_o": ones},
         )
@@ -201,35 +201,36 @@ def find_choice(wiring: Wiring, module: Module, count: Count, ref: Ref) -> Slice
     return wiring.find_pick_wire(module.name, count, ref) if count.order else None
 
 
-def choice_lines(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
+def write_choice(wiring: Wiring, module: Module, count: Count) -> Iterator[str]:
     """Yield the lines for the streams that a count selects: one bit for each, of which at most one is 1 (R19)."""
     name = wiring.find_pick_wire(module.name, count, count.terms[0]).wire
     picks = [f"{wiring.value(pick)}[0]" for pick in count.picks]
     yield declare(name, len(picks))
     valid = join(wiring.source(ref).valid(ref.index) for ref in count.terms)
-    yield f"assign {name} = {valid} & {concatenation(picks)};"
+    yield f"assign {name} = {valid} & {concatenate(picks)};"
 
 
-def moving_sample(wiring: Wiring, count: Count, ref: Ref) -> Slice | None:
+def find_move_bit(wiring: Wiring, count: Count, ref: Ref) -> Slice | None:
     """Return the bit that is 1 if the beat of a sample is counted, or None if the sample is not of a stream."""
     if is_value(ref):
         return Slice(wiring.move_wire(ref), 1) if wiring.graph.streams(ref) else None
     source = wiring.source(ref)
     if source.kind is not SignalKind.STREAM:
         return None
-    own = any(
-        (each.module, each.name, each.index) == (ref.module, ref.name, ref.index) for each in count.counted
+    is_counted = any(
+        (counted_term.module, counted_term.name, counted_term.index) == (ref.module, ref.name, ref.index)
+        for counted_term in count.counted
     )
-    alone = own and count.kind is CountKind.LEVEL and not count.order
-    return source.valid(ref.index) if alone else source.moves(ref.index)
+    needs_valid_only = is_counted and count.kind is CountKind.LEVEL and not count.order
+    return source.valid(ref.index) if needs_valid_only else source.moves(ref.index)
 
 
-def increment_width(wiring: Wiring, most: int, refs: tuple[Ref, ...]) -> int:
+def increment_width(wiring: Wiring, largest: int, refs: tuple[Ref, ...]) -> int:
     """Return the number of bits of the largest increment: the constant `most` plus all terms."""
     for ref in refs:
         source = wiring.source(ref)
-        most += 1 if source.kind is SignalKind.STREAM else 2**source.width - 1
-    return max(1, most.bit_length())
+        largest += 1 if source.kind is SignalKind.STREAM else 2**source.width - 1
+    return max(1, largest.bit_length())
 
 
 def enable(wiring: Wiring, count: Count) -> str:
@@ -246,7 +247,7 @@ def enable(wiring: Wiring, count: Count) -> str:
 
 def clear(wiring: Wiring, module: Module, count: Count) -> str:
     """Return the condition that clears a count: the fires of other counts (R5)."""
-    return any_of(
+    return join_or(
         wiring.fire(acting_module.name, action.on)
         for acting_module in wiring.datapath.modules
         for action in acting_module.actions
@@ -254,7 +255,7 @@ def clear(wiring: Wiring, module: Module, count: Count) -> str:
     )
 
 
-def target_in_force(datapath: Datapath, module: Module, name: str) -> Slice:
+def find_target_bits(datapath: Datapath, module: Module, name: str) -> Slice:
     """Return the bits of a target in the bank. Raise KeyError if there is no such target."""
     total = sum(target.width for _, target in datapath.targets())
     low = 0

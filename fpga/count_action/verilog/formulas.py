@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from fpga.count_action.actions import collects
-from fpga.count_action.expressions import constant, width_of_slice
+from fpga.count_action.expressions import get_constant, get_slice_width
 from fpga.count_action.model import VALUE, Module, Operand, Ref, is_value
-from fpga.count_action.verilog.counts import target_in_force
+from fpga.count_action.verilog.counts import find_target_bits
 from fpga.count_action.verilog.text import bit, declare, extend
 from fpga.count_action.verilog.wiring import Slice, Wiring, join
 
 
-def formula_lines(wiring: Wiring, module: Module) -> Iterator[str]:
+def write_formulas(wiring: Wiring, module: Module) -> Iterator[str]:
     """Yield the lines of the formulas of a module, each with its wire."""
     for index in range(len(module.values)):
         ref = Ref(f"{VALUE}{index}", module.name)
@@ -24,13 +24,13 @@ def formula_lines(wiring: Wiring, module: Module) -> Iterator[str]:
         yield f"assign {wiring.value(ref)} = {value};"
 
 
-def moving_lines(wiring: Wiring, module: Module) -> Iterator[str]:
+def write_move_wires(wiring: Wiring, module: Module) -> Iterator[str]:
     """Yield, for each formula in a sum, the wire that is 1 if all its beats move."""
     for ref in find_summed_formulas(wiring, module):
         streams = wiring.graph.streams(ref)
-        moving = [str(wiring.source(each).moves(each.index)) for each in streams]
+        move_bits = [str(wiring.source(stream).moves(stream.index)) for stream in streams]
         yield declare(wiring.move_wire(ref))
-        yield f"assign {wiring.move_wire(ref)} = {' && '.join(moving)};"
+        yield f"assign {wiring.move_wire(ref)} = {' && '.join(move_bits)};"
 
 
 def find_summed_formulas(wiring: Wiring, module: Module) -> list[Ref]:
@@ -66,14 +66,14 @@ class _Writer:
             return self._extend(Slice(wire, count.width, 0, count.width))
         if isinstance(first_operand, Ref) and operand.operator == "target":
             owner = self.wiring.datapath.module(first_operand.module or "")
-            return self._extend(target_in_force(self.wiring.datapath, owner, first_operand.name))
+            return self._extend(find_target_bits(self.wiring.datapath, owner, first_operand.name))
         operator = operand.operator
         if operator in {"<<", ">>", "slice"}:
             value, *bits = operand.operands
-            return self._select_bits(operator, self.operand(value), *map(constant, bits))
-        parts = [self.operand(each) for each in operand.operands]
+            return self._select_bits(operator, self.operand(value), *map(get_constant, bits))
+        parts = [self.operand(part) for part in operand.operands]
         if operator == "concat":
-            widths = [width_of_slice(each) for each in operand.operands]
+            widths = [get_slice_width(part) for part in operand.operands]
             shifts = [sum(widths[index + 1 :]) for index in range(len(widths))]
             fields = [
                 f"({part} <<< {shift})" if shift else part for part, shift in zip(parts, shifts, strict=True)

@@ -30,14 +30,14 @@ def fold_line(line: str) -> list[str]:
     ) or [""]
 
 
-def bits_of(width: int) -> str:
+def format_bit_range(width: int) -> str:
     """Return a range such as `[15:0]`; empty for a single bit."""
     return f"[{width - 1}:0]" if width > 1 else ""
 
 
 def declare(name: str, width: int = 1) -> str:
     """Return the declaration of a wire."""
-    return f"logic {bits_of(width)} {name};" if width > 1 else f"logic {name};"
+    return f"logic {format_bit_range(width)} {name};" if width > 1 else f"logic {name};"
 
 
 def list_items(items: Iterable[str]) -> Iterator[str]:
@@ -66,12 +66,12 @@ def bit(value: object) -> str:
     return f"1'b{int(bool(value))}"
 
 
-def any_of(conditions: Iterable[str]) -> str:
+def join_or(conditions: Iterable[str]) -> str:
     """Return the disjunction of the conditions, without duplicates; `1'b0` if there are none."""
     return " || ".join(dict.fromkeys(conditions)) or bit(0)
 
 
-def concatenation(parts: list[str]) -> str:
+def concatenate(parts: list[str]) -> str:
     """Return `{last, ..., first}`, or the only part unchanged."""
     return parts[0] if len(parts) == 1 else f"{{{', '.join(reversed(parts))}}}"
 
@@ -81,22 +81,22 @@ def repeat(expression: str, times: int) -> str:
     return f"{{{times}{{{expression}}}}}" if times > 1 else expression
 
 
-def extend(expression: str, width: int, to: int, sign: str = "1'b0") -> str:
+def extend(expression: str, width: int, target_width: int, sign: str = "1'b0") -> str:
     """Return an expression of `width` bits extended to `to` bits with the bit `sign`."""
-    return expression if width == to else f"{{{repeat(sign, to - width)}, {expression}}}"
+    return expression if width == target_width else f"{{{repeat(sign, target_width - width)}, {expression}}}"
 
 
-def cite(at: Location | None, texts: Mapping[str, str]) -> str:
+def cite(location: Location | None, texts: Mapping[str, str]) -> str:
     """Return the location of a part, and its line if `texts` has the text of that file."""
-    if at is None:
+    if location is None:
         return ""
-    place_text = f" ({Path(at.file).name}:{at.line}:{at.column})"
-    lines = texts.get(at.file, "").splitlines()
-    if at.line > len(lines):
-        return place_text
+    location_text = f" ({Path(location.file).name}:{location.line}:{location.column})"
+    lines = texts.get(location.file, "").splitlines()
+    if location.line > len(lines):
+        return location_text
     # A backslash at the end of a comment would continue it on the next line.
-    quoted = re.sub(r"[^ -~]|\\+$", " ", lines[at.line - 1]).strip()
-    return f"{place_text}: {quoted}"
+    quoted = re.sub(r"[^ -~]|\\+$", " ", lines[location.line - 1]).strip()
+    return f"{location_text}: {quoted}"
 
 
 KEYWORDS = frozenset(

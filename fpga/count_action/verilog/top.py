@@ -10,18 +10,18 @@ from fpga.count_action.actions import collects
 from fpga.count_action.arbitration import find_choosing_counts
 from fpga.count_action.model import VALUE, Action, Datapath, Module, Ref, Signal, SignalKind
 from fpga.count_action.ports import Port, split_buffer
-from fpga.count_action.verilog.actions import action_lines
-from fpga.count_action.verilog.counts import choice_lines, count_lines, moving_sample, term
-from fpga.count_action.verilog.formulas import find_summed_formulas, formula_lines, moving_lines
+from fpga.count_action.verilog.actions import write_action
+from fpga.count_action.verilog.counts import find_move_bit, term, write_choice, write_count
+from fpga.count_action.verilog.formulas import find_summed_formulas, write_formulas, write_move_wires
 from fpga.count_action.verilog.text import (
     CLOCKED,
-    any_of,
-    bits_of,
     cite,
-    concatenation,
+    concatenate,
     declare,
     fold_line,
+    format_bit_range,
     instance,
+    join_or,
     list_items,
     repeat,
 )
@@ -45,9 +45,9 @@ def emit(datapath: Datapath, texts: Mapping[str, str] | None = None) -> str:
     check_names(wiring, frozenset(path.stem for path in core_files()))
     body = [line for part in _write_parts(wiring, texts or {}) for line in ("", *part)]
     ports = list(_write_ports(wiring))
-    unread = _find_unread(wiring, ports, body)
-    indented = (part for line in _mark_unread(body, unread) for part in fold_line(line))
-    head = [*_write_header(datapath), *_mark_unread(ports, unread)]
+    unread_names = _find_unread(wiring, ports, body)
+    indented = (part for line in _mark_unread(body, unread_names) for part in fold_line(line))
+    head = [*_write_header(datapath), *_mark_unread(ports, unread_names)]
     return "\n".join([*head, *indented, "", "endmodule"]) + "\n"
 
 
@@ -60,9 +60,11 @@ def _write_header(datapath: Datapath) -> Iterator[str]:
 def _write_ports(wiring: Wiring) -> Iterator[str]:
     ports = [("input ", port) for port in (Port("clk_i", 1, 0), Port("rst_i", 1, 0), *wiring.ports.inputs)]
     ports += [("output", port) for port in wiring.ports.outputs]
-    widest = max(len(bits_of(port.width)) for _, port in ports)
+    widest = max(len(format_bit_range(port.width)) for _, port in ports)
     column = widest + 1 if widest else 0
-    yield from list_items(f"{side} logic {bits_of(port.width):<{column}}{port.name}" for side, port in ports)
+    yield from list_items(
+        f"{side} logic {format_bit_range(port.width):<{column}}{port.name}" for side, port in ports
+    )
     yield ");"
 
 
@@ -73,26 +75,26 @@ def _write_parts(wiring: Wiring, texts: Mapping[str, str]) -> Iterator[Iterable[
     # Formulas come first: every later part may read their wires.
     for module in wiring.datapath.modules:
         if module.values:
-            yield [f"// Formulas of {module.name} (R13).", *formula_lines(wiring, module)]
+            yield [f"// Formulas of {module.name} (R13).", *write_formulas(wiring, module)]
         for count in find_choosing_counts(module):
             title = f"// Stream that {module.name}.{count.name} takes next, chosen by {count.order} (R19)."
-            yield [title, *choice_lines(wiring, module, count)]
+            yield [title, *write_choice(wiring, module, count)]
     yield from _write_streams(wiring)
     for module in wiring.datapath.modules:
         if find_summed_formulas(wiring, module):
             yield [
                 f"// Beats that move on the streams that the formulas of {module.name} read.",
-                *moving_lines(wiring, module),
+                *write_move_wires(wiring, module),
             ]
     for module in wiring.datapath.modules:
-        yield [f"// ---- Module {module.name}{cite(module.at, texts)}", *_write_stall(wiring, module)]
+        yield [f"// ---- Module {module.name}{cite(module.location, texts)}", *_write_stall(wiring, module)]
         for count in module.counts:
             title = f"// {count.kind.value.capitalize()} count {count.name}, target {count.target}"
-            yield [title + cite(count.at, texts), *count_lines(wiring, module, count)]
+            yield [title + cite(count.location, texts), *write_count(wiring, module, count)]
         for action in module.actions:
             title = f"// On {_describe_action(action)}" if action.on else f"// Memory {action.output} (R25)"
-            title += cite(action.at, texts)
-            yield [title, *action_lines(wiring, module, action)]
+            title += cite(action.location, texts)
+            yield [title, *write_action(wiring, module, action)]
     yield _write_status(wiring)
 
 
@@ -120,7 +122,7 @@ def _write_targets(wiring: Wiring) -> Iterator[str]:
     yield "// Targets in force, lowest bits first; commit_i replaces all of them at one clock edge (R8):"
     yield from (f"// {module.name}.{target.name}" for module, target in targets)
     yield declare("target", width)
-    reset = concatenation([f"{target.width}'d{target.reset}" for _, target in targets])
+    reset = concatenate([f"{target.width}'d{target.reset}" for _, target in targets])
     yield from instance(
         "count_action_targets",
         "u_targets",
@@ -135,10 +137,10 @@ def _write_streams(wiring: Wiring) -> Iterator[Iterable[str]]:
     for signal in wiring.datapath.inputs:
         if signal.kind is SignalKind.STREAM:
             refs = [Ref(signal.name, None, index) for index in range(signal.size)]
-            end = "held" if signal.buffered else "o"
-            yield _write_stream(wiring, refs, f"{signal.name}_ready_{end}", signal.name, move_wires)
+            suffix = "held" if signal.buffered else "o"
+            yield _write_stream(wiring, refs, f"{signal.name}_ready_{suffix}", signal.name, move_wires)
             if signal.buffered:
-                yield [f"// Two beats of {signal.name} may wait (R20).", *buffer_lines(wiring, signal)]
+                yield [f"// Two beats of {signal.name} may wait (R20).", *write_buffers(wiring, signal)]
     for module in wiring.datapath.modules:
         for action in module.streams():
             ref, name = Ref(action.output, module.name), f"{module.name}_{action.output}"
@@ -184,17 +186,17 @@ def _find_move_wires(wiring: Wiring) -> frozenset[str]:
     }
     for module in wiring.datapath.modules:
         for action in filter(collects, module.actions):
-            moving = (moving_sample(wiring, module.count(action.on), ref) for ref in action.refs)
-            wires |= {each.wire for each in moving if each is not None}
+            move_bits = (find_move_bit(wiring, module.count(action.on), ref) for ref in action.refs)
+            wires |= {move_bit.wire for move_bit in move_bits if move_bit is not None}
         for ref in find_summed_formulas(wiring, module):
-            wires |= {wiring.source(each).moves(each.index).wire for each in wiring.graph.streams(ref)}
+            wires |= {wiring.source(stream).moves(stream.index).wire for stream in wiring.graph.streams(ref)}
     return frozenset(wires)
 
 
 def _write_stall(wiring: Wiring, module: Module) -> Iterator[str]:
-    stalled = [f"{module.name}_{action.output}_stalled" for action in module.streams()]
-    yield from map(declare, stalled)
-    yield f"assign {wiring.stall(module.name)} = {any_of(stalled)};"
+    stall_wires = [f"{module.name}_{action.output}_stalled" for action in module.streams()]
+    yield from map(declare, stall_wires)
+    yield f"assign {wiring.stall(module.name)} = {join_or(stall_wires)};"
 
 
 def _write_status(wiring: Wiring) -> Iterator[str]:
@@ -207,7 +209,7 @@ def _write_status(wiring: Wiring) -> Iterator[str]:
             else f"{count.width if port == 'count' else 1}'d0"
             for prefix, count in counts
         ]
-        yield f"assign {port}_o = {concatenation(bits)};"
+        yield f"assign {port}_o = {concatenate(bits)};"
 
 
 _DECLARATION = re.compile(r"(?:(?:input |output) )?logic (?:signed )?(?:\[(\d+):0\])? *(\w+)[;,]?")
@@ -220,9 +222,9 @@ def _mark_unread(lines: list[str], names: frozenset[str]) -> Iterator[str]:
         declaration = _DECLARATION.fullmatch(line.strip())
         if declaration and declaration[2] in names:
             spaces = line[: len(line) - len(line.lstrip())]
-            unread = "(* maybe_unused *) " if line.lstrip().startswith("input") else ""
+            pragma = "(* maybe_unused *) " if line.lstrip().startswith("input") else ""
             yield f"{spaces}// verilator lint_off UNUSEDSIGNAL"
-            yield f"{spaces}{unread}{line.lstrip()}"
+            yield f"{spaces}{pragma}{line.lstrip()}"
             yield f"{spaces}// verilator lint_on UNUSEDSIGNAL"
         else:
             yield line
@@ -231,10 +233,12 @@ def _mark_unread(lines: list[str], names: frozenset[str]) -> Iterator[str]:
 def _find_unread(wiring: Wiring, ports: list[str], body: list[str]) -> frozenset[str]:
     """Return the ports and wires with unread bits. A port has all bits of a signal, also those that no text reads."""
     lines = [line.strip() for line in body]
-    ignored = ("//", "logic ", ".data_o(", ".valid_o(")  # lines that do not read a wire
-    code = "\n".join(line.split(" = ")[-1] for line in lines if not line.startswith(ignored))
-    declarations = [each for line in (*ports, *lines) if (each := _DECLARATION.fullmatch(line.strip()))]
-    widths = {each[2]: int(each[1] or 0) + 1 for each in declarations}
+    ignored_prefixes = ("//", "logic ", ".data_o(", ".valid_o(")  # lines that do not read a wire
+    code = "\n".join(line.split(" = ")[-1] for line in lines if not line.startswith(ignored_prefixes))
+    declarations = [
+        declaration for line in (*ports, *lines) if (declaration := _DECLARATION.fullmatch(line.strip()))
+    ]
+    widths = {declaration[2]: int(declaration[1] or 0) + 1 for declaration in declarations}
     names = [*(port.name for port in wiring.ports.inputs), "target", *_find_move_wires(wiring)]
     names += buffer_wires(wiring)
     for module in wiring.datapath.modules:
@@ -248,10 +252,10 @@ def _reads_all(code: str, name: str, width: int) -> bool:
     """Return whether the code reads every bit of a wire, as a whole or in parts."""
     if re.search(rf"(?<![.\w]){name}\b(?!\[)|\.{name}\b(?!\()", code):
         return True
-    read: set[int] = set()
+    read_bits: set[int] = set()
     for high, low in re.findall(rf"(?<![.\w]){name}\[(\d+)(?::(\d+))?\]", code):
-        read |= set(range(int(low or high), int(high) + 1))
-    return len(read) == width
+        read_bits |= set(range(int(low or high), int(high) + 1))
+    return len(read_bits) == width
 
 
 def buffer_wires(wiring: Wiring) -> Iterator[str]:
@@ -267,7 +271,7 @@ def declare_buffer_wires(wiring: Wiring) -> Iterator[str]:
             yield declare(wire, wiring.ports.input(port).width)
 
 
-def buffer_lines(wiring: Wiring, signal: Signal) -> Iterator[str]:
+def write_buffers(wiring: Wiring, signal: Signal) -> Iterator[str]:
     """Yield the instances of the buffers of the streams under one name."""
     parts = list(_list_buffered_ports(wiring, signal))[1:]
     for index in range(signal.size):
@@ -281,10 +285,10 @@ def buffer_lines(wiring: Wiring, signal: Signal) -> Iterator[str]:
             {
                 **CLOCKED,
                 "valid_i": _slice_of_stream(f"{signal.name}_valid_i", signal, index, 1),
-                "data_i": concatenation(inputs),
+                "data_i": concatenate(inputs),
                 "ready_o": _slice_of_stream(f"{signal.name}_ready_o", signal, index, 1),
                 "valid_o": _slice_of_stream(f"{signal.name}_valid_held", signal, index, 1),
-                "data_o": concatenation(outputs),
+                "data_o": concatenate(outputs),
                 "ready_i": _slice_of_stream(f"{signal.name}_ready_held", signal, index, 1),
             },
         )  # fmt: skip
@@ -292,7 +296,9 @@ def buffer_lines(wiring: Wiring, signal: Signal) -> Iterator[str]:
 
 def find_buffered(wiring: Wiring) -> list[Signal]:
     """Return the buffered streams."""
-    return [each for each in wiring.datapath.inputs if each.buffered and each.kind is SignalKind.STREAM]
+    return [
+        signal for signal in wiring.datapath.inputs if signal.buffered and signal.kind is SignalKind.STREAM
+    ]
 
 
 def _list_buffered_ports(wiring: Wiring, signal: Signal) -> Iterator[tuple[str, str, int]]:

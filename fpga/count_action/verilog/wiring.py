@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from fpga.count_action.arbitration import pick_of
-from fpga.count_action.expressions import STORED, bits_for
+from fpga.count_action.arbitration import find_pick_formula
+from fpga.count_action.expressions import STORED, count_bits
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import (
     VALUE,
@@ -26,7 +26,7 @@ from fpga.count_action.model import (
     is_value,
 )
 from fpga.count_action.ports import Ports, ports_of
-from fpga.count_action.verilog.text import KEYWORDS, any_of, bit, concatenation
+from fpga.count_action.verilog.text import KEYWORDS, bit, concatenate, join_or
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +48,16 @@ class Slice:
 
 def join(slices: Iterable[Slice]) -> str:
     """Return the concatenation of slices, the first lowest; neighbours in one wire become one range."""
-    merged: list[Slice] = []
-    for each in slices:
-        previous = merged[-1] if merged else None
-        if previous and previous.wire == each.wire and previous.low + previous.width == each.low:
-            merged[-1] = Slice(each.wire, each.total, previous.low, previous.width + each.width)
+    merged_slices: list[Slice] = []
+    for bit_slice in slices:
+        previous = merged_slices[-1] if merged_slices else None
+        if previous and previous.wire == bit_slice.wire and previous.low + previous.width == bit_slice.low:
+            merged_slices[-1] = Slice(
+                bit_slice.wire, bit_slice.total, previous.low, previous.width + bit_slice.width
+            )
         else:
-            merged.append(each)
-    return concatenation([str(each) for each in merged])
+            merged_slices.append(bit_slice)
+    return concatenate([str(merged_slice) for merged_slice in merged_slices])
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +70,15 @@ class Source:
     lanes: int
     width: int
     signed: bool
-    external: bool
+    is_external: bool
     formula: str = ""
     """The wire, if it is a formula."""
-    held: bool = False
+    is_buffered: bool = False
     """True if modules read the output of a buffer instead of the port (R20)."""
 
     @property
     def _port_suffix(self) -> str:
-        return "held" if self.held else "i" if self.external else "o"
+        return "held" if self.is_buffered else "i" if self.is_external else "o"
 
     def valid(self, index: int) -> Slice:
         """Return the valid bit of stream `index`."""
@@ -89,7 +91,7 @@ class Source:
     @property
     def moved(self) -> str:
         """The wire of moving beats, with a bit for every stream under the name."""
-        return f"{self.name}_{'moves' if self.external else 'leaves'}"
+        return f"{self.name}_{'moves' if self.is_external else 'leaves'}"
 
     def sample(self, index: int, lane: int) -> Slice:
         """Return a sample of a stream, or the flag or number itself."""
@@ -127,8 +129,10 @@ class Wiring:
     @cached_property
     def buffered_inputs(self) -> frozenset[str]:
         """Buffered inputs: streams, and the `last` and `keep` of their packets (R20)."""
-        streams = {each.name for each in self.datapath.inputs if each.buffered}
-        return frozenset(each.name for each in self.datapath.inputs if {each.name, each.part_of} & streams)
+        streams = {signal.name for signal in self.datapath.inputs if signal.buffered}
+        return frozenset(
+            signal.name for signal in self.datapath.inputs if {signal.name, signal.part_of} & streams
+        )
 
     @cached_property
     def consumed(self) -> frozenset[tuple[str, str]]:
@@ -157,17 +161,17 @@ class Wiring:
                 signal.lanes,
                 signal.width,
                 signal.signed,
-                external=True,
-                held=signal.name in self.buffered_inputs,
+                is_external=True,
+                is_buffered=signal.name in self.buffered_inputs,
             )
         if is_value(ref):
-            width, signed = bits_for(*self.graph.interval(self.graph.formula(ref)))
+            width, signed = count_bits(*self.graph.interval(self.graph.formula(ref)))
             wire = self.value(ref)
             wide = self.value_width(ref)
-            return Source(SignalKind.NUMBER, wire, wide, 1, width, signed, external=False, formula=wire)
+            return Source(SignalKind.NUMBER, wire, wide, 1, width, signed, is_external=False, formula=wire)
         source = self.graph.source(ref)
         name = f"{ref.module}_{ref.name}"
-        return Source(source.kind, name, 1, source.lanes, source.width, source.signed, external=False)
+        return Source(source.kind, name, 1, source.lanes, source.width, source.signed, is_external=False)
 
     def value(self, ref: Ref) -> str:
         """Return the wire of a formula."""
@@ -185,10 +189,10 @@ class Wiring:
     def _prefixes(self) -> dict[tuple[str, str], str]:
         prefixes: dict[tuple[str, str], str] = {}
         for module, count in self.datapath.counts():
-            name = plain = f"{module.name}_{count.name}"
+            name = plain_name = f"{module.name}_{count.name}"
             number = 2
             while name in prefixes.values():
-                name, number = f"{plain}_{number}", number + 1
+                name, number = f"{plain_name}_{number}", number + 1
             prefixes[module.name, count.name] = name
         return prefixes
 
@@ -202,7 +206,7 @@ class Wiring:
 
     def find_pick_wire(self, module: str, count: Count, stream: Ref) -> Slice:
         """Return the bit that is 1 if a count selects a stream that has a beat (R19)."""
-        names = [(each.module, each.name, each.index) for each in count.terms]
+        names = [(term.module, term.name, term.index) for term in count.terms]
         index = names.index((stream.module, stream.name, stream.index))
         return Slice(f"{self.prefix(module, count.name)}_picked", len(names), index)
 
@@ -213,25 +217,27 @@ class Wiring:
     def ready(self, stream: Ref) -> str:
         """Return the condition that the takers of `stream` are ready: a level count fires, or no module stalls (R7)."""
         takers = self.takers.get(stream, {})
-        level = [
+        level_conditions = [
             f"{self.fire(*key)} && {self.find_pick_wire(key[0], count, stream)}"
-            if pick_of(count, stream)
+            if find_pick_formula(count, stream)
             else self.fire(*key)
             for key, count in takers.items()
             if count.kind is CountKind.LEVEL
         ]
-        if len(level) > 1:
-            return any_of(f"({each})" if "&&" in each else each for each in level)
+        if len(level_conditions) > 1:
+            return join_or(
+                f"({condition})" if "&&" in condition else condition for condition in level_conditions
+            )
         stalls = dict.fromkeys(f"!{self.stall(module)}" for module, _ in takers)
-        return " && ".join(level or stalls) or bit(1)
+        return " && ".join(level_conditions or stalls) or bit(1)
 
 
 def _find_widths(graph: Graph, operand: Operand) -> Iterator[int]:
     low, high = graph.interval(operand)
-    yield bits_for(min(low, -1), high)[0]
+    yield count_bits(min(low, -1), high)[0]
     if isinstance(operand, Operation) and operand.operator not in STORED | {"valid"}:
-        for each in operand.operands:
-            yield from _find_widths(graph, each)
+        for part in operand.operands:
+            yield from _find_widths(graph, part)
 
 
 def check_names(wiring: Wiring, blocks: frozenset[str]) -> None:

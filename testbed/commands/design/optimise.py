@@ -227,7 +227,7 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
     def _read_servers(self, lab: Lab) -> tuple[Servers, int]:
         """Return the hosts of a lab as servers, and the number of logical servers per server."""
         from testbed.design.plans.planning import Servers
-        from testbed.lab.model import logical_servers_of, shard_of
+        from testbed.lab.model import count_logical_servers, make_shard
         from testbed.operate.design import check_fits, degree_of
 
         if self.nodes:
@@ -235,10 +235,10 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
                 "--lab sets the number of servers: leave out --nodes, or choose hosts with --hosts-of"
             )
         if self.hosts_of:
-            lab = shard_of(lab, self.hosts_of.split(","))
+            lab = make_shard(lab, self.hosts_of.split(","))
         links = self.degree or degree_of(lab)
         check_fits(lab, links, simplex=self.simplex)
-        instances = logical_servers_of(lab)
+        instances = count_logical_servers(lab)
         servers = Servers(
             nodes=len(lab.hosts),
             degree=links,

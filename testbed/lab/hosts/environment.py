@@ -63,16 +63,16 @@ def program_environment(lab: Lab, topology: Topology) -> ProgramEnvironment:
     return ProgramEnvironment(variables_for(ranks, f"{lab.path}: "), ranks)
 
 
-def variables_for(ranks: Sequence[LabHost], where: str = "") -> dict[str, str]:
+def variables_for(ranks: Sequence[LabHost], subject: str = "") -> dict[str, str]:
     """Return the environment variables of programs on these hosts. The first host runs rank 0.
 
-    Raises `HostError`, prefixed with `where`, if hosts name their NICs differently.
+    Raises `HostError`, prefixed with `subject`, if hosts name their NICs differently.
     """
     names = {tuple(nic.name for nic in host.nics) for host in ranks}
     if len(names) > 1:
-        name_lists = "; ".join(",".join(each) for each in sorted(names))
+        name_lists = "; ".join(",".join(name_list) for name_list in sorted(names))
         raise HostError(
-            f"{where}hosts name their NICs differently ({name_lists}), but launchers give all ranks "
+            f"{subject}hosts name their NICs differently ({name_lists}), but launchers give all ranks "
             "the same variables: rename the interfaces on the hosts (`ip link set dev OLD name NEW`) and "
             "in the lab file"
         )

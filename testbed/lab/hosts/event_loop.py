@@ -68,7 +68,7 @@ async def wait_at_most(work: Awaitable[object], timeout_s: float) -> None:
 
 
 async def _cancel_others() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
+    other_tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in other_tasks:
         task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.gather(*other_tasks, return_exceptions=True)

@@ -22,7 +22,7 @@ from testbed.errors import HostError
 from testbed.lab.hosts.event_loop import LoopThread, gather, wait_at_most
 from testbed.lab.hosts.launch import (
     CONNECT_TIMEOUT_S,
-    Completed,
+    CommandResult,
     Launch,
     SshLaunch,
     describe_error,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import asyncssh
 
 
-__all__ = ["Completed", "Fleet", "Launch", "PartOfFleet", "SshFleet", "SshLaunch", "run_where_possible"]
+__all__ = ["CommandResult", "Fleet", "Launch", "PartOfFleet", "SshFleet", "SshLaunch", "run_where_possible"]
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class Fleet(Protocol):
 
     def run(
         self, commands: Mapping[str, str], *, stdin: Mapping[str, str] | None = None, timeout_s: float = 30.0
-    ) -> dict[str, Completed]:
+    ) -> dict[str, CommandResult]:
         """Run one command per host (`{host: command}`) in parallel, and return the results by host.
 
         A non-zero exit status is returned, not raised. Raises `HostError` naming every host that cannot be reached or
@@ -79,22 +79,22 @@ class Fleet(Protocol):
 class PartOfFleet:
     """A `Fleet` of some hosts of another fleet."""
 
-    whole: Fleet
+    fleet: Fleet
     hosts: tuple[LabHost, ...]
 
     def run(
         self, commands: Mapping[str, str], *, stdin: Mapping[str, str] | None = None, timeout_s: float = 30.0
-    ) -> dict[str, Completed]:
+    ) -> dict[str, CommandResult]:
         """Run one command per host."""
-        return self.whole.run(commands, stdin=stdin, timeout_s=timeout_s)
+        return self.fleet.run(commands, stdin=stdin, timeout_s=timeout_s)
 
     def put(self, files: Mapping[str, bytes], *, hosts: Collection[str] | None = None) -> str:
         """Copy files to the hosts of this part, or to `hosts`."""
-        return self.whole.put(files, hosts=[host.name for host in self.hosts] if hosts is None else hosts)
+        return self.fleet.put(files, hosts=[host.name for host in self.hosts] if hosts is None else hosts)
 
     def start(self, commands: Mapping[str, str], *, keep_output: bool = True) -> Launch:
         """Start one command per host."""
-        return self.whole.start(commands, keep_output=keep_output)
+        return self.fleet.start(commands, keep_output=keep_output)
 
 
 def run_where_possible(run: Callable[[Fleet], T], fleet: Fleet) -> tuple[T, dict[str, str]]:
@@ -105,9 +105,9 @@ def run_where_possible(run: Callable[[Fleet], T], fleet: Fleet) -> tuple[T, dict
     """
     reasons: dict[str, str] = {}
     while True:
-        able = tuple(host for host in fleet.hosts if host.name not in reasons)
+        answering_hosts = tuple(host for host in fleet.hosts if host.name not in reasons)
         try:
-            return run(PartOfFleet(fleet, able) if reasons else fleet), reasons
+            return run(PartOfFleet(fleet, answering_hosts) if reasons else fleet), reasons
         except HostError as error:
             if reasons.keys() >= error.reasons.keys():
                 raise
@@ -159,7 +159,7 @@ class SshFleet:
 
     def run(
         self, commands: Mapping[str, str], *, stdin: Mapping[str, str] | None = None, timeout_s: float = 30.0
-    ) -> dict[str, Completed]:
+    ) -> dict[str, CommandResult]:
         """Run one command per host, and return the results by host."""
         inputs = {host: text.encode() for host, text in (stdin or {}).items()}
         return self._loop.call(self._run_all(commands, inputs, timeout_s))
@@ -171,17 +171,17 @@ class SshFleet:
         archive = _make_archive(files)
         names = [host.name for host in self.hosts if hosts is None or host.name in hosts]
         self._directories.append(directory)
-        done = self._loop.call(
+        results = self._loop.call(
             self._run_all(dict.fromkeys(names, command), dict.fromkeys(names, archive), CONNECT_TIMEOUT_S)
         )
         reasons = {
             result.host: f"exit {result.exit_status}, {result.stderr.strip() or 'no message'}"
-            for result in done.values()
+            for result in results.values()
             if result.exit_status != 0
         }
         if reasons:
-            where = "; ".join(f"{host}: {why}" for host, why in reasons.items())
-            raise HostError(f"copying files failed on {where}", reasons=reasons)
+            failures = "; ".join(f"{host}: {reason}" for host, reason in reasons.items())
+            raise HostError(f"copying files failed on {failures}", reasons=reasons)
         return directory
 
     def start(self, commands: Mapping[str, str], *, keep_output: bool = True) -> SshLaunch:
@@ -198,8 +198,8 @@ class SshFleet:
         try:
             return self._connections[host]
         except KeyError:
-            known = ", ".join(h.name for h in self.hosts)
-            message = f"no connection to host {host!r}; the open fleet has {known}"
+            host_names = ", ".join(h.name for h in self.hosts)
+            message = f"no connection to host {host!r}; the open fleet has {host_names}"
             raise HostError(message, host=host) from None
 
     async def _connect_all(self) -> None:
@@ -211,22 +211,22 @@ class SshFleet:
                 str(host.management), port=host.ssh_port, username=host.user, **self._options
             )
 
-        _, failed = await gather({host.name: connect(host) for host in self.hosts})
-        if failed and not self._is_partial:
+        _, errors = await gather({host.name: connect(host) for host in self.hosts})
+        if errors and not self._is_partial:
             addresses = {host.name: str(host.management) for host in self.hosts}
             hosts = "; ".join(
-                f"{name} ({addresses[name]}): {describe_error(error)}" for name, error in failed.items()
+                f"{name} ({addresses[name]}): {describe_error(error)}" for name, error in errors.items()
             )
             hint = (
                 "Check that the hosts are up, that sshd answers there, and that the lab's key is authorised."
             )
-            raise HostError(f"cannot reach {hosts}. {hint}", host=next(iter(failed)))
+            raise HostError(f"cannot reach {hosts}. {hint}", host=next(iter(errors)))
         self.off = {
-            host.name: f"no session with {host.management}: {describe_error(failed[host.name])}"
+            host.name: f"no session with {host.management}: {describe_error(errors[host.name])}"
             for host in self.hosts
-            if host.name in failed
+            if host.name in errors
         }
-        self.hosts = tuple(host for host in self.hosts if host.name not in failed)
+        self.hosts = tuple(host for host in self.hosts if host.name not in errors)
 
     async def _abort_all(self) -> None:
         """Abort the open connections after a failure or an interrupt."""
@@ -251,17 +251,17 @@ class SshFleet:
 
     async def _run_all(
         self, commands: Mapping[str, str], inputs: Mapping[str, bytes], timeout_s: float
-    ) -> dict[str, Completed]:
-        async def run(host: str, command: str) -> Completed:
+    ) -> dict[str, CommandResult]:
+        async def run(host: str, command: str) -> CommandResult:
             async with asyncio.timeout(timeout_s):
                 return await self._run_until_cancelled(host, command, inputs.get(host, b""))
 
-        done, failed = await gather({host: run(host, command) for host, command in commands.items()})
-        if failed:
-            raise make_unfinished(failed, timeout_s)
-        return done
+        results, errors = await gather({host: run(host, command) for host, command in commands.items()})
+        if errors:
+            raise make_unfinished(errors, timeout_s)
+        return results
 
-    async def _run_until_cancelled(self, host: str, command: str, stdin: bytes) -> Completed:
+    async def _run_until_cancelled(self, host: str, command: str, stdin: bytes) -> CommandResult:
         """Run a command. On cancellation, start a task that kills it on the host; closing the fleet awaits it."""
         connection = self._get_connection(host)
         mark = secrets.token_hex(8)
@@ -274,7 +274,7 @@ class SshFleet:
 
 async def _run_one(
     host: str, connection: asyncssh.SSHClientConnection, command: str, stdin: bytes
-) -> Completed:
+) -> CommandResult:
     process = await connection.create_process(command, encoding=None)
     try:
         with suppress(OSError):  # the command may have ended already
@@ -285,7 +285,7 @@ async def _run_one(
         process.close()
         raise
     status = process.exit_status
-    return Completed(host, -1 if status is None else status, _decode(stdout), _decode(stderr))
+    return CommandResult(host, -1 if status is None else status, _decode(stdout), _decode(stderr))
 
 
 def _decode(data: bytes | str | None) -> str:

@@ -20,7 +20,7 @@ from testbed.errors import HostError
 from testbed.lab.model import Lab, LabHost
 
 if TYPE_CHECKING:
-    from testbed.lab.hosts.fleet import Completed, Fleet
+    from testbed.lab.hosts.fleet import CommandResult, Fleet
 
 Macs = Mapping[str, Mapping[str, str]]
 """MAC addresses by host and NIC."""
@@ -59,20 +59,20 @@ class HostForwarding:
 
 
 def forwarding_plan(
-    lab: Lab, wiring: Wiring, routes: Routes, macs: Macs, further: Sequence[Routes] = ()
+    lab: Lab, wiring: Wiring, routes: Routes, macs: Macs, further_routes: Sequence[Routes] = ()
 ) -> dict[str, HostForwarding]:
-    """Return the configuration of every host for `routes` and for each `further` set of routes.
+    """Return the configuration of every host for `routes` and for each set of `further_routes`.
 
     Node i of the wiring is host i of the lab. `macs` is the result of `read_macs`. Each set has its own address per
     host, see `set_addresses`. Raises `HostError` if two hosts would have the same address in a set.
     """
-    sets = (routes, *further)
+    sets = (routes, *further_routes)
     addresses = {host.name: set_addresses(host)[: len(sets)] for host in lab.hosts[: wiring.nodes]}
     _check_distinct(addresses)
     return {
         lab.hosts[node].name: HostForwarding(
             lab.hosts[node].name,
-            tuple(sysctls_of(lab.hosts[node])),
+            tuple(list_sysctls(lab.hosts[node])),
             (
                 *_make_address_lines(lab, lab.hosts[node], addresses[lab.hosts[node].name]),
                 *_make_neighbour_lines(lab, wiring, node, macs),
@@ -93,22 +93,24 @@ def set_addresses(host: LabHost) -> tuple[IPv4Address, ...]:
     >>> [str(address) for address in set_addresses(host)]
     ['10.100.1.100', '198.18.5.145', '198.18.5.146', '198.18.5.147']
     """
-    first = int(SET_NETWORK.network_address) + int(host.address) % 2**15 * 4
-    return (host.address, *(IPv4Address(first + number) for number in range(1, 4)))
+    first_number = int(SET_NETWORK.network_address) + int(host.address) % 2**15 * 4
+    return (host.address, *(IPv4Address(first_number + number) for number in range(1, 4)))
 
 
-def _check_distinct(by_host: Mapping[str, Sequence[IPv4Address]]) -> None:
+def _check_distinct(addresses_by_host: Mapping[str, Sequence[IPv4Address]]) -> None:
     owners: dict[IPv4Address, str] = {}
-    for host, addresses in by_host.items():
+    for host, addresses in addresses_by_host.items():
         for address in addresses[1:]:
             if owners.setdefault(address, host) != host:
-                what = f"hosts {owners[address]} and {host} would both get address {address} for their routes"
+                problem = (
+                    f"hosts {owners[address]} and {host} would both get address {address} for their routes"
+                )
                 raise HostError(
-                    f"{what}; give them node addresses that differ in their last 15 bits", host=host
+                    f"{problem}; give them node addresses that differ in their last 15 bits", host=host
                 )
 
 
-def sysctls_of(host: LabHost) -> Iterator[str]:
+def list_sysctls(host: LabHost) -> Iterator[str]:
     """Yield kernel settings as `path=value`, with slashes, because interface names may contain dots."""
     for path, value in _PER_HOST.items():
         yield f"{path}={value}"
@@ -150,12 +152,14 @@ def _make_route_lines(lab: Lab, wiring: Wiring, sets: Sequence[Routes], node: in
 
     The source of a route is the host's address in its set, so answers and sockets bound to that address stay in the
     set. The first set also reaches the NICs of other hosts, because Open MPI connects to them. One route covers these
-    NICs and the node address if `blocks_of` finds one block.
+    NICs and the node address if `find_blocks` finds one block.
     """
-    own = set_addresses(lab.hosts[node])
+    own_addresses = set_addresses(lab.hosts[node])
     direct = {lab.nic(link.target).address: link for link in _find_links_from(wiring, node)}
     blocks = {
-        other: blocks_of(lab, lab.hosts[other], direct) for other in range(wiring.nodes) if other != node
+        other_node: find_blocks(lab, lab.hosts[other_node], direct)
+        for other_node in range(wiring.nodes)
+        if other_node != node
     }
     for block in (
         candidate
@@ -165,28 +169,28 @@ def _make_route_lines(lab: Lab, wiring: Wiring, sets: Sequence[Routes], node: in
     ):
         yield f"route flush root {block}"  # the kernel prefers a more specific route, whatever its origin
     for peer, link in direct.items():
-        yield _make_route_line(lab, IPv4Network(peer), link, f"scope link src {own[0]}")
+        yield _make_route_line(lab, IPv4Network(peer), link, f"scope link src {own_addresses[0]}")
     for number, routes in enumerate(sets):
-        for other in range(wiring.nodes):
-            if (node, other) not in routes.first_link:
+        for target_node in range(wiring.nodes):
+            if (node, target_node) not in routes.first_link:
                 continue
-            link, host = routes.first_link[node, other], lab.hosts[other]
+            link, host = routes.first_link[node, target_node], lab.hosts[target_node]
             via = lab.nic(link.target).address
-            targets = [IPv4Network(set_addresses(host)[number])] if number else blocks[other]
+            targets = [IPv4Network(set_addresses(host)[number])] if number else blocks[target_node]
             for target in targets:
-                yield _make_route_line(lab, target, link, f"via {via} onlink src {own[number]}")
+                yield _make_route_line(lab, target, link, f"via {via} onlink src {own_addresses[number]}")
 
 
 def _make_route_line(lab: Lab, target: IPv4Network, link: Link, options: str) -> str:
     return f"route replace {target} dev {lab.nic(link.source).name} {options} proto {ROUTE_PROTOCOL}"
 
 
-def blocks_of(lab: Lab, host: LabHost, direct: Container[IPv4Address] = ()) -> list[IPv4Network]:
+def find_blocks(lab: Lab, host: LabHost, direct: Container[IPv4Address] = ()) -> list[IPv4Network]:
     """Return the fewest blocks that cover the node address and NICs of a host, except addresses with a `direct` route.
 
     A block contains no address of another host or of the management network, and at most 256 addresses.
     """
-    foreign = sorted(
+    foreign_addresses = sorted(
         int(address)
         for other_host in (*lab.hosts, *lab.others)
         for address in (
@@ -194,22 +198,28 @@ def blocks_of(lab: Lab, host: LabHost, direct: Container[IPv4Address] = ()) -> l
             *(_list_addresses(other_host) if other_host.name != host.name else ()),
         )
     )
-    foreign = sorted([*foreign, *(int(port.address) for board in lab.boards for port in board.ports)])
-    own = [address for address in _list_addresses(host) if address not in direct]
-    return _split_into_blocks(sorted(own), lambda block: _is_own(block, lab.management, foreign))
+    foreign_addresses = sorted(
+        [*foreign_addresses, *(int(port.address) for board in lab.boards for port in board.ports)]
+    )
+    own_addresses = [address for address in _list_addresses(host) if address not in direct]
+    return _split_into_blocks(
+        sorted(own_addresses), lambda block: _is_own(block, lab.management, foreign_addresses)
+    )
 
 
 def _list_addresses(host: LabHost) -> Iterator[IPv4Address]:
     yield from (host.address, *(nic.address for nic in (*host.nics, *host.unused)))
 
 
-def _is_own(block: IPv4Network, management: IPv4Network, foreign: Sequence[int]) -> bool:
-    """Return whether a block is small enough, not reserved, and contains none of the sorted `foreign` addresses."""
+def _is_own(block: IPv4Network, management: IPv4Network, foreign_addresses: Sequence[int]) -> bool:
+    """Return whether a block is small enough, not reserved, and contains none of the sorted `foreign_addresses`."""
     if block.prefixlen == block.max_prefixlen:
         return True
     reserved = block.overlaps(management) or block.overlaps(SET_NETWORK)
-    position = bisect_left(foreign, int(block.network_address))
-    is_foreign = position < len(foreign) and foreign[position] <= int(block.broadcast_address)
+    position = bisect_left(foreign_addresses, int(block.network_address))
+    is_foreign = position < len(foreign_addresses) and foreign_addresses[position] <= int(
+        block.broadcast_address
+    )
     return block.prefixlen >= _MIN_PREFIX_LENGTH and not reserved and not is_foreign
 
 
@@ -222,7 +232,9 @@ def _split_into_blocks(
     if is_own(block):
         return [block]
     _, upper = block.subnets()
-    halves = [[address for address in addresses if (address in upper) is side] for side in (False, True)]
+    halves = [
+        [address for address in addresses if (address in upper) is in_upper] for in_upper in (False, True)
+    ]
     return [part for half in halves for part in _split_into_blocks(half, is_own)]
 
 
@@ -236,9 +248,9 @@ def read_macs(fleet: Fleet) -> dict[str, dict[str, str]]:
     Raises `HostError` if a host lacks a NIC, or if a NIC carries the management address: installing routes would flush
     that address and end the connection.
     """
-    done = fleet.run({host.name: "ip -j address show" for host in fleet.hosts})
-    _check_done(done, "interfaces cannot be listed")
-    return {host.name: _find_macs(host, json.loads(done[host.name].stdout)) for host in fleet.hosts}
+    results = fleet.run({host.name: "ip -j address show" for host in fleet.hosts})
+    _check_done(results, "interfaces cannot be listed")
+    return {host.name: _find_macs(host, json.loads(results[host.name].stdout)) for host in fleet.hosts}
 
 
 def _find_macs(host: LabHost, interface_list: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -253,26 +265,28 @@ def _find_mac(host: LabHost, nic: str, interfaces: Mapping[str, Mapping[str, Any
         raise HostError(
             f"host {host.name} has no interface {nic} (it has {names}); correct the lab file", host=host.name
         )
-    if str(host.management) in (held.get("local") for held in entry.get("addr_info", ())):
-        what = f"interface {nic} of host {host.name} carries the management address {host.management}"
-        raise HostError(f"{what}; name the NICs of the optical links in the lab file", host=host.name)
+    if str(host.management) in (address_entry.get("local") for address_entry in entry.get("addr_info", ())):
+        problem = f"interface {nic} of host {host.name} carries the management address {host.management}"
+        raise HostError(f"{problem}; name the NICs of the optical links in the lab file", host=host.name)
     return str(entry["address"])
 
 
 def install(fleet: Fleet, plan: Mapping[str, HostForwarding]) -> None:
     """Configure all hosts in parallel, with one command each. Raises `HostError` naming every host that failed."""
     commands = {host: part.command for host, part in plan.items()}
-    done = fleet.run(commands, stdin={host: part.text for host, part in plan.items()})
-    _check_done(done, "routes cannot be installed")
+    results = fleet.run(commands, stdin={host: part.text for host, part in plan.items()})
+    _check_done(results, "routes cannot be installed")
 
 
-def _check_done(done: Mapping[str, Completed], what: str) -> None:
-    failed = {host: result for host, result in done.items() if result.exit_status != 0}
-    if failed:
-        where = "; ".join(f"{host}: {_get_last_line(result)}" for host, result in failed.items())
-        raise HostError(f"{what} on {where}; log in there and run `ip` by hand", host=next(iter(failed)))
+def _check_done(results: Mapping[str, CommandResult], problem: str) -> None:
+    failed_results = {host: result for host, result in results.items() if result.exit_status != 0}
+    if failed_results:
+        failures = "; ".join(f"{host}: {_get_last_line(result)}" for host, result in failed_results.items())
+        raise HostError(
+            f"{problem} on {failures}; log in there and run `ip` by hand", host=next(iter(failed_results))
+        )
 
 
-def _get_last_line(result: Completed) -> str:
+def _get_last_line(result: CommandResult) -> str:
     lines = (result.stderr.strip() or result.stdout.strip()).splitlines()
     return lines[-1] if lines else f"exit status {result.exit_status}, no message"

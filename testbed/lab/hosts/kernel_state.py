@@ -16,7 +16,7 @@ from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Any
 
 from testbed.errors import HostError
-from testbed.lab.hosts.forwarding import ROUTE_PROTOCOL, HostForwarding, sysctls_of
+from testbed.lab.hosts.forwarding import ROUTE_PROTOCOL, HostForwarding, list_sysctls
 from testbed.lab.hosts.packet_rules import (
     INGRESS,
     PacketFilter,
@@ -112,24 +112,26 @@ class KernelState:
 
 def read_kernels(fleet: Fleet, lab: Lab) -> dict[str, KernelState]:
     """Return the state of every host of the lab that the fleet reaches. Raises `HostError`."""
-    reached = {host.name for host in fleet.hosts}
-    commands = {host.name: state_command(host) for host in lab.hosts if host.name in reached}
+    reached_hosts = {host.name for host in fleet.hosts}
+    commands = {host.name: state_command(host) for host in lab.hosts if host.name in reached_hosts}
     states: dict[str, KernelState] = {}
     reasons: dict[str, str] = {}
-    for host, done in fleet.run(commands).items():
+    for host, result in fleet.run(commands).items():
         try:
-            states[host] = parse_state(done.stdout)
+            states[host] = parse_state(result.stdout)
         except (ValueError, KeyError, TypeError, AttributeError):
-            reasons[host] = done.stderr.strip()[-200:] or f"it printed {done.stdout[:80]!r}"
+            reasons[host] = result.stderr.strip()[-200:] or f"it printed {result.stdout[:80]!r}"
     if reasons:
-        what = "; ".join(f"the state of host {host} cannot be read ({why})" for host, why in reasons.items())
-        raise HostError(f"{what}; it needs iproute2 and grep, see `ip -j address`", reasons=reasons)
+        problems = "; ".join(
+            f"the state of host {host} cannot be read ({reason})" for host, reason in reasons.items()
+        )
+        raise HostError(f"{problems}; it needs iproute2 and grep, see `ip -j address`", reasons=reasons)
     return states
 
 
 def state_command(host: LabHost) -> str:
     """Return the shell command that prints the state of one host, each part under a heading."""
-    files = [f"{_SYSCTL}{setting.partition('=')[0]}" for setting in sysctls_of(host)]
+    files = [f"{_SYSCTL}{setting.partition('=')[0]}" for setting in list_sysctls(host)]
     files += [f"{_NET}{nic.name}/speed" for nic in host.nics]
     nics = shlex.join(nic.name for nic in host.nics)
     classes = f'for nic in {nics}; do tc class show dev "$nic" 2>/dev/null | sed "s/^/$nic /"; done'
@@ -137,7 +139,7 @@ def state_command(host: LabHost) -> str:
     return "; ".join(f"echo '{MARK}{name}'; {command}" for name, command in parts.items()) + "; true"
 
 
-def parts_of(text: str) -> dict[str, str]:
+def split_parts(text: str) -> dict[str, str]:
     """Return the text below each heading of `state_command`, by heading."""
     parts: dict[str, list[str]] = {}
     lines: list[str] = []  # text before the first heading is a login message
@@ -154,23 +156,23 @@ def parse_state(text: str) -> KernelState:
 
     Raises `ValueError`, `KeyError`, `TypeError` or `AttributeError` for other text.
     """
-    parts = parts_of(text)
+    parts = split_parts(text)
     tables: dict[str, list[dict[str, Any]]] = {name: json.loads(parts[name] or "[]") for name in _PARTS}
     lines = (line.partition(":") for line in parts["files"].splitlines())
     files = {path: value.strip() for path, _, value in lines}
     rates = _compute_rates(tables["qdisc"], parse_class_rates(parts.get("class", "")), files)
     queues = parse_queues(tables["qdisc"])
     ingress = {queue["dev"] for queue in tables["qdisc"] if queue["kind"] in INGRESS}
-    of_tables: dict[str, list[Route]] = {}
+    routes_by_table: dict[str, list[Route]] = {}
     for entry in tables["route"]:
         if entry.get("table") == "local" and entry.get("protocol") == "kernel":
             continue  # a route to the host's own address
-        of_tables.setdefault(str(entry.get("table", "main")), []).append(_parse_route(entry))
+        routes_by_table.setdefault(str(entry.get("table", "main")), []).append(_parse_route(entry))
     return KernelState(
         interfaces={
             entry["ifname"]: _parse_interface(entry, rates, queues, ingress) for entry in tables["address"]
         },
-        routes=tuple(of_tables.pop("main", ())),
+        routes=tuple(routes_by_table.pop("main", ())),
         neighbours={
             (entry["dev"], entry["dst"]): Neighbour(
                 str(entry.get("lladdr", "")), "PERMANENT" in entry.get("state", ())
@@ -181,7 +183,7 @@ def parse_state(text: str) -> KernelState:
             path.removeprefix(_SYSCTL): value for path, value in files.items() if path.startswith(_SYSCTL)
         },
         rules=parse_policy_rules(tables["rule"]),
-        tables={name: tuple(routes) for name, routes in of_tables.items()},
+        tables={name: tuple(routes) for name, routes in routes_by_table.items()},
         filters=(*parse_nft(parts.get("nft", "")), *parse_iptables(parts.get("iptables", ""))),
     )
 
@@ -198,8 +200,10 @@ def _compute_rates(
         for path, value in files.items()
         if path.startswith(_NET) and value.lstrip("-").isdigit() and int(value) > 0
     }
-    shaped = [(q["dev"], q["options"]["rate"] * _MEGABITS_PER_BYTE) for q in queues if q["kind"] == "tbf"]
-    for device, rate in (*shaped, *classes.items()):
+    bucket_rates = [
+        (q["dev"], q["options"]["rate"] * _MEGABITS_PER_BYTE) for q in queues if q["kind"] == "tbf"
+    ]
+    for device, rate in (*bucket_rates, *classes.items()):
         rates[device] = min(rate, rates.get(device, rate))
     return rates
 
@@ -231,7 +235,9 @@ def _parse_interface(
 def _parse_route(entry: Mapping[str, Any]) -> Route:
     is_special = entry.get("type", "unicast") != "unicast"
     target = str(entry["dst"])
-    options = [f"{name} {value}" for some in entry.get("metrics", ()) for name, value in sorted(some.items())]
+    options = [
+        f"{name} {value}" for metrics in entry.get("metrics", ()) for name, value in sorted(metrics.items())
+    ]
     return Route(
         target=f"{target}/32" if "/" not in target and target != "default" else target,
         device="" if is_special else str(entry.get("dev", "")),
@@ -259,15 +265,17 @@ NOTHING = PlannedState({}, {}, {}, {}, {})
 
 def plan_state(forwarding: HostForwarding) -> PlannedState:
     """Return the state after installing `forwarding`. It follows from the lines, so state and commands agree."""
-    *_, last = states_while_installing(NOTHING, forwarding)
-    return last
+    *_, final_state = states_while_installing(NOTHING, forwarding)
+    return final_state
 
 
-def states_while_installing(before: PlannedState, forwarding: HostForwarding) -> Iterator[PlannedState]:
+def states_while_installing(
+    initial_state: PlannedState, forwarding: HostForwarding
+) -> Iterator[PlannedState]:
     """Yield the states of an installation: before it, after the settings, and after each line of the batch."""
-    yield before
-    sysctls = {**before.sysctls, **dict(setting.split("=", 1) for setting in forwarding.sysctls)}
-    state = replace(before, sysctls=sysctls)
+    yield initial_state
+    sysctls = {**initial_state.sysctls, **dict(setting.split("=", 1) for setting in forwarding.sysctls)}
+    state = replace(initial_state, sysctls=sysctls)
     yield state
     for line in forwarding.batch:
         state = _apply_line(state, *line.split())
@@ -281,21 +289,21 @@ def _remove_inside(routes: Mapping[str, Route], block: str) -> dict[str, Route]:
 
 
 def _apply_line(
-    state: PlannedState, object_type: str, command: str, subject: str, *rest: str
+    state: PlannedState, object_type: str, command: str, subject: str, *arguments: str
 ) -> PlannedState:
     """Return the state after one line of `ip -batch`. Settings (`sysctls`) stay as they are."""
-    value = dict(itertools.pairwise(rest))
+    value = dict(itertools.pairwise(arguments))
     mtus, addresses = dict(state.mtus), dict(state.addresses)
     neighbours, routes = dict(state.neighbours), dict(state.routes)
     match object_type, command:
         case "route", "flush":  # by protocol number, or the block after `root`
-            routes = {} if subject == "proto" else _remove_inside(routes, rest[0])
+            routes = {} if subject == "proto" else _remove_inside(routes, arguments[0])
         case "neigh", "flush":
-            neighbours = {key: mac for key, mac in neighbours.items() if key[0] != rest[0]}
+            neighbours = {key: mac for key, mac in neighbours.items() if key[0] != arguments[0]}
         case "addr", "flush":
-            addresses[rest[0]] = frozenset()
+            addresses[arguments[0]] = frozenset()
         case "link", "set":
-            mtus[rest[0]] = int(value["mtu"])
+            mtus[arguments[0]] = int(value["mtu"])
         case "addr", "replace":
             addresses[value["dev"]] = addresses.get(value["dev"], frozenset()) | {subject}
         case "neigh", "replace":

@@ -28,7 +28,7 @@ TAIL_LINES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Completed:
+class CommandResult:
     """Result of one command on one host; `exit_status` is -1 if a signal or a lost connection ended it."""
 
     host: str
@@ -60,11 +60,11 @@ class Launch(Protocol):
         """End the standard input of all commands."""
         ...
 
-    def wait(self, timeout_s: float) -> dict[str, Completed]:
+    def wait(self, timeout_s: float) -> dict[str, CommandResult]:
         """Return the result of each command. Raises `HostError` if a command still runs after `timeout_s`."""
         ...
 
-    def result(self, host: str) -> Completed:
+    def result(self, host: str) -> CommandResult:
         """Return the result of a command that has ended."""
         ...
 
@@ -83,7 +83,7 @@ class SshLaunch:
         self._max_output_lines = None if keep_output else TAIL_LINES
         self._lines: queue.SimpleQueue[tuple[str, str] | None] = queue.SimpleQueue()
         self._processes: dict[str, asyncssh.SSHClientProcess[str]] = {}
-        self._followers: dict[str, asyncio.Task[Completed]] = {}
+        self._followers: dict[str, asyncio.Task[CommandResult]] = {}
         self._connections: Mapping[str, asyncssh.SSHClientConnection] = {}
         self._mark = secrets.token_hex(8)
 
@@ -105,7 +105,7 @@ class SshLaunch:
         if failed:
             raise make_unfinished(failed, CONNECT_TIMEOUT_S)
 
-    async def _follow(self, host: str, process: asyncssh.SSHClientProcess[str]) -> Completed:
+    async def _follow(self, host: str, process: asyncssh.SSHClientProcess[str]) -> CommandResult:
         import asyncssh
 
         errors = asyncio.create_task(_read_all(process.stderr))
@@ -121,7 +121,7 @@ class SshLaunch:
             stdout.append(f"connection lost: {error}\n")
         await process.wait_closed()
         status = process.exit_status
-        return Completed(host, -1 if status is None else status, "".join(stdout), await errors)
+        return CommandResult(host, -1 if status is None else status, "".join(stdout), await errors)
 
     @property
     def running(self) -> tuple[str, ...]:
@@ -150,15 +150,15 @@ class SshLaunch:
         for process in self._processes.values():
             self._loop.call_soon(_write_eof, process)
 
-    def wait(self, timeout_s: float) -> dict[str, Completed]:
+    def wait(self, timeout_s: float) -> dict[str, CommandResult]:
         """Return the results by host. Raises `HostError` if a command still runs after `timeout_s`."""
         return self._loop.call(self._wait(timeout_s))
 
-    def result(self, host: str) -> Completed:
+    def result(self, host: str) -> CommandResult:
         """Return the result of a command that has ended."""
         return self._followers[host].result()
 
-    async def _wait(self, timeout_s: float) -> dict[str, Completed]:
+    async def _wait(self, timeout_s: float) -> dict[str, CommandResult]:
         if self._followers:
             await asyncio.wait(self._followers.values(), timeout=timeout_s)
         if self.running:
@@ -235,8 +235,8 @@ def make_unfinished(failed: Mapping[str, Exception], timeout_s: float) -> HostEr
         else describe_error(error)
         for host, error in failed.items()
     }
-    where = "; ".join(f"{host}: {why}" for host, why in reasons.items())
-    message = f"the command could not be run on {where}. Check these hosts, or allow more time."
+    failures = "; ".join(f"{host}: {reason}" for host, reason in reasons.items())
+    message = f"the command could not be run on {failures}. Check these hosts, or allow more time."
     return HostError(message, reasons=reasons)
 
 

@@ -144,14 +144,14 @@ def find_channels(topology: Topology, wiring: Wiring, routes: Routes) -> tuple[N
 def _make_channel(
     order: Sequence[int], copy: int, links: Mapping[tuple[int, int], Sequence[Link]], routes: Routes
 ) -> RingChannel:
-    enters, leaves, relayed = {}, {}, []
-    for here, there in zip(order, (*order[1:], order[0]), strict=True):
-        direct = links.get((here, there), ())
-        path = (direct[copy % len(direct)],) if direct else routes.path(here, there)
-        leaves[here], enters[there] = path[0].source.index, path[-1].target.index
+    entry_nics, exit_nics, relayed_hops = {}, {}, []
+    for source, target in zip(order, (*order[1:], order[0]), strict=True):
+        direct = links.get((source, target), ())
+        path = (direct[copy % len(direct)],) if direct else routes.path(source, target)
+        exit_nics[source], entry_nics[target] = path[0].source.index, path[-1].target.index
         if len(direct) <= copy:
-            relayed.append((here, there))
-    return RingChannel({node: (enters[node], leaves[node]) for node in order}, tuple(relayed))
+            relayed_hops.append((source, target))
+    return RingChannel({node: (entry_nics[node], exit_nics[node]) for node in order}, tuple(relayed_hops))
 
 
 # ---------------------------------------------------------------------------- hardware
@@ -161,19 +161,19 @@ def read_hardware(fleet: Fleet, lab: Lab) -> tuple[dict[str, HostHardware], dict
     """Return the hardware by host, and the reason for each host where reading it failed."""
     program = resources.files("testbed.node").joinpath("pci.py").read_bytes()
     path = f"{fleet.put({'pci.py': program})}/pci.py"
-    reached = {host.name for host in fleet.hosts}
+    reached_hosts = {host.name for host in fleet.hosts}
     commands = {
         host.name: shlex.join([host.python, "-IS", path, *(nic.name for nic in host.nics)])
         for host in lab.hosts
-        if host.name in reached
+        if host.name in reached_hosts
     }
     hardware, reasons = {}, {}
     for host, process in fleet.run(commands).items():
         try:
             hardware[host] = parse_hardware(json.loads(process.stdout))
         except (ValueError, KeyError, TypeError, AttributeError):
-            last = process.stderr.strip().rpartition("\n")[2] or "no valid output"
-            reasons[host] = f"its PCI devices cannot be read: {last}"
+            last_line = process.stderr.strip().rpartition("\n")[2] or "no valid output"
+            reasons[host] = f"its PCI devices cannot be read: {last_line}"
     return hardware, reasons
 
 
@@ -228,11 +228,11 @@ def make_files(
     """
     rings = find_channels(topology, wiring, routes)
     texts: dict[str, Mapping[str, str]] = {}
-    assumed: dict[str, list[str]] = defaultdict(list)
+    hosts_by_assumption: dict[str, list[str]] = defaultdict(list)
     for node, host in enumerate(lab.hosts[: topology.nodes]):
         view = _HostView.create(host, hardware.get(host.name), reasons.get(host.name, "it was not read"))
         for line in view.assumed:
-            assumed[line].append(host.name)
+            hosts_by_assumption[line].append(host.name)
         speed = max(1, round(lab.link.rate_mbps))
         topology_of_host = _build_topology(view, speed)
         graphs = {ring.file: _build_graphs(view, ring, node, lab.link.rate_mbps) for ring in rings}
@@ -242,7 +242,7 @@ def make_files(
         files = {name: _render(element) for name, element in graphs.items()}
         files[TOPOLOGY_FILE] = _render(topology_of_host)
         texts[host.name] = files
-    lines = (f"{', '.join(hosts)}: {line}" for line, hosts in assumed.items())
+    lines = (f"{', '.join(hosts)}: {line}" for line, hosts in hosts_by_assumption.items())
     return NcclFiles(texts, rings, (*lines, *_describe_relays(lab, rings)))
 
 
@@ -264,18 +264,20 @@ class _HostView:
     @classmethod
     def create(cls, host: LabHost, observed: HostHardware | None, reason: str) -> _HostView:
         gpus = host.gpus or 1
-        order_assumed = "NCCL numbers its NICs in the order of the lab file"
-        gpus_assumed = f"it has {count_noun(gpus, 'GPU')}, at addresses that NCCL finds itself"
-        cpu_assumed = "its processor is an x86_64 of AMD"
+        order_assumption = "NCCL numbers its NICs in the order of the lab file"
+        gpus_assumption = f"it has {count_noun(gpus, 'GPU')}, at addresses that NCCL finds itself"
+        cpu_assumption = "its processor is an x86_64 of AMD"
         if observed is None:
             bus = "its NICs are attached to the processor, without PCI addresses"
-            line = f"{reason}: assumed that {order_assumed}, {bus}, {gpus_assumed}, and {cpu_assumed}"
+            line = (
+                f"{reason}: assumed that {order_assumption}, {bus}, {gpus_assumption}, and {cpu_assumption}"
+            )
             numbers = tuple(range(len(host.nics)))
             return cls(host, numbers, ((),) * len(numbers), (), gpus, _ASSUMED_PROCESSOR, {}, (line,))
-        assumed = []
-        missing = [nic.name for nic in host.nics if nic.name not in observed.nics]
-        if missing:
-            assumed.append(f"no interface {', '.join(missing)}: assumed that {order_assumed}")
+        assumptions = []
+        missing_nics = [nic.name for nic in host.nics if nic.name not in observed.nics]
+        if missing_nics:
+            assumptions.append(f"no interface {', '.join(missing_nics)}: assumed that {order_assumption}")
             numbers = tuple(range(len(host.nics)))
         else:
             # NCCL numbers sockets in the order of getifaddrs: by kernel index.
@@ -286,32 +288,34 @@ class _HostView:
         without_pci = [
             nic.name
             for nic, path in zip(host.nics, paths, strict=True)
-            if not path and nic.name not in missing
+            if not path and nic.name not in missing_nics
         ]
         if without_pci:
-            what = "has no PCI device" if len(without_pci) == 1 else "have no PCI device"
-            assumed.append(f"{', '.join(without_pci)} {what}: attached to the processor, as NCCL assumes")
+            problem = "has no PCI device" if len(without_pci) == 1 else "have no PCI device"
+            assumptions.append(
+                f"{', '.join(without_pci)} {problem}: attached to the processor, as NCCL assumes"
+            )
         gpu_paths = observed.gpus
         if host.gpus is None and gpu_paths:
             gpus = len(gpu_paths)
         elif len(gpu_paths) != gpus:
             source = "the lab file says" if host.gpus else "the lab file does not say how many, so"
             observation = f"the host shows {count_noun(len(gpu_paths), 'GPU')} of NVIDIA, {source} {gpus}"
-            assumed.append(f"{observation}: assumed that {gpus_assumed}")
+            assumptions.append(f"{observation}: assumed that {gpus_assumption}")
             gpu_paths = ()
         if not observed.processor:
-            assumed.append(f"NCCL does not know its processor: assumed that {cpu_assumed}")
+            assumptions.append(f"NCCL does not know its processor: assumed that {cpu_assumption}")
         processor = observed.processor or _ASSUMED_PROCESSOR
-        return cls(host, numbers, paths, gpu_paths, gpus, processor, observed.affinity, tuple(assumed))
+        return cls(host, numbers, paths, gpu_paths, gpus, processor, observed.affinity, tuple(assumptions))
 
     def path_between(self, gpu: int, nic: int) -> str:
         """Return NCCL's name for the path between a GPU and a NIC: `SYS`, the longest, if either is unknown."""
         if gpu >= len(self.gpu_paths) or not self.paths[nic]:
             return "SYS"
-        one, other = self.gpu_paths[gpu], self.paths[nic]
-        if {device.address for device in one[:-1]} & {device.address for device in other[:-1]}:
+        gpu_path, nic_path = self.gpu_paths[gpu], self.paths[nic]
+        if {device.address for device in gpu_path[:-1]} & {device.address for device in nic_path[:-1]}:
             return "PXB"
-        return "PHB" if one[-1].numa == other[-1].numa else "SYS"
+        return "PHB" if gpu_path[-1].numa == nic_path[-1].numa else "SYS"
 
 
 def _describe_relays(lab: Lab, rings: Sequence[NcclRing]) -> Iterator[str]:
@@ -329,26 +333,30 @@ Element = tuple[str, Mapping[str, str], Sequence["Element"]]
 def _check_size(host: str, file: File, element: Element) -> None:
     """Raise `HostError` for a file that has more elements than NCCL reads."""
     elements = [element]
-    for each in elements:  # the loop extends this list
-        elements += each[2]
-    for count, limit, what in (
+    for parent in elements:  # the loop extends this list
+        elements += parent[2]
+    for count, limit, noun in (
         (len(elements), MAX_ELEMENTS[file], "elements"),
-        (max(len(each[2]) for each in elements), MAX_CHILDREN, "GPUs or NICs side by side"),
+        (
+            max(len(counted_element[2]) for counted_element in elements),
+            MAX_CHILDREN,
+            "GPUs or NICs side by side",
+        ),
     ):
         if count > limit:
             raise HostError(
-                f"{host}: {count} {what} in its NCCL {file}, but NCCL reads {limit}: "
+                f"{host}: {count} {noun} in its NCCL {file}, but NCCL reads {limit}: "
                 "give fewer GPUs or NICs in the lab file",
                 host=host,
             )
 
 
 def _render(element: Element, depth: int = 0) -> str:
-    name, attributes, inside = element
+    name, attributes, children = element
     start = f"{'  ' * depth}<{name}" + "".join(f' {key}="{value}"' for key, value in attributes.items())
-    if not inside:
+    if not children:
         return f"{start}/>\n"
-    return f"{start}>\n{''.join(_render(each, depth + 1) for each in inside)}{'  ' * depth}</{name}>\n"
+    return f"{start}>\n{''.join(_render(child, depth + 1) for child in children)}{'  ' * depth}</{name}>\n"
 
 
 def _build_topology(view: _HostView, speed_mbps: int) -> Element:
@@ -358,7 +366,7 @@ def _build_topology(view: _HostView, speed_mbps: int) -> Element:
     leaves: dict[str, list[Element]] = defaultdict(list)
     roots: dict[str, set[str]] = defaultdict(set)
     nodes = {path[0].numa for path in (*view.paths, *view.gpu_paths) if path}
-    first = min(nodes, key=lambda numa: (int(numa) < 0, int(numa)), default="0")
+    first_numa = min(nodes, key=lambda numa: (int(numa) < 0, int(numa)), default="0")
     without_pci: list[Element] = []
 
     def add(path: PciPath, leaf: Element) -> None:
@@ -384,26 +392,34 @@ def _build_topology(view: _HostView, speed_mbps: int) -> Element:
 
     def make_pci_element(address: str) -> Element:
         nets = [leaf for leaf in leaves[address] if leaf[0] == "net"]
-        inside = [leaf for leaf in leaves[address] if leaf[0] == "gpu"]
-        inside += [("nic", {}, nets)] if nets else []
-        inside += [make_pci_element(child) for child in sorted(children[address])]
-        return ("pci", {"busid": address, **devices[address].attributes}, inside)
+        child_elements = [leaf for leaf in leaves[address] if leaf[0] == "gpu"]
+        child_elements += [("nic", {}, nets)] if nets else []
+        child_elements += [make_pci_element(child) for child in sorted(children[address])]
+        return ("pci", {"busid": address, **devices[address].attributes}, child_elements)
 
     def make_cpu_element(numa: str) -> Element:
-        inside = [make_pci_element(address) for address in sorted(roots[numa])]
-        if without_pci and numa == first:
-            inside.append(("nic", {}, without_pci))
+        child_elements = [make_pci_element(address) for address in sorted(roots[numa])]
+        if without_pci and numa == first_numa:
+            child_elements.append(("nic", {}, without_pci))
         mask = view.affinity.get(numa)
-        return ("cpu", {"numaid": numa, **({"affinity": mask} if mask else {}), **view.processor}, inside)
+        return (
+            "cpu",
+            {"numaid": numa, **({"affinity": mask} if mask else {}), **view.processor},
+            child_elements,
+        )
 
-    return ("system", {"version": "1"}, [make_cpu_element(numa) for numa in sorted(nodes | {first}, key=int)])
+    return (
+        "system",
+        {"version": "1"},
+        [make_cpu_element(numa) for numa in sorted(nodes | {first_numa}, key=int)],
+    )
 
 
-def _order_gpus(host: LabHost, gpus: int, enter: int, leave: int) -> tuple[int, ...]:
+def _order_gpus(host: LabHost, gpus: int, entry_nic: int, exit_nic: int) -> tuple[int, ...]:
     """Return all GPUs of a host. The first is beside the entry NIC, the last beside the exit NIC."""
-    first, last = min(host.nics[enter].gpu, gpus - 1), min(host.nics[leave].gpu, gpus - 1)
-    between = [gpu for gpu in range(gpus) if gpu not in (first, last)]
-    return (first, *between, *((last,) if last != first else ()))
+    first_gpu, last_gpu = min(host.nics[entry_nic].gpu, gpus - 1), min(host.nics[exit_nic].gpu, gpus - 1)
+    middle_gpus = [gpu for gpu in range(gpus) if gpu not in (first_gpu, last_gpu)]
+    return (first_gpu, *middle_gpus, *((last_gpu,) if last_gpu != first_gpu else ()))
 
 
 def _build_graphs(view: _HostView, ring: NcclRing, node: int, rate_mbps: float) -> Element:
@@ -417,18 +433,18 @@ def _build_graphs(view: _HostView, ring: NcclRing, node: int, rate_mbps: float) 
     longest = 0
     for (enter, leave), order in zip(nics, orders, strict=True):
         gpus: Iterable[Element] = (("gpu", {"dev": hex(gpu)}, ()) for gpu in order)
-        ends = [("net", {"dev": hex(view.numbers[nic])}, ()) for nic in (enter, leave)]
-        channels.append(("channel", {}, [ends[0], *gpus, ends[1]]))
+        net_elements = [("net", {"dev": hex(view.numbers[nic])}, ()) for nic in (enter, leave)]
+        channels.append(("channel", {}, [net_elements[0], *gpus, net_elements[1]]))
         paths = (view.path_between(order[0], enter), view.path_between(order[-1], leave))
         longest = max(longest, *(_PATHS.index(path) for path in paths))
     speed = f"{rate_mbps / 8000:.6g}"
-    crosses = any(enter != leave for enter, leave in nics)
+    crosses_nics = any(enter != leave for enter, leave in nics)
 
     def graph(number: int, pattern: int) -> Element:
         values = {
             "id": str(number),
             "pattern": str(pattern),
-            "crossnic": str(int(crosses)),
+            "crossnic": str(int(crosses_nics)),
             "nchannels": str(len(channels)),
             "speedintra": speed,
             "speedinter": speed,
@@ -460,8 +476,10 @@ def render_environment(
     begin with `$TESTBED_NCCL`, or with `folder` if that is unset. The last line prints an error if the files are
     missing.
     """
-    top = f"${{TESTBED_NCCL:-{shlex.quote(folder)}}}"
-    lines = [f"{name}={top}/{host}/{file}; export {name}\n" for name, file in _name_files(rings).items()]
+    folder_text = f"${{TESTBED_NCCL:-{shlex.quote(folder)}}}"
+    lines = [
+        f"{name}={folder_text}/{host}/{file}; export {name}\n" for name, file in _name_files(rings).items()
+    ]
     check = (
         '[ -r "$NCCL_TOPO_FILE" ] || '
         'echo "$NCCL_TOPO_FILE cannot be read: set TESTBED_NCCL to the folder that contains '

@@ -326,11 +326,11 @@ ATTRIBUTES: tuple[AttributeRule, ...] = (
             key,
             True,
             _PATHS,
-            f"longest path between {what}: LOC, NVL, NVB, PIX, PXB, P2C, PXN, PHB or SYS. "
+            f"longest path between {subject}: LOC, NVL, NVB, PIX, PXB, P2C, PXN, PHB or SYS. "
             "The program crashes if it is absent",
             f"{SEARCH}, `ncclTopoGetGraphFromXmlSub`; {HEADER}, `kvConvertToInt`",
         )
-        for key, what in (("typeintra", "GPUs"), ("typeinter", "a GPU and its NIC"))
+        for key, subject in (("typeintra", "GPUs"), ("typeinter", "a GPU and its NIC"))
     ),
     AttributeRule(
         "graph",

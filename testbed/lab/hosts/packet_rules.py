@@ -82,10 +82,10 @@ def overlaps(block: str, networks: Iterable[IPv4Network]) -> bool:
     Text that is not a block, such as `all` or `default`, overlaps every network. An IPv6 block overlaps none.
     """
     try:
-        own = IPv4Network(block, strict=False)
+        block_network = IPv4Network(block, strict=False)
     except ValueError:
         return ":" not in block
-    return any(own.overlaps(network) for network in networks)
+    return any(block_network.overlaps(network) for network in networks)
 
 
 def parse_policy_rules(rows: Iterable[Mapping[str, Any]]) -> tuple[PolicyRule, ...]:
@@ -187,29 +187,33 @@ def _find_required_values(
     """Return the interfaces or addresses that a rule requires by `==`. Sets of several values are left out."""
     values = []
     for match in matches:
-        left, right = match["left"], match["right"]
-        if match["op"] != "==" or not isinstance(left, Mapping) or left.get(kind, {}).get(field) not in names:
+        expression, operand = match["expression"], match["right"]
+        if (
+            match["op"] != "=="
+            or not isinstance(expression, Mapping)
+            or expression.get(kind, {}).get(field) not in names
+        ):
             continue
-        if isinstance(right, Mapping) and "prefix" in right:
-            right = f"{right['prefix']['addr']}/{right['prefix']['len']}"
-        if isinstance(right, str):
-            values.append(right)
+        if isinstance(operand, Mapping) and "prefix" in operand:
+            operand = f"{operand['prefix']['addr']}/{operand['prefix']['len']}"
+        if isinstance(operand, str):
+            values.append(operand)
     return tuple(values)
 
 
 def _describe_match(match: Mapping[str, Any]) -> str:
-    left = match["left"]
-    if isinstance(left, Mapping):
-        (kind, details), *_ = left.items()
-        left = f"{details['protocol']} {details['field']}" if kind == "payload" and "field" in details else (
+    field = match["left"]
+    if isinstance(field, Mapping):
+        (kind, details), *_ = field.items()
+        field = f"{details['protocol']} {details['field']}" if kind == "payload" and "field" in details else (
             str(details["key"]) if isinstance(details, Mapping) and "key" in details else kind
         )  # fmt: skip
-    right = match["right"]
-    if isinstance(right, Mapping):
-        inner = right.get("prefix")
-        right = f"{inner['addr']}/{inner['len']}" if inner else json.dumps(right)
+    operand = match["right"]
+    if isinstance(operand, Mapping):
+        prefix = operand.get("prefix")
+        operand = f"{prefix['addr']}/{prefix['len']}" if prefix else json.dumps(operand)
     operator = "" if match["op"] == "==" else f" {match['op']}"
-    return f"{left}{operator} {right}"
+    return f"{field}{operator} {operand}"
 
 
 def parse_iptables(text: str) -> tuple[PacketFilter, ...]:

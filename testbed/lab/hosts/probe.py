@@ -88,10 +88,10 @@ def _make_command(host: LabHost, path: str, epoch: int) -> str:
     return shlex.join([*stderr_ends, *(nic.name for nic in host.nics)])
 
 
-def collect(launch: Launch, event: str, hosts: set[str], what: str) -> dict[str, dict[str, Any]]:
+def collect(launch: Launch, event: str, hosts: set[str], subject: str) -> dict[str, dict[str, Any]]:
     """Return the message with this `event` from every host.
 
-    Raises `HostError` naming the hosts that did not send it in time; `what` names the program in the error.
+    Raises `HostError` naming the hosts that did not send it in time; `subject` names the program in the error.
     """
     messages: dict[str, dict[str, Any]] = {}
     deadline = time.monotonic() + READY_TIMEOUT_S
@@ -106,7 +106,7 @@ def collect(launch: Launch, event: str, hosts: set[str], what: str) -> dict[str,
                 break
         can_complete = not running.isdisjoint(hosts - messages.keys())
     if silent := sorted(hosts - messages.keys()):
-        raise _make_silence_error(launch, event, silent, what)
+        raise _make_silence_error(launch, event, silent, subject)
     return messages
 
 
@@ -118,19 +118,22 @@ def _parse_message(line: str) -> dict[str, Any]:
     return message if isinstance(message, dict) else {}
 
 
-def _make_silence_error(launch: Launch, event: str, silent: list[str], what: str) -> HostError:
+def _make_silence_error(launch: Launch, event: str, silent: list[str], subject: str) -> HostError:
     """Return the error that names the silent hosts and the end of the stderr of each program that ended."""
     launch.close_input()
     try:
-        done = launch.wait(2.0)
+        results = launch.wait(2.0)
     except HostError:
-        done = {}
-    stderr_ends = {host: done[host].stderr.strip()[-200:] if host in done else "" for host in silent}
+        results = {}
+    stderr_ends = {host: results[host].stderr.strip()[-200:] if host in results else "" for host in silent}
     hosts_by_end: dict[str, list[str]] = {}
-    for host, last in stderr_ends.items():
-        hosts_by_end.setdefault(f" ({last})" if last else "", []).append(host)
-    where = "; ".join(", ".join(hosts) + last for last, hosts in hosts_by_end.items())
-    message = f"{what} is not '{event}' on {where}; it needs root, Python 3 and the NICs of the lab file"
+    for host, last_line in stderr_ends.items():
+        hosts_by_end.setdefault(f" ({last_line})" if last_line else "", []).append(host)
+    silent_text = "; ".join(", ".join(hosts) + last_line for last_line, hosts in hosts_by_end.items())
+    message = (
+        f"{subject} is not '{event}' on {silent_text}; it needs root, Python 3 and the NICs of the lab file"
+    )
     return HostError(
-        message, reasons={host: last or f"not '{event}' in time" for host, last in stderr_ends.items()}
+        message,
+        reasons={host: last_line or f"not '{event}' in time" for host, last_line in stderr_ends.items()},
     )

@@ -103,14 +103,23 @@ def ping_sets(
     addresses = {host.name: list(map(str, set_addresses(host)[: len(sets)])) for host in hosts}
     commands = {}
     for host in hosts:
-        ways = [
+        directions = [
             f"{addresses[b][number]}={count}"
             for number, pairs in enumerate(sets)
             for (a, b), count in pairs.items()
             if a == host.name and b in names
         ]
-        own = [word for address in addresses[host.name] for word in ("--bind", address)]
-        program_line = [host.python, "-IS", path, "--deadline", f"{deadline_s:g}", *own, *size_options, *ways]
+        bind_options = [option for address in addresses[host.name] for option in ("--bind", address)]
+        program_line = [
+            host.python,
+            "-IS",
+            path,
+            "--deadline",
+            f"{deadline_s:g}",
+            *bind_options,
+            *size_options,
+            *directions,
+        ]
         commands[host.name] = shlex.join(program_line)
     with fleet.start(commands) as launch:
         collect(launch, "ready", set(commands), TRIAL)
@@ -122,7 +131,7 @@ def ping_sets(
     return tuple(
         _make_reachability(
             tuple(pair for pair in pairs if names.issuperset(pair)),
-            {own[number]: host for host, own in addresses.items()},
+            {host_addresses[number]: host for host, host_addresses in addresses.items()},
             answers,
         )
         for number, pairs in enumerate(sets)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from testbed.lab.hosts.kernel_state import MARK, parts_of
+from testbed.lab.hosts.kernel_state import MARK, split_parts
 from testbed.lab.model import Lab, LabHost
 
 if TYPE_CHECKING:
@@ -107,11 +107,11 @@ def read_receivers(fleet: Fleet, lab: Lab) -> dict[tuple[str, str], ReceiverRead
     """Return the reading of every NIC of the reached hosts, by host and NIC. Raises `HostError`."""
     reached = {host.name for host in fleet.hosts}
     hosts = [host for host in lab.hosts if host.name in reached]
-    done = fleet.run({host.name: module_command(host) for host in hosts}, timeout_s=TIMEOUT_S)
+    results = fleet.run({host.name: module_command(host) for host in hosts}, timeout_s=TIMEOUT_S)
     return {
         (host.name, nic.name): reading
         for host in hosts
-        for nic, reading in zip(host.nics, _parse_readings(host, done[host.name].stdout), strict=True)
+        for nic, reading in zip(host.nics, _parse_readings(host, results[host.name].stdout), strict=True)
     }
 
 
@@ -126,7 +126,7 @@ def module_command(host: LabHost) -> str:
 
 
 def _parse_readings(host: LabHost, text: str) -> list[ReceiverReading]:
-    parts = parts_of(text)
+    parts = split_parts(text)
     return [parse_module(parts.get(nic.name, "")) for nic in host.nics]
 
 
@@ -138,14 +138,16 @@ def parse_module(text: str) -> ReceiverReading:
     """
     pairs = (line.partition(" : ") for line in text.splitlines())
     fields = {name.strip(): value.strip() for name, colon, value in pairs if colon}
-    received, sent, bias = (_find_values_by_lane(fields, pattern) for pattern in (_RECEIVED, _SENT, _BIAS))
+    received_powers, sent_powers, bias_currents = (
+        _find_values_by_lane(fields, pattern) for pattern in (_RECEIVED, _SENT, _BIAS)
+    )
     module = " ".join(fields[key] for key in ("Vendor name", "Vendor PN", "Vendor SN") if fields.get(key))
-    if not received:
+    if not received_powers:
         return ReceiverReading(module=module, reason=_find_reason(text, fields))
-    lanes = _find_lanes_in_use(received, sent, bias)
+    lanes = _find_lanes_in_use(received_powers, sent_powers, bias_currents)
     return ReceiverReading(
-        lanes_dbm=tuple(received[lane] for lane in lanes),
-        sent_dbm=tuple(sent[lane] for lane in lanes if lane in sent),
+        lanes_dbm=tuple(received_powers[lane] for lane in lanes),
+        sent_dbm=tuple(sent_powers[lane] for lane in lanes if lane in sent_powers),
         window=_find_thresholds(fields),
         temperature_c=_parse_number(fields.get("Module temperature", "")),
         module=module,
@@ -163,14 +165,18 @@ def _find_values_by_lane(fields: Mapping[str, str], pattern: re.Pattern[str]) ->
 
 
 def _find_lanes_in_use(
-    received: Mapping[int, float], sent: Mapping[int, float], bias: Mapping[int, float]
+    received_powers: Mapping[int, float], sent_powers: Mapping[int, float], bias_currents: Mapping[int, float]
 ) -> list[int]:
     """Return the lanes in use: ethtool may print eight lanes for a module with four."""
-    lanes = sorted(received)
-    if not any(bias.values()):
+    lanes = sorted(received_powers)
+    if not any(bias_currents.values()):
         return lanes
     dark = -math.inf
-    return [lane for lane in lanes if bias.get(lane) or sent.get(lane, dark) > dark or received[lane] > dark]
+    return [
+        lane
+        for lane in lanes
+        if bias_currents.get(lane) or sent_powers.get(lane, dark) > dark or received_powers[lane] > dark
+    ]
 
 
 def _find_thresholds(fields: Mapping[str, str]) -> PowerThresholds | None:

@@ -34,22 +34,22 @@ def draw_fibres(lab: Lab, seed: int, *, crossed: int = 0, dead: int = 0) -> Draw
     `LabStartError` if there are too few ports or fibres.
     """
     rng = random.Random(seed)
-    ends = _draw_ends(lab, rng)
-    names = sorted(ends)
+    fibre_ends = _draw_ends(lab, rng)
+    names = sorted(fibre_ends)
     if 2 * crossed + dead > len(names):
-        what = (
+        problem = (
             f"{count_noun(crossed, 'crossed pair')} and {count_noun(dead, 'dead fibre')} are more than "
             f"the {len(names)} fibres of the lab"
         )
-        raise LabStartError(f"{what}; lower --crossed or --dead")
+        raise LabStartError(f"{problem}; lower --crossed or --dead")
     pairs = []
     for _ in range(crossed):
-        pair = _draw_pair(names, ends, rng)
-        ends[pair[0]], ends[pair[1]] = ends[pair[1]], ends[pair[0]]
+        pair = _draw_pair(names, fibre_ends, rng)
+        fibre_ends[pair[0]], fibre_ends[pair[1]] = fibre_ends[pair[1]], fibre_ends[pair[0]]
         pairs.append(pair)
         names = [name for name in names if name not in pair]
     dead_names = tuple(sorted(rng.sample(names, dead)))
-    wired = _set_fibres(lab, lambda nic: (ends[f"{nic}:transmit"], ends[f"{nic}:receive"]))
+    wired = _set_fibres(lab, lambda nic: (fibre_ends[f"{nic}:transmit"], fibre_ends[f"{nic}:receive"]))
     return DrawnFibres(wired, tuple(pairs), dead_names)
 
 
@@ -73,33 +73,34 @@ def _draw_ends(lab: Lab, rng: random.Random) -> dict[str, FibreEnd]:
     """Return the end of every fibre. A NIC's input and output have the same position on their sides."""
     free = {switch.name: _shuffle(range(min(switch.inputs, switch.outputs)), rng) for switch in lab.switches}
     inputs = {switch.name: switch.inputs for switch in lab.switches}
-    ends: dict[str, FibreEnd] = {}
+    fibre_ends: dict[str, FibreEnd] = {}
     for label, nic_index, nic in _label_nics(lab):
         switch = nic.transmit.switch or nic.receive.switch or lab.switches[nic_index % len(lab.switches)].name
         if not free[switch]:
-            what = f"switch '{switch}' has too few ports for the NICs of lab '{lab.name}'"
-            raise LabStartError(f"{what}; give it more inputs and outputs, or the hosts fewer NICs")
+            problem = f"switch '{switch}' has too few ports for the NICs of lab '{lab.name}'"
+            raise LabStartError(f"{problem}; give it more inputs and outputs, or the hosts fewer NICs")
         offset = free[switch].pop()
-        ends[f"{label}:transmit"] = _make_end(nic.transmit, switch, 1 + offset)
-        ends[f"{label}:receive"] = _make_end(nic.receive, switch, 1 + inputs[switch] + offset)
-    return ends
+        fibre_ends[f"{label}:transmit"] = _make_end(nic.transmit, switch, 1 + offset)
+        fibre_ends[f"{label}:receive"] = _make_end(nic.receive, switch, 1 + inputs[switch] + offset)
+    return fibre_ends
 
 
-def _shuffle(places: range, rng: random.Random) -> list[int]:
-    return rng.sample(places, len(places))
+def _shuffle(ports: range, rng: random.Random) -> list[int]:
+    return rng.sample(ports, len(ports))
 
 
 def _make_end(fibre: FibreEnd, switch: str, port: int) -> FibreEnd:
     return FibreEnd(switch, port, DEFAULT_FIBRE_LOSS_DB if fibre == UNKNOWN_FIBRE else fibre.loss_db)
 
 
-def _draw_pair(names: list[str], ends: dict[str, FibreEnd], rng: random.Random) -> tuple[str, str]:
+def _draw_pair(names: list[str], fibre_ends: dict[str, FibreEnd], rng: random.Random) -> tuple[str, str]:
     """Return two random fibres of the same direction that end at one switch. Raises `LabStartError`."""
     pairs = [
-        (one, other)
-        for nic_index, one in enumerate(names)
-        for other in names[nic_index + 1 :]
-        if one.rpartition(":")[2] == other.rpartition(":")[2] and ends[one].switch == ends[other].switch
+        (nic, other_nic)
+        for nic_index, nic in enumerate(names)
+        for other_nic in names[nic_index + 1 :]
+        if nic.rpartition(":")[2] == other_nic.rpartition(":")[2]
+        and fibre_ends[nic].switch == fibre_ends[other_nic].switch
     ]
     if not pairs:
         raise LabStartError("no pair of fibres remains to cross; lower --crossed")

@@ -175,15 +175,15 @@ def _find_board_time_s(lab: Lab, mode: HostsMode) -> float:
     return BOARD_TIMEOUT_S if mode == "kernel" and any(board.program for board in lab.boards) else 0.0
 
 
-def candidate_subnets(own: IPv4Network, mode: HostsMode, *, move: bool) -> Iterator[IPv4Network]:
+def candidate_subnets(lab_subnet: IPv4Network, mode: HostsMode, *, move: bool) -> Iterator[IPv4Network]:
     """Yield the subnets to try, the lab's own first. Modelled hosts can only use the loopback network."""
-    usable = mode == "kernel" or own.is_loopback
+    usable = mode == "kernel" or lab_subnet.is_loopback
     if usable:
-        yield own
+        yield lab_subnet
     if move or not usable:
         pool = IPv4Network("10.99.0.0/16" if mode == "kernel" else "127.99.0.0/16")
-        prefix = max(16, min(own.prefixlen, 24))  # a /24 unless the lab needs more
-        yield from (subnet for subnet in pool.subnets(new_prefix=prefix) if subnet != own)
+        prefix = max(16, min(lab_subnet.prefixlen, 24))  # a /24 unless the lab needs more
+        yield from (subnet for subnet in pool.subnets(new_prefix=prefix) if subnet != lab_subnet)
 
 
 def hosts_of(lab: Lab, hosts: HostsChoice = "auto") -> HostsInUse:
@@ -218,9 +218,9 @@ def find_running(lab: Lab) -> Lab:
 
     own_subnet = str(lab.management)
     if own_subnet not in rates and len(rates) > 1:
-        what = f"lab '{lab.name}' is running {len(rates)} times, in {', '.join(rates)}"
+        problem = f"lab '{lab.name}' is running {len(rates)} times, in {', '.join(rates)}"
         raise LabStartError(
-            f"{what}; name the lab file that `testbed sim up` printed for yours, or stop the others"
+            f"{problem}; name the lab file that `testbed sim up` printed for yours, or stop the others"
         )
     subnet = own_subnet if own_subnet in rates else next(iter(rates))
     running = lab if subnet == own_subnet else relocate(lab, IPv4Network(subnet))

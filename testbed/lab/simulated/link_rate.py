@@ -79,24 +79,24 @@ def fit_rate(asked_mbps: float, machine: Machine, nics: int) -> LinkRate:
     50.0
     """
     free = max(machine.free, MIN_FREE * machine.processors)
-    carried = USED_SHARE * free * machine.copy_mbps / COPY_OVER_CARRIED / nics
-    step = next((step for step in STEPS if step * asked_mbps <= carried), STEPS[-1])
-    return LinkRate(asked_mbps if step == 1 else step * asked_mbps, asked_mbps, carried, machine)
+    carried_mbps = USED_SHARE * free * machine.copy_mbps / COPY_OVER_CARRIED / nics
+    step = next((step for step in STEPS if step * asked_mbps <= carried_mbps), STEPS[-1])
+    return LinkRate(asked_mbps if step == 1 else step * asked_mbps, asked_mbps, carried_mbps, machine)
 
 
 def measure_machine() -> Machine:
     """Measure the capacity of this machine, in about 0.7 s."""
     own_processors = os.sched_getaffinity(0)
-    before = read_ticks(Path("/proc/stat").read_text(encoding="ascii"))
+    ticks_before = read_ticks(Path("/proc/stat").read_text(encoding="ascii"))
     time.sleep(_OBSERVATION_S)
-    after = read_ticks(Path("/proc/stat").read_text(encoding="ascii"))
+    ticks_after = read_ticks(Path("/proc/stat").read_text(encoding="ascii"))
     processors = min(float(len(own_processors)), read_quota())
     free = min(
         processors,
         sum(
-            idle_share(before[processor], after[processor])
+            compute_idle_share(ticks_before[processor], ticks_after[processor])
             for processor in own_processors
-            if processor in before
+            if processor in ticks_before
         ),
     )
     return Machine(processors, free, max(copy_mbps(time.process_time) for _ in range(_COPY_RUNS)))
@@ -117,14 +117,14 @@ def read_ticks(stat: str) -> Mapping[int, tuple[int, int]]:
     return {processor: (values[3] + values[4], sum(values)) for processor, values in ticks.items()}
 
 
-def idle_share(before: tuple[int, int], after: tuple[int, int]) -> float:
+def compute_idle_share(ticks_before: tuple[int, int], ticks_after: tuple[int, int]) -> float:
     """Return the share of an interval in which a processor was idle, or 1 if no tick has passed.
 
-    >>> idle_share((10, 100), (40, 200))
+    >>> compute_idle_share((10, 100), (40, 200))
     0.3
     """
-    total_ticks = after[1] - before[1]
-    return (after[0] - before[0]) / total_ticks if total_ticks > 0 else 1.0
+    total_ticks = ticks_after[1] - ticks_before[1]
+    return (ticks_after[0] - ticks_before[0]) / total_ticks if total_ticks > 0 else 1.0
 
 
 def read_quota(path: Path = _CPU_QUOTA) -> float:

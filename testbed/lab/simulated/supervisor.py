@@ -27,9 +27,9 @@ STOP_TIMEOUT_S = 10.0
 class StartRefused(LabStartError):
     """A start that the supervisor refused; `reason` is its code (`subnet_taken`, `not_root`, ...)."""
 
-    def __init__(self, reason: str, what: str, hint: str) -> None:
-        self.reason, self.what, self.hint = reason, what, hint
-        super().__init__(f"the simulated lab did not start: {_append_hint(what, hint)}")
+    def __init__(self, reason: str, problem: str, hint: str) -> None:
+        self.reason, self.what, self.hint = reason, problem, hint
+        super().__init__(f"the simulated lab did not start: {_append_hint(problem, hint)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +89,10 @@ def _read_ready_line(process: subprocess.Popen[str], stderr: IO[str], timeout_s:
         with suppress(subprocess.TimeoutExpired):
             process.wait(0.5)  # its output ends slightly before the process
         stderr.seek(0)
-        last = (stderr.read().strip().splitlines() or [line.strip() or "no output"])[-1]
+        last_line = (stderr.read().strip().splitlines() or [line.strip() or "no output"])[-1]
         status = process.poll()
-        what = f"was not ready within {timeout_s:g} s" if status is None else f"ended with status {status}"
-        raise LabStartError(f"the simulated lab {what}: {last}; run `testbed doctor`") from None
+        problem = f"was not ready within {timeout_s:g} s" if status is None else f"ended with status {status}"
+        raise LabStartError(f"the simulated lab {problem}: {last_line}; run `testbed doctor`") from None
     if not ready.get("ready"):
         raise StartRefused(
             ready.get("code", ""), ready.get("error", "no reason given"), ready.get("hint", "")
@@ -136,7 +136,7 @@ def ask(arguments: list[str]) -> Any:
 
     Raises `LabStartError` with the error and hint of `sim.lab`.
     """
-    done = subprocess.run(
+    process = subprocess.run(
         module_command("sim.lab", *arguments),
         capture_output=True,
         text=True,
@@ -144,9 +144,9 @@ def ask(arguments: list[str]) -> Any:
         timeout=START_TIMEOUT_S,
         check=False,
     )
-    if done.returncode:
-        raise LabStartError(_parse_refusal(done.stdout) or _describe_failure(arguments, done))
-    return json.loads(done.stdout)
+    if process.returncode:
+        raise LabStartError(_parse_refusal(process.stdout) or _describe_failure(arguments, process))
+    return json.loads(process.stdout)
 
 
 def _parse_refusal(answer: str) -> str:
@@ -158,10 +158,10 @@ def _parse_refusal(answer: str) -> str:
     return _append_hint(refusal["error"], refusal["hint"])
 
 
-def _append_hint(what: str, hint: str) -> str:
-    return f"{what}; {hint or 'run `testbed doctor`'}"
+def _append_hint(problem: str, hint: str) -> str:
+    return f"{problem}; {hint or 'run `testbed doctor`'}"
 
 
-def _describe_failure(arguments: list[str], done: subprocess.CompletedProcess[str]) -> str:
-    last = (done.stderr.strip() or done.stdout.strip() or "no message").splitlines()[-1]
-    return f"`sim.lab {' '.join(arguments)}` failed: {last}; run `testbed doctor`"
+def _describe_failure(arguments: list[str], process: subprocess.CompletedProcess[str]) -> str:
+    last_line = (process.stderr.strip() or process.stdout.strip() or "no message").splitlines()[-1]
+    return f"`sim.lab {' '.join(arguments)}` failed: {last_line}; run `testbed doctor`"

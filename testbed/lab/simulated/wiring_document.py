@@ -113,8 +113,8 @@ def board_command(board: LabBoard, port: LabBoardPort) -> list[str]:
     """Return the command that serves the board's program at a port. `{namespace}` is a placeholder for `sim.lab`."""
     keys = f"address={port.address}/{BOARD_PREFIX}&mac={port.mac}&port={port.port}"
     files = [str(file) for file in board.program]
-    where = ["--nic", f"verilator://{port.name}?{keys}", "--namespace", "{namespace}"]
-    return module_command("lightning.cli", "serve", *files, *where, "--json")
+    options = ["--nic", f"verilator://{port.name}?{keys}", "--namespace", "{namespace}"]
+    return module_command("lightning.cli", "serve", *files, *options, "--json")
 
 
 def _make_fibre_entry(fibre: FibreEnd) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from testbed.design.model import Nic, Wiring
 from testbed.errors import CollectiveError, CollectiveTimeout
-from testbed.lab.hosts.fleet import Completed
+from testbed.lab.hosts.fleet import CommandResult
 from testbed.lab.model import Lab
 
 MAX_NAMES = 4
@@ -91,7 +91,7 @@ class Diagnosis:
         lab: Lab,
         wiring: Wiring,
         reports: RankReports,
-        completed: Mapping[str, Completed],
+        completed: Mapping[str, CommandResult],
         deadline_s: float,
     ) -> None:
         self.lab = lab

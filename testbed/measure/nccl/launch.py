@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from testbed.errors import CollectiveError, ResultsError
-from testbed.lab.hosts.fleet import Completed, Fleet
+from testbed.lab.hosts.fleet import CommandResult, Fleet
 from testbed.lab.model import Lab, LabHost
 from testbed.measure.nccl.json_output import parse_json
 from testbed.measure.nccl.log import RingLog, parse_rings
@@ -158,7 +158,7 @@ def find_command(test: NcclTest) -> str:
     )
 
 
-def parse_equipment(completed: Completed) -> NcclHost:
+def parse_equipment(completed: CommandResult) -> NcclHost:
     """Parse the output of `find_command` on one host."""
     lines = completed.stdout.splitlines()
     paths = dict(line.partition("=")[::2] for line in lines if line.startswith(("program=", "mpirun=")))
@@ -225,7 +225,7 @@ def run_nccl(fleet: Fleet, lab: Lab, settings: NcclSettings, test: NcclTest | No
     return NcclRun(table, parse_rings(mpirun.stdout + mpirun.stderr), mpirun.stdout + mpirun.stderr)
 
 
-def _read_results(fleet: Fleet, first: str, completed: Completed) -> NcclTable:
+def _read_results(fleet: Fleet, first: str, completed: CommandResult) -> NcclTable:
     """Return the table from the JSON file that the output names, or from the output if that file is unreadable."""
     path = find_json_output_path(completed.stdout)
     if path:

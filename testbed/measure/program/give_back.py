@@ -87,13 +87,13 @@ def _give_back(debts: Debts, runs_dir: Path, lab_file: Path, run_id: str, reason
 
 def _restore(debts: Debts, lab: Lab, runs_dir: Path, reason: str, owner: str, store: LeaseStore) -> str:
     """Restore the hosts. Return the reason of a failure, or ""."""
-    from testbed.lab.model import shard_of
+    from testbed.lab.model import make_shard
     from testbed.leases.heartbeat import keep_alive
     from testbed.measure.program.light import LEASE_TTL_S, mark_not_restored, restore_hosts
     from testbed.operate.borrow import LabState
 
     assert debts.state is not None
-    leased = shard_of(lab, debts.hosts) if len(debts.hosts) < len(lab.hosts) else lab
+    leased = make_shard(lab, debts.hosts) if len(debts.hosts) < len(lab.hosts) else lab
     state = LabState.from_json(debts.state, runs_dir, lab.name)
     try:
         with keep_alive(lambda: store.extend(debts.under), LEASE_TTL_S / 4):

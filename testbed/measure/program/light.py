@@ -20,7 +20,7 @@ from ocs_drivers.errors import OcsError
 from testbed.errors import LeaseDenied, LightDenied, TestbedError, UsageError
 from testbed.lab.hosts.environment import program_environment, variables_for
 from testbed.lab.hosts.fleet import Fleet, SshFleet
-from testbed.lab.model import Lab, LabHost, shard_of
+from testbed.lab.model import Lab, LabHost, make_shard
 from testbed.leases.choice import get_selected_lease, use_lease
 from testbed.leases.fence import database_errors
 from testbed.leases.heartbeat import keep_alive
@@ -130,10 +130,10 @@ def provide_light(
                 chosen_names = _choose_hosts(lab, request, runs_dir, names)
                 choice = _choose_light(lab, request, runs_dir, lease, chosen_names)
                 variables = variables_for(choice.hosts)
-                fleet = stack.enter_context(SshFleet(shard_of(lab, [host.name for host in choice.hosts])))
+                fleet = stack.enter_context(SshFleet(make_shard(lab, [host.name for host in choice.hosts])))
             light = Light(choice.lab, choice.hosts, watch, fleet, variables, choice.design)
             if choice.must_be_patched:
-                leased = shard_of(lab, names) if len(names) < len(lab.hosts) else lab
+                leased = make_shard(lab, names) if len(names) < len(lab.hosts) else lab
                 stack.enter_context(_patch(light, leased, runs_dir, keeper, note))
             yield light
     finally:
@@ -227,7 +227,7 @@ def _choose_light(
 
     Without a named topology, a single host and hosts under the user's lease are not patched.
     """
-    shard, named = shard_of(lab, chosen_names), request.topology
+    shard, named = make_shard(lab, chosen_names), request.topology
     if named.epoch is not None:
         stored = choose_design(lab, named, runs_dir)
         return _order_ranks(stored.lab, stored.design, must_be_patched=True)

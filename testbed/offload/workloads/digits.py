@@ -37,10 +37,11 @@ def augment(element: tuple[Any, int]) -> tuple[Any, int]:
     rows, columns = np.mgrid[0:SIDE, 0:SIDE].astype(np.float32) - (SIDE - 1) / 2
     source_rows = np.cos(angle) * rows - np.sin(angle) * columns + shift[0]
     source_columns = np.sin(angle) * rows + np.cos(angle) * columns + shift[1]
-    places = [
-        np.clip((each / SIDE + 0.5) * 8, 0, 7).astype(np.int64) for each in (source_rows, source_columns)
+    source_indices = [
+        np.clip((coordinates / SIDE + 0.5) * 8, 0, 7).astype(np.int64)
+        for coordinates in (source_rows, source_columns)
     ]
-    large = image[places[0], places[1]]
+    large = image[source_indices[0], source_indices[1]]
     frequencies = np.fft.rfft2(large)
     decay = np.exp(-np.linspace(0, 4, frequencies.shape[1]))
     smooth = np.fft.irfft2(frequencies * decay, s=large.shape)

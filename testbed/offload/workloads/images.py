@@ -30,9 +30,9 @@ class Photographs:
         sources = load_sample_images().images
         for number in range(32):
             source = sources[number % len(sources)]
-            top, left = 5 * number, 10 * number
+            top, column = 5 * number, 10 * number
             file = io.BytesIO()
-            Image.fromarray(source[top : top + 256, left : left + 320]).save(file, "JPEG", quality=90)
+            Image.fromarray(source[top : top + 256, column : column + 320]).save(file, "JPEG", quality=90)
             self.files.append(file.getvalue())
 
     def __len__(self) -> int:

@@ -34,7 +34,7 @@ class Documents:
     def __init__(self) -> None:
         modules = [import_module(name) for name in MODULES]
         texts = [
-            text for module in modules for each in vars(module).values() if (text := inspect.getdoc(each))
+            text for module in modules for member in vars(module).values() if (text := inspect.getdoc(member))
         ]
         self.text = "\n".join(texts)
 
@@ -44,8 +44,8 @@ class Documents:
 
     def __getitem__(self, index: int) -> str:
         """Return a document of up to 4,000 characters."""
-        first = index * 997 % max(1, len(self.text) - 4000)
-        return self.text[first : first + 4000]
+        begin = index * 997 % max(1, len(self.text) - 4000)
+        return self.text[begin : begin + 4000]
 
 
 class Tokens:

@@ -24,7 +24,7 @@ from testbed.lab.hosts.kernel_state import (
     plan_state,
     states_while_installing,
 )
-from testbed.lab.model import Lab, LabHost, shard_of
+from testbed.lab.model import Lab, LabHost, make_shard
 from testbed.operate.design import load_design
 from testbed.operate.intent import Intent
 from testbed.operate.model import Circuit, FindingKind, LabPlan, LinkFinding
@@ -87,7 +87,7 @@ class Effects:
         for intent in self.apply.replaced if self.apply else ():
             try:
                 intent.check_fits(self.lab)
-                here = shard_of(self.lab, intent.hosts)
+                here = make_shard(self.lab, intent.hosts)
                 circuits_of(here, intent.wiring)
             except TestbedError:
                 continue

@@ -9,7 +9,7 @@ from fpga.bus import BusFault
 from fpga.bus.axi_pins import AxiPinsBus
 from fpga.bus.protocol import choose_transfer
 from fpga.count_action.ports import Port, Ports
-from fpga.registers.register_ports import axi_signals
+from fpga.registers.register_ports import list_axi_signals
 
 
 class Memory:
@@ -48,7 +48,7 @@ class Slow:
     """Pins of a register file that takes requests, and answers them `late` cycles after, wrongly if `wrong`."""
 
     def __init__(self, late, wrong=0):
-        signals = axi_signals(8)
+        signals = list_axi_signals(8)
         made = [
             tuple(
                 Port(each.name, each.width, column)

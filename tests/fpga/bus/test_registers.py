@@ -24,7 +24,7 @@ def test_random_accesses(demo, axi_bus):
     table = register_map(demo)
     steady = [each for each in table if each.access is not Access.READ]
     acting = {
-        each.offset_of(word)
+        each.get_offset(word)
         for each in table
         if each.access in {Access.PULSE, Access.PUSH}
         for word in range(each.words)
@@ -42,7 +42,7 @@ def test_random_accesses(demo, axi_bus):
             axi_bus.write32(CONTROL, 4)
             simulated.write32(CONTROL, 4)
         register = generator.choice(steady)
-        where = register.offset_of(generator.randrange(register.words))
+        where = register.get_offset(generator.randrange(register.words))
         assert axi_bus.read32(where) == simulated.read32(where), register.name
         kept += simulated.read32(where) != register.reset
     assert kept > 100  # it was not all zeros

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fpga.formal.blocks import PROVEN, RTL, Proven, checks_sources, part_sources, proof_text
+from fpga.formal.blocks import PROVEN, RTL, BlockProof, read_checks_sources, read_part_sources, write_proof
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Mutant:
     """Index among the proven parameters of the block."""
 
     @property
-    def proven(self) -> Proven:
+    def proven(self) -> BlockProof:
         return [each for each in PROVEN if each.block == self.block][self.which]
 
     def text(self, name: str) -> str:
@@ -278,9 +278,9 @@ def sources(mutants: Sequence[Mutant] = MUTANTS) -> dict[str, str]:
     blocks = [mutant.proven for mutant in mutants]
     names = {place: f"{mutant.block}_mutant_{place}" for place, mutant in enumerate(mutants)}
     texts = {f"{names[place]}.sv": mutant.text(names[place]) for place, mutant in enumerate(mutants)}
-    parts = part_sources(each.block for each in blocks)
-    checks = checks_sources(each.block for each in blocks)
-    return {**parts, **texts, **checks, "proof.sv": proof_text(blocks, names)}
+    parts = read_part_sources(each.block for each in blocks)
+    checks = read_checks_sources(each.block for each in blocks)
+    return {**parts, **texts, **checks, "proof.sv": write_proof(blocks, names)}
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from fpga.formal.blocks import CHECKS, PROVEN, RTL, proof_sources
+from fpga.formal.blocks import CHECKS, PROVEN, RTL, collect_proof_sources
 from fpga.formal.properties import PROPERTIES
 
 IN_TOPS = {"count_action_ready", "count_action_choice", "count_action_claim"}
@@ -22,7 +22,7 @@ WIDE = ("packet_request", "packet_answer")
 @pytest.fixture(scope="module")
 def proof_of(prover):
     return lambda proven: prover.run(
-        proof_sources(proven), "proof", depth=max(each.depth for each in proven), budget_s=3000
+        collect_proof_sources(proven), "proof", depth=max(each.depth for each in proven), budget_s=3000
     )
 
 
@@ -48,7 +48,7 @@ def missed_of(prover):
             if name != mutant.assertion
         ]
         outcome = prover.run(
-            sources, "proof", cover=False, depth=depth, budget_s=3000, bounded=True, without=others
+            sources, "proof", cover=False, depth=depth, budget_s=3000, bounded=True, excluded=others
         )
         failed = {failure.name for failure in outcome.failures}
         return [
@@ -62,7 +62,7 @@ def missed_of(prover):
 
 def assert_proven(proof, reached):
     assert proof.failures == ()
-    assert proof.open == ()
+    assert proof.undecided == ()
     assert proof.proven
     assert proof.unreached == ()
     assert {name.rpartition(".")[2] for name in proof.reached} == reached
@@ -91,7 +91,9 @@ def test_a_pipeline_is_proven(proof_of, proven):
 @pytest.mark.parametrize("block", WIDE)
 def test_a_wide_block_is_proven(prover, block):
     proven = [each for each in PROVEN if each.block == block]
-    assert_proven(prover.run(proof_sources(proven), "proof", cover=False, depth=3, budget_s=3000), set())
+    assert_proven(
+        prover.run(collect_proof_sources(proven), "proof", cover=False, depth=3, budget_s=3000), set()
+    )
 
 
 def test_every_parameter_in_the_ports_of_a_block_has_a_value_in_its_proof():

@@ -18,7 +18,7 @@ from fpga.count_action import load, parse_text
 from fpga.formal import Verdict, prove, sby, specification
 from fpga.formal.properties import PROPERTIES
 from fpga.formal.search import format_table, read_vcd
-from fpga.hdl.design import design_of
+from fpga.hdl.design import make_design
 from fpga.hdl.tools import ToolTimeout
 
 LIBRARY = sorted((Path(fpga.__file__).parent / "library").glob("*.ca"))
@@ -37,11 +37,11 @@ def daily(places, *kept):
 def test_a_module_of_the_library_is_proven(prover, path):
     proof = prove(load(path).datapath)
     assert proof.ok, proof.results
-    unreached = [(each.module, each.part, each.what) for each in proof.covered if not each.is_reached]
+    unreached = [(each.module, each.part, each.statement) for each in proof.covered if not each.is_reached]
     # Nothing keeps the accumulator's results waiting: the sequencer, which counts them, has no stream of its own.
     never = [("accumulator", "result", "stall")] if path.stem == "photonic_mac_control" else []
     assert unreached == never
-    assert sum(each.what == "fire" for each in proof.covered if each.is_reached) >= 1
+    assert sum(each.statement == "fire" for each in proof.covered if each.is_reached) >= 1
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +50,8 @@ def wired(mutants):
 
 
 def faulty(datapath, mutant):
-    """Return a stand-in for `design_of` that plants the fault in the generated top."""
-    sound = design_of(datapath)
+    """Return a stand-in for `make_design` that plants the fault in the generated top."""
+    sound = make_design(datapath)
     name, text = sound.sources[-1]
     assert text.count(mutant.old) == 1, f"{mutant.old!r} stands once in the top"
     sources = (*sound.sources[:-1], (name, text.replace(mutant.old, mutant.new)))
@@ -73,7 +73,7 @@ def test_a_sound_top_is_proven_and_every_property_applies(prover, wired):
 @pytest.mark.parametrize("place", range(7))
 def test_a_fault_in_the_wiring_fails_the_property_it_is_about(prover, mutants, wired, place):
     mutant = mutants.WIRING_MUTANTS[place]
-    with mock.patch.object(specification, "design_of", faulty(wired, mutant)):
+    with mock.patch.object(specification, "make_design", faulty(wired, mutant)):
         proof = prove(wired, cover=False)
     result = proof.find_result(mutant.module, mutant.property)
     assert result.verdict is Verdict.FAILED
@@ -96,7 +96,7 @@ def chosen(mutants):
 @pytest.mark.parametrize("place", daily(range(4), 3))
 def test_a_fault_in_a_choice_or_a_buffer_is_found(prover, mutants, chosen, place):
     mutant = mutants.CHOICE_MUTANTS[place]
-    with mock.patch.object(specification, "design_of", faulty(chosen, mutant)):
+    with mock.patch.object(specification, "make_design", faulty(chosen, mutant)):
         proof = prove(chosen, cover=False)
     assert proof.find_result(mutant.module, mutant.property).verdict is Verdict.FAILED
     assert proof.counterexample != ()
@@ -129,7 +129,7 @@ def test_bits_of_values_are_proven(prover):
 def test_a_wrong_bit_is_found(prover, mutants, old, new, name):
     datapath = parse_text(BITS, "bits.ca").datapath
     with mock.patch.object(
-        specification, "design_of", faulty(datapath, mutants.WiringMutant(old, new, "m", name))
+        specification, "make_design", faulty(datapath, mutants.WiringMutant(old, new, "m", name))
     ):
         proof = prove(datapath, cover=False)
     assert proof.find_result("m", name).verdict is Verdict.FAILED
@@ -148,7 +148,7 @@ def test_a_split_stream_is_proven_and_a_beat_taken_twice_is_found(prover, mutant
     assert proof.ok
     assert [each for each in proof.covered if not each.is_reached] == []
     twice = mutants.WiringMutant(".enable_i(!m_pair_fire)", ".enable_i(1'b1)", "m", "fires")
-    with mock.patch.object(specification, "design_of", faulty(datapath, twice)):
+    with mock.patch.object(specification, "make_design", faulty(datapath, twice)):
         proof = prove(datapath, cover=False)
     assert proof.find_result("m", "fires").verdict is Verdict.FAILED
 
@@ -166,7 +166,7 @@ def test_a_choice_among_streams_that_others_take_is_proven_and_a_beat_taken_twic
     assert proof.ok, proof.results
     assert [each for each in proof.covered if not each.is_reached] == []
     twice = mutants.WiringMutant(".enable_i(!m_high_fire)", ".enable_i(1'b1)", "m", "beats")
-    with mock.patch.object(specification, "design_of", faulty(datapath, twice)):
+    with mock.patch.object(specification, "make_design", faulty(datapath, twice)):
         proof = prove(datapath, cover=False)
     assert proof.find_result("m", "beats").verdict is Verdict.FAILED
 
@@ -208,7 +208,7 @@ def test_a_histogram_is_proven(prover):
 def test_a_wrong_memory_is_found(prover, mutants, old, new):
     datapath = parse_text(MEMORY, "memory.ca").datapath
     with mock.patch.object(
-        specification, "design_of", faulty(datapath, mutants.WiringMutant(old, new, "m", "flags"))
+        specification, "make_design", faulty(datapath, mutants.WiringMutant(old, new, "m", "flags"))
     ):
         proof = prove(datapath, cover=False)
     assert proof.find_result("m", "flags").verdict is Verdict.FAILED
@@ -224,7 +224,7 @@ RANKED = """module m { inputs: { flag a; flag b; number n of 4 bits } counts: { 
 def test_the_first_of_several_stores_wins(prover, mutants, first, verdict):
     datapath = parse_text(RANKED, "ranked.ca").datapath
     mutant = mutants.WiringMutant(".data_i(m_x_fire ?", f".data_i({first} ?", "m", "flags")
-    with mock.patch.object(specification, "design_of", faulty(datapath, mutant)):
+    with mock.patch.object(specification, "make_design", faulty(datapath, mutant)):
         proof = prove(datapath, cover=False)
     assert proof.find_result("m", "flags").verdict is verdict
 
@@ -300,7 +300,7 @@ def test_the_command_shows_a_counterexample_and_writes_the_waves(prover, mutants
     file, waves = tmp_path / "gate.ca", tmp_path / "counterexample.vcd"
     file.write_text(ONE_COUNT)
     sound = parse_text(ONE_COUNT, "gate.ca").datapath
-    with mock.patch.object(specification, "design_of", faulty(sound, mutants.WIRING_MUTANTS[0])):
+    with mock.patch.object(specification, "make_design", faulty(sound, mutants.WIRING_MUTANTS[0])):
         assert run_app(["prove", str(file), "--json", "--vcd", str(waves)]) == 1
     document = json.loads(capsys.readouterr().out)
     assert not document["ok"]
@@ -367,9 +367,9 @@ def test_a_budget_that_the_samples_exceed_leaves_the_other_properties_proven():
     """The first run, of all assertions, exceeds the budget; the second leaves out those of the samples."""
     runs = []
 
-    def run(*_, without=(), **__):
-        runs.append(without)
-        if not without:
+    def run(*_, excluded=(), **__):
+        runs.append(excluded)
+        if not excluded:
             raise ToolTimeout
         return replace(sby.NOTHING, proven=True)
 

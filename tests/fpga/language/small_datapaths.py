@@ -98,13 +98,19 @@ class _Maker:
         return self.bit(pulses=not stalls)
 
     def stream(self) -> Ref:
-        own = [Ref(each.output, module.name) for module in self.modules for each in module.drives(*_STREAMS)]
+        own = [
+            Ref(each.output, module.name)
+            for module in self.modules
+            for each in module.list_actions(*_STREAMS)
+        ]
         outside = [Ref(each.name, None, index) for each in self.inputs[:2] for index in range(each.size)]
         return self.dice.choice(own if own and self.dice.random() < 0.5 else outside)
 
     def bit(self, *, pulses: bool) -> Ref:
         kinds = (ActionKind.SET, ActionKind.ADVANCE, *((ActionKind.PULSE,) if pulses else ()))
-        own = [Ref(each.output, module.name) for module in self.modules for each in module.drives(*kinds)]
+        own = [
+            Ref(each.output, module.name) for module in self.modules for each in module.list_actions(*kinds)
+        ]
         outside = [Ref(each.name, None, index) for each in self.inputs[2:] for index in range(each.size)]
         return self.dice.choice(own if own and self.dice.random() < 0.5 else outside)
 

@@ -19,8 +19,8 @@ from fpga.count_action import (
     SignalKind,
     Target,
     check,
+    find_warnings,
     parse_text,
-    warnings_of,
 )
 from fpga.count_action.language.unparse import unparse
 
@@ -45,7 +45,7 @@ def with_action(**changes):
 
 def test_a_good_one_has_no_errors():
     assert check(GOOD) == ()
-    assert warnings_of(GOOD) == ()
+    assert find_warnings(GOOD) == ()
 
 
 WRONG = {
@@ -127,16 +127,16 @@ def test_what_is_wrong_is_reported(message):
 
 def test_unused_parts_are_warnings():
     datapath = replace(GOOD, inputs=(X, Signal("y", SignalKind.FLAG)))
-    assert [each.message for each in warnings_of(datapath)] == ["input `y` is not used"]
+    assert [each.message for each in find_warnings(datapath)] == ["input `y` is not used"]
     datapath = with_module(targets=(Target("goal", 4), Target("other", 4)))
-    assert [each.message for each in warnings_of(datapath)] == ["no count has the target `other`"]
+    assert [each.message for each in find_warnings(datapath)] == ["no count has the target `other`"]
 
 
 def test_clearing_a_level_count_is_a_warning():
     clear = Action(ActionKind.CLEAR_COUNT, "beats", clears=("m", "beats"))
     level = replace(COUNT, kind=CountKind.LEVEL)
     datapath = with_module(counts=(level,), targets=(Target("goal", 1),), actions=(clear,))
-    assert [each.message.split(" is ")[0] for each in warnings_of(datapath)] == ["`m.beats`"]
+    assert [each.message.split(" is ")[0] for each in find_warnings(datapath)] == ["`m.beats`"]
 
 
 def test_a_sign_that_samples_do_not_have_is_written():

@@ -19,7 +19,7 @@ from fpga.count_action import parse_text
 from fpga.count_action.load import load
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import simulate
-from fpga.count_action.simulate.port_values import row_of, values_of
+from fpga.count_action.simulate.port_values import pack_row, unpack_row
 from fpga.formal import prove
 from fpga.formal.sby import TOOLS
 from fpga.hdl import why_missing
@@ -42,8 +42,8 @@ def play(name, **series):
     taken = {each.name: 1 for each in ports.inputs if each.name.endswith("_ready_i")}
     length = len(next(iter(series.values())))
     steps = [{**taken, **{port: each[cycle] for port, each in series.items()}} for cycle in range(length)]
-    rows = np.array([row_of(ports.inputs, step) for step in steps], np.uint64)
-    return [values_of(ports.outputs, row) for row in simulate(datapath, rows).tolist()]
+    rows = np.array([pack_row(ports.inputs, step) for step in steps], np.uint64)
+    return [unpack_row(ports.outputs, row) for row in simulate(datapath, rows).tolist()]
 
 
 def beats(shown, stream):
@@ -356,6 +356,6 @@ def test_every_module_is_proven_and_its_built_files_are_verified(warm_yosys, tmp
         pytest.skip(reason)
     proof = prove(load(path).datapath)
     assert proof.ok, proof.results
-    assert [each for each in proof.covered if each.what == "fire" and not each.is_reached] == []
+    assert [each for each in proof.covered if each.statement == "fire" and not each.is_reached] == []
     assert run_app(["build", str(path), "-o", str(tmp_path / "built")]) == 0
     assert verify(tmp_path / "built").ok

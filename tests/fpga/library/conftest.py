@@ -21,11 +21,11 @@ class Played:
     """A run as the ports of a datapath showed it; `beats` are those of a stream that left."""
 
     def __init__(self, datapath, inputs, outputs):
-        from fpga.hdl.cosimulation import values_of
+        from fpga.hdl.cosimulation import read_values
 
         ports = ports_of(datapath)
-        self._seen = {port.name: values_of(outputs, port) for port in ports.outputs}
-        self._given = {port.name: values_of(inputs, port) for port in ports.inputs}
+        self._seen = {port.name: read_values(outputs, port) for port in ports.outputs}
+        self._given = {port.name: read_values(inputs, port) for port in ports.inputs}
         self.names = [f"{module.name}.{count.name}" for module, count in datapath.counts()]
         self._counts = datapath.counts
 

@@ -46,22 +46,22 @@ class Unit:
 
     def __init__(self, icarus, block, parameters, inputs, outputs, clocks, shown_from):
         from fpga.count_action.ports import Port, Ports
-        from fpga.hdl.design import design_of_block
+        from fpga.hdl.design import make_block_design
 
         self._icarus = icarus
         self.ports = Ports(*(_placed(Port, widths) for widths in (inputs, outputs)))
         text = _wrapper(block, parameters, inputs, outputs, clocks, shown_from)
-        self.design = design_of_block("unit", self.ports, {"unit": text})
+        self.design = make_block_design("unit", self.ports, {"unit": text})
 
     def run(self, driven: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
-        from fpga.count_action.simulate.port_values import put_series, series_of
+        from fpga.count_action.simulate.port_values import put_series, read_series
 
         cycles = max(len(series) for series in driven.values())
         rows = np.zeros((cycles, self.ports.input_columns), np.uint64)
         for name, series in driven.items():
             put_series(rows, self.ports.input(name), [int(value) for value in series])
         outputs = self._icarus.run(self.design, rows)
-        return {port.name: series_of(port, outputs) for port in self.ports.outputs}
+        return {port.name: read_series(port, outputs) for port in self.ports.outputs}
 
 
 def _placed(port, widths):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from witnesses.mac_hardware import PORTS, inference, load_rows, loopback_design, run_rows
 
-from fpga.hdl.design import design_of_block
+from fpga.hdl.design import make_block_design
 from fpga.hdl.tools import BadOutput
 from fpga.photonic_mac import Network, Optics, Timing, cycles_of, layer_results, total_cycles
 from fpga.photonic_mac.cycles import first_lit, measure_layers
@@ -241,7 +241,7 @@ def test_the_datapath_is_clean(lint, yosys_accepts):
 @pytest.mark.long
 @pytest.mark.hdl
 def test_the_published_detector_is_clean(lint, yosys_accepts):
-    design = design_of_block("preamble_detector")
+    design = make_block_design("preamble_detector")
     sources = {name: text.replace("Published = 1'b0", "Published = 1'b1") for name, text in design.sources}
     assert sources["preamble_detector.sv"] != dict(design.sources)["preamble_detector.sv"]
     published = replace(design, sources=tuple(sources.items()))

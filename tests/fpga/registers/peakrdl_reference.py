@@ -10,9 +10,9 @@ from peakrdl_regblock.udps import ALL_UDPS
 from systemrdl import RDLCompiler
 
 from fpga.registers.model import Access, Register, RegisterMap
-from fpga.registers.register_blocks import bit_range
-from fpga.registers.register_ports import axi_signals, declare_port, vectors
-from fpga.registers.text import fields_of, to_rdl
+from fpga.registers.register_blocks import format_bit_range
+from fpga.registers.register_ports import declare_port, list_axi_signals, list_vectors
+from fpga.registers.text import list_fields, to_rdl
 
 
 def reference_sources(table: RegisterMap) -> tuple[tuple[str, str], ...]:
@@ -39,10 +39,10 @@ def reference_sources(table: RegisterMap) -> tuple[tuple[str, str], ...]:
 
 def _wrapper(table: RegisterMap) -> str:
     """Return the module that has vectors for the structs of PeakRDL."""
-    signals = axi_signals(table.address_bits)
+    signals = list_axi_signals(table.address_bits)
     ports = [declare_port(name, 1, driven=False) for name in ("clk_i", "rst_i", "datapath_reset_i")]
     ports += [declare_port(f"s_axil_{each.name}", each.width, driven=each.driven) for each in signals]
-    ports += [vector.declaration for register in table for vector in vectors(register)]
+    ports += [vector.declaration for register in table for vector in list_vectors(register)]
     package = f"{table.name}_regblock_pkg::{table.name}_registers"
     axi = "".join(f", .s_axil_{each.name}" for each in signals)
     lines = [
@@ -67,7 +67,7 @@ def _connect(register: Register) -> Iterator[str]:
     words, signal = _words(register), register.signal_bits or register.bits
     whole = f"{register.name}_whole"
     if register.access is not Access.CONSTANT:
-        yield f"wire {bit_range(register.bits)}{whole};"
+        yield f"wire {format_bit_range(register.bits)}{whole};"
     if register.access is Access.READ:
         yield f"assign {whole} = {register.bits}'({register.name}_i);"
         for number, word in enumerate(words):
@@ -87,10 +87,10 @@ def _connect_acting(register: Register, words: list[str]) -> Iterator[str]:
     PeakRDL keeps bits without strobe, even those of a pulse, so a bit from an earlier write would act again.
     """
     *before, last = words
-    fields = [(f"hwif_out.{last}.{bits.name}", bits.width) for bits in reversed(fields_of(register))]
+    fields = [(f"hwif_out.{last}.{bits.name}", bits.width) for bits in reversed(list_fields(register))]
     wire = f"{register.name}_written_q"
     # The write is decoded one cycle before the value is available, hence the register.
-    yield f"logic {bit_range(len(fields))}{wire};"
+    yield f"logic {format_bit_range(len(fields))}{wire};"
     decoded = ", ".join(f"{name}.swmod" for name, _ in fields)
     yield f"always_ff @(posedge clk_i) {wire} <= rst_i ? '0 : {{{decoded}}};"
     strobes = [f"{wire}[{place}]" if len(fields) > 1 else wire for place in reversed(range(len(fields)))]
@@ -101,7 +101,7 @@ def _connect_acting(register: Register, words: list[str]) -> Iterator[str]:
     values += [
         f"hwif_out.{word}.{bits.name}.value"
         for word in reversed(before)
-        for bits in reversed(fields_of(register))
+        for bits in reversed(list_fields(register))
     ]
     yield f"assign {register.name}_whole = {{{', '.join(values)}}};"
     if register.access is Access.PUSH:

@@ -106,7 +106,7 @@ def test_the_register_file_is_to_be_read(built, demo):
     assert max(map(len, text.splitlines())) <= 100
     joined = text.replace("\n  // ", " ")
     for register in register_map(demo):
-        last = f" to 0x{register.offset_of(register.words - 1):X}" if register.words > 1 else ""
+        last = f" to 0x{register.get_offset(register.words - 1):X}" if register.words > 1 else ""
         assert f" 0x{register.offset:X}{last} {register.name}: " in joined
         assert f"{register.description}." in joined
 

@@ -19,7 +19,7 @@ from fpga.hdl.design import Design
 from fpga.registers import Access, Streams, register_map
 from fpga.registers.model import Bits, MapBuilder, PortBits, RegisterMap
 from fpga.registers.register_file import count_read_cycles, emit_register_file
-from fpga.registers.register_ports import axi_signals, vectors
+from fpga.registers.register_ports import list_axi_signals, list_vectors
 
 skip_without("peakrdl_regblock", reason="needs PeakRDL: pip install peakrdl-regblock")
 
@@ -81,8 +81,10 @@ def random_map(seed):
 def design(table, sources):
     """Return a register file as a design with its pins as ports."""
     pins = [("datapath_reset_i", 1, False)]
-    pins += [(f"s_axil_{each.name}", each.width, each.driven) for each in axi_signals(table.address_bits)]
-    pins += [(each.name, each.width, each.driven) for register in table for each in vectors(register)]
+    pins += [
+        (f"s_axil_{each.name}", each.width, each.driven) for each in list_axi_signals(table.address_bits)
+    ]
+    pins += [(each.name, each.width, each.driven) for register in table for each in list_vectors(register)]
     sides = []
     for driven in (False, True):
         ports, column = [], 0
@@ -126,7 +128,7 @@ class Master:
         self.inputs = {port.name: port for port in self.ports.inputs}
         self.acting, self.kept = [], []
         for each in table:
-            outputs = [vector for vector in vectors(each) if vector.driven]
+            outputs = [vector for vector in list_vectors(each) if vector.driven]
             if each.access is Access.WRITE:
                 self.kept += outputs
             elif each.access is Access.PUSH:
@@ -134,9 +136,9 @@ class Master:
                 self.acting += outputs[1:]
             else:
                 self.acting += outputs
-        self.pushed = [vector for each in table if each.access is Access.PUSH for vector in vectors(each)][
-            ::2
-        ]
+        self.pushed = [
+            vector for each in table if each.access is Access.PUSH for vector in list_vectors(each)
+        ][::2]
         self.level = None
         self.before = None
 
@@ -213,7 +215,7 @@ class Master:
 
 def draw_accesses(table, seed, number):
     draw = random.Random(seed)
-    inputs = [vector for register in table for vector in vectors(register) if not vector.driven]
+    inputs = [vector for register in table for vector in list_vectors(register) if not vector.driven]
     levels = {each.name: 0 for each in inputs}
     for _ in range(number):
         if draw.random() < 0.3:
@@ -340,7 +342,7 @@ def prove(text, *, values):
 def test_it_is_proven_for_a_small_map(warm_yosys, values):
     """The protocol by induction, the registers in the first 13 cycles: a write and a read, or two writes."""
     result = prove(emit_register_file(small_map()), values=values)
-    assert result.proven, result.printed[-2000:]
+    assert result.proven, result.log[-2000:]
     assert not result.unreached
     assert len(result.reached) == (4 if values else 2)
 
@@ -362,7 +364,7 @@ def test_the_proof_finds_a_fault(warm_yosys, old, new, values, name):
     text = emit_register_file(small_map())
     assert text.count(old) == 1
     result = prove(text.replace(old, new), values=values)
-    failing = {*(each.name for each in result.failures), *result.open}
+    failing = {*(each.name for each in result.failures), *result.undecided}
     assert any(name in each for each in failing), failing
 
 

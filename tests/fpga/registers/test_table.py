@@ -58,7 +58,7 @@ def test_every_count_target_input_and_output_has_its_register(demo):
 
 def test_a_word_that_is_not_there(demo):
     with pytest.raises(IndexError, match="IN_lamps has 2 words: there is no word 2"):
-        register_map(demo)["IN", "lamps"].offset_of(2)
+        register_map(demo)["IN", "lamps"].get_offset(2)
     with pytest.raises(KeyError, match="no register 'NONE'"):
         register_map(demo)["NONE"]
 
@@ -104,7 +104,7 @@ def test_systemrdl_is_the_same_map(table, tmp_path):
             width = sum(field.width for field in fields)
             found[node.absolute_address] = (width, fields[0].is_sw_readable, fields[0].is_sw_writable)
     expected = {
-        register.offset_of(word): (
+        register.get_offset(word): (
             register.width,
             register.access not in {Access.PULSE, Access.PUSH},
             register.access not in {Access.CONSTANT, Access.READ},

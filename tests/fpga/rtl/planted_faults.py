@@ -18,10 +18,10 @@ from unittest import mock
 from fpga.count_action.model import CountKind, Datapath, Module
 from fpga.count_action.ports import Rows
 from fpga.count_action.simulate.compiled import simulator
-from fpga.count_action.simulate.compiled.generator import CycleProgram, program_of
+from fpga.count_action.simulate.compiled.generator import CycleProgram, make_program
 from fpga.count_action.verilog import actions, counts, text, top, wiring
 from fpga.count_action.verilog.wiring import Slice, Wiring
-from fpga.hdl import Design, design_of
+from fpga.hdl import Design, make_design
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class RtlFault:
     found_by: str
 
     def design(self, datapath: Datapath) -> Design:
-        sound = design_of(datapath)
+        sound = make_design(datapath)
         sources = dict(sound.sources)
         file = f"{self.block}.sv"
         assert sources[file].count(self.old) == 1, f"{self.name}: {self.old!r} stands once in {file}"
@@ -55,7 +55,7 @@ class EmitterFault:
 
     def design(self, datapath: Datapath) -> Design:
         with self.planted():
-            return design_of(datapath)
+            return make_design(datapath)
 
     @contextmanager
     def planted(self) -> Iterator[None]:
@@ -81,11 +81,11 @@ class SimulatorFault:
     found_by: str
 
     def run(self, datapath: Datapath, inputs: Rows) -> Rows:
-        with mock.patch.object(simulator, "program_of", self._program_of):
+        with mock.patch.object(simulator, "make_program", self._program_of):
             return simulator.simulate(datapath, inputs)
 
     def _program_of(self, datapath: Datapath) -> CycleProgram:
-        program = program_of(datapath)
+        program = make_program(datapath)
         statements = [re.sub(self.pattern, self.faulty, each) for each in program.statements]
         assert statements != program.statements, f"{self.name}: {self.pattern!r} fits a statement"
         return replace(program, statements=statements)
@@ -293,7 +293,7 @@ EMITTER_FAULTS = (
     EmitterFault(
         "samples are added whether their beat moves or not",
         (counts, actions, top),
-        "moving_sample",
+        "find_move_bit",
         _always_valid,
         "unit",
     ),
@@ -301,7 +301,7 @@ EMITTER_FAULTS = (
     EmitterFault(
         "all counts of a module have its first target",
         (counts,),
-        "target_in_force",
+        "find_target_bits",
         _first_target,
         "co-simulation",
     ),
@@ -317,9 +317,7 @@ EMITTER_FAULTS = (
     ),
     EmitterFault("samples of other widths lose their sign", (actions,), "_fit_sample", _without_sign, "unit"),
     EmitterFault("only the first action on a flag works", (Module,), "drivers", _one_setter, "unit"),
-    EmitterFault(
-        "the last one stands lowest", (text, actions, top, wiring), "concatenation", _swapped, "unit"
-    ),
+    EmitterFault("the last one stands lowest", (text, actions, top, wiring), "concatenate", _swapped, "unit"),
 )
 
 SIMULATOR_FAULTS = (

@@ -19,11 +19,11 @@ from fpga.count_action.model import (
 )
 from fpga.count_action.ports import ports_of
 from fpga.hdl.cosimulation import (
-    bits_of,
     compare,
     find_first_mismatch,
     measure_coverage,
-    values_of,
+    read_values,
+    unpack_bits,
 )
 from fpga.hdl.stimulus import generate_stimulus
 
@@ -87,8 +87,8 @@ def test_bits_and_values_of_wide_ports():
     datapath = Datapath("wide", (Signal("x", SignalKind.NUMBER, 3, width=30),), ())
     port = ports_of(datapath).input("x_i")
     rows = np.array([[2**63 + 1, 3]], np.uint64)
-    assert values_of(rows, port) == [(3 << 64) + 2**63 + 1]
-    assert np.flatnonzero(bits_of(rows, port)[0]).tolist() == [0, 63, 64, 65]
+    assert read_values(rows, port) == [(3 << 64) + 2**63 + 1]
+    assert np.flatnonzero(unpack_bits(rows, port)[0]).tolist() == [0, 63, 64, 65]
 
 
 def test_coverage_counts_fires_silence_and_chains():

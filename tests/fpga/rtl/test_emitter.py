@@ -39,10 +39,10 @@ def streamer(size: int = 16) -> Datapath:
     refs = tuple(Ref("DAC", index=index) for index in range(size))
     module = Module(
         "synchronized_data_streamer",
-        (Count("count", CountKind.LEVEL, "num_DACs", refs, at=at(2, 14)),),
-        (Target("num_DACs", size, at=at(3, 14)),),
-        (Action(ActionKind.STREAM, "count", "DAC", refs, 16, at=at(4, 14)),),
-        at=at(1, 1),
+        (Count("count", CountKind.LEVEL, "num_DACs", refs, location=at(2, 14)),),
+        (Target("num_DACs", size, location=at(3, 14)),),
+        (Action(ActionKind.STREAM, "count", "DAC", refs, 16, location=at(4, 14)),),
+        location=at(1, 1),
     )
     return Datapath("synchronized_data_streamer", (Signal("DAC", SignalKind.STREAM, size, 1, 16),), (module,))
 

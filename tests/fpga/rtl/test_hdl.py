@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fpga.count_action.ports import Port, Ports
-from fpga.hdl import Design, HdlError, ToolFailed, ToolMissing, design_of, find_tool, why_missing
+from fpga.hdl import Design, HdlError, ToolFailed, ToolMissing, find_tool, make_design, why_missing
 from fpga.hdl.tools import BadOutput, Tool, ToolTimeout
 
 ROOT = str(Path(__file__).parents[3])
@@ -184,8 +184,8 @@ def find_processes(argument: str) -> list[str]:
 
 
 def test_a_design_is_known_by_all_that_it_is_made_of(worked_tables):
-    one = design_of(worked_tables.datapath())
-    assert one.digest == design_of(worked_tables.datapath()).digest
+    one = make_design(worked_tables.datapath())
+    assert one.digest == make_design(worked_tables.datapath()).digest
     name, text = one.sources[0]
     assert replace(one, sources=((name, text + "\n"), *one.sources[1:])).digest != one.digest
 

@@ -9,7 +9,7 @@ from libraries import skip_without
 from fpga.count_action import load, parse_text
 from fpga.count_action.ports import Ports
 from fpga.count_action.verilog import core_files, emit
-from fpga.hdl import Design, design_of
+from fpga.hdl import Design, make_design
 from fpga.registers.build import top_sources
 from fpga.registers.register_file import emit_register_file
 from fpga.registers.register_list import Streams
@@ -50,7 +50,7 @@ def test_a_hand_written_block_is_clean(lint, yosys_accepts, name):
 
 @pytest.mark.hdl
 def test_the_worked_tables_top_is_clean(lint, yosys_accepts, worked_tables):
-    design = design_of(worked_tables.datapath())
+    design = make_design(worked_tables.datapath())
     assert lint.lint(design) == ()
     assert yosys_accepts(design) == ()
 
@@ -88,7 +88,7 @@ def test_slang_finds_a_net_that_nothing_reads(slang):
 @pytest.mark.hdl
 def test_bits_of_values_are_clean(lint, yosys_accepts):
     pytest.importorskip("lark")
-    design = design_of(parse_text(BITS, "bits.ca").datapath)
+    design = make_design(parse_text(BITS, "bits.ca").datapath)
     assert lint.lint(design) == ()
     assert yosys_accepts(design) == ()
 
@@ -97,7 +97,7 @@ def test_bits_of_values_are_clean(lint, yosys_accepts):
 @pytest.mark.hdl
 @pytest.mark.parametrize("seed", [1, 2])
 def test_tops_of_random_datapaths_are_clean(lint, yosys_accepts, random_datapaths, seed):
-    design = design_of(random_datapaths.random_datapath(seed, 30))
+    design = make_design(random_datapaths.random_datapath(seed, 30))
     assert lint.lint(design) == ()
     assert yosys_accepts(design) == ()
 
@@ -107,7 +107,7 @@ def test_tops_of_random_datapaths_are_clean(lint, yosys_accepts, random_datapath
 @pytest.mark.parametrize("seed", [1])
 def test_tops_with_formulas_are_clean(lint, yosys_accepts, random_datapaths, random_formulas, seed):
     datapath = random_formulas.with_formulas(random_datapaths.random_datapath(seed, 8), seed)
-    design = design_of(datapath)
+    design = make_design(datapath)
     assert lint.lint(design) == ()
     assert yosys_accepts(design) == ()
 

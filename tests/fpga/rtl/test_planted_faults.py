@@ -63,10 +63,10 @@ def test_every_fault_is_found_by_the_rung_it_names(planted_faults, rung_that_fin
 @pytest.mark.long
 @pytest.mark.hdl
 def test_without_a_fault_no_rung_finds_anything(rung_that_finds):
-    from fpga.hdl import design_of
+    from fpga.hdl import make_design
 
     class NoFault:
-        design = staticmethod(design_of)
+        design = staticmethod(make_design)
 
     assert rung_that_finds(NoFault) == "none"
 

@@ -9,7 +9,7 @@ import pytest
 from fpga.count_action import load
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import Reference, simulate
-from fpga.count_action.simulate.port_values import series_of
+from fpga.count_action.simulate.port_values import read_series
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -40,14 +40,14 @@ def test_dot_products(benchmark):
     assert np.array_equal(outputs[:300], Reference(datapath).run(rows[:300]))
     port = ports.input("product_data_i")
     samples = rows[:, port.column : port.column + port.words].copy().view(np.int16).astype(np.int64)
-    taken = np.array(series_of(ports.output("product_ready_o"), outputs)) == 0xFFFF
+    taken = np.array(read_series(ports.output("product_ready_o"), outputs)) == 0xFFFF
     beats = samples[taken].sum(axis=1)
     totals = beats[: len(beats) // 49 * 49].reshape(-1, 49).sum(axis=1)
-    left = np.array(series_of(ports.output("dot_total_valid_o"), outputs)) & rows[
+    left = np.array(read_series(ports.output("dot_total_valid_o"), outputs)) & rows[
         :, ports.input("dot_total_ready_i").column
     ].astype(int)
     seen = (
-        np.array(series_of(ports.output("dot_total_data_o"), outputs))
+        np.array(read_series(ports.output("dot_total_data_o"), outputs))
         .astype(np.uint32)
         .view(np.int32)[left == 1]
     )

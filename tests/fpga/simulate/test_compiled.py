@@ -25,7 +25,7 @@ from fpga.count_action import (
 )
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import Reference, compile_datapath, simulate
-from fpga.count_action.simulate.compiled.expressions import Field, mask_field, number, pack, whole
+from fpga.count_action.simulate.compiled.expressions import Field, make_field, mask_field, number, pack
 from fpga.hdl.cosimulation import find_first_mismatch, measure_coverage
 
 skip_without("numba")
@@ -191,14 +191,14 @@ def test_fields_of_words(bits, low, width, signed):
 @given(st.lists(st.tuples(st.integers(1, 32), st.integers(0, 2**32 - 1)), min_size=1, max_size=9))
 def test_fields_side_by_side(fields):
     names = {f"x{place}": Word(value & (1 << width) - 1) for place, (width, value) in enumerate(fields)}
-    texts = pack(whole(name, width) for name, (width, _) in zip(names, fields, strict=True))
+    texts = pack(make_field(name, width) for name, (width, _) in zip(names, fields, strict=True))
     expected = low = 0
     for (width, _), word in zip(fields, names.values(), strict=True):
         expected, low = expected | word.value << low, low + width
     assert [Word(eval(text, names)).value & 2**64 - 1 for text in texts] == [
         expected >> 64 * word & 2**64 - 1 for word in range(-(-low // 64))
     ]
-    assert mask_field(whole("x0", 3)) == "x0"
+    assert mask_field(make_field("x0", 3)) == "x0"
 
 
 class Word:

@@ -16,9 +16,9 @@ from needs import needs
 from fpga.count_action import check, parse_text
 from fpga.count_action.language.unparse import unparse
 from fpga.count_action.ports import ports_of
-from fpga.count_action.simulate.port_values import row_of, values_of
+from fpga.count_action.simulate.port_values import pack_row, unpack_row
 from fpga.hdl import why_missing
-from fpga.hdl.cosimulation import bits_of, find_first_mismatch, measure_coverage
+from fpga.hdl.cosimulation import find_first_mismatch, measure_coverage, unpack_bits
 
 MODULES, CYCLES, TOPS = 6, 100, 32
 RUN = 9
@@ -113,8 +113,8 @@ def test_hexadecimal_constants_mean_the_same(datapaths):
 def interpreted(datapath, rows):
     """Return what the plain interpreter makes of a stimulus."""
     interpreter, ports = beside("plain_interpreter").Plain(datapath), ports_of(datapath)
-    shown = [interpreter.step(values_of(ports.inputs, row)) for row in rows.tolist()]
-    return np.array([row_of(ports.outputs, each) for each in shown], np.uint64)
+    shown = [interpreter.step(unpack_row(ports.inputs, row)) for row in rows.tolist()]
+    return np.array([pack_row(ports.outputs, each) for each in shown], np.uint64)
 
 
 def test_the_plain_interpreter_agrees(runs):
@@ -134,7 +134,7 @@ def test_properties_are_broken_in_the_same_cycles(datapaths, generated):
         rows = generated.constructive_stimulus(datapath, 40, seed)
         interpreter, ports = beside("plain_interpreter").Plain(datapath), ports_of(datapath)
         for row in rows.tolist():
-            interpreter.step(values_of(ports.inputs, row))
+            interpreter.step(unpack_row(ports.inputs, row))
         expected = [(cycle, *each) for cycle, every in enumerate(interpreter.violated) for each in every]
         assert sorted(Reference(datapath).violations(rows)) == sorted(expected)
         held += 40 * sum(len(module.claims) for module in datapath.modules) - len(expected)
@@ -178,7 +178,7 @@ def test_five_hundred_modules_agree(generated, formulas):
 
 def choices(datapath, rows):
     """Return how often a stream was chosen (R19)."""
-    fired = bits_of(rows, ports_of(datapath).output("fire_o"))
+    fired = unpack_bits(rows, ports_of(datapath).output("fire_o"))
     places = [place for place, (_, count) in enumerate(datapath.counts()) if count.order]
     return int(fired[:, places].sum())
 

@@ -6,8 +6,8 @@ import pytest
 from fpga.count_action import CountActionError
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import Reference
-from fpga.count_action.simulate.port_values import put_series, values_of
-from fpga.count_action.simulate.signals import find_by_name, input_wires, output_wires
+from fpga.count_action.simulate.port_values import put_series, unpack_row
+from fpga.count_action.simulate.signals import find_by_name, list_input_wires, list_output_wires
 from fpga.count_action.simulate.stimuli.files import (
     example_stimulus,
     find_failures,
@@ -44,7 +44,7 @@ def refused(tmp_path, datapath, text, name="s.csv"):
 
 
 def inputs_of(datapath, stimulus):
-    return [values_of(ports_of(datapath).inputs, row) for row in stimulus.rows.tolist()]
+    return [unpack_row(ports_of(datapath).inputs, row) for row in stimulus.rows.tolist()]
 
 
 def test_csv(tmp_path, small):
@@ -92,12 +92,12 @@ def test_the_three_kinds_of_files_mean_the_same(tmp_path, small):
 
 def test_ready_and_targets_have_sensible_values(tmp_path, generated):
     datapath = generated.random_datapath(0, 10)
-    stimulus = load(tmp_path, datapath, f"{input_wires(datapath)[0].name}\n0\n")
+    stimulus = load(tmp_path, datapath, f"{list_input_wires(datapath)[0].name}\n0\n")
     (row,) = inputs_of(datapath, stimulus)
     ready = [value for name, value in row.items() if name.endswith("_ready_i")]
     assert ready == [1] * len(ready) != []
     resets = [target.reset for _, target in datapath.targets()]
-    wires = [wire for wire in input_wires(datapath) if wire.name.startswith("target_shadow")]
+    wires = [wire for wire in list_input_wires(datapath) if wire.name.startswith("target_shadow")]
     assert [wire.series(stimulus.rows)[0] for wire in wires] == resets
 
 
@@ -240,7 +240,10 @@ def test_every_bit_of_every_port_has_a_name(generated):
     for seed in range(5):
         datapath = generated.random_datapath(seed, 12)
         ports = ports_of(datapath)
-        for wires, places in ((input_wires(datapath), ports.inputs), (output_wires(datapath), ports.outputs)):
+        for wires, places in (
+            (list_input_wires(datapath), ports.inputs),
+            (list_output_wires(datapath), ports.outputs),
+        ):
             bits = [(wire.port.name, wire.low + bit) for wire in wires for bit in range(wire.width)]
             assert sorted(bits) == sorted((port.name, bit) for port in places for bit in range(port.width))
         assert len(find_by_name(datapath, inputs=True)) >= 2 * len(ports.inputs)

@@ -5,7 +5,7 @@ import pytest
 
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import Reference
-from fpga.count_action.simulate.signals import input_wires, output_wires
+from fpga.count_action.simulate.signals import list_input_wires, list_output_wires
 from fpga.count_action.simulate.waveforms.plot import MAX_WIRES, choose_traces, draw
 from fpga.count_action.simulate.waveforms.vcd import vcd_text
 
@@ -41,8 +41,8 @@ def test_a_dump_holds_the_run(generated):
     inputs = generated.constructive_stimulus(datapath, 60, 2)
     outputs = Reference(datapath).run(inputs)
     names, history = read_vcd(vcd_text(datapath, inputs, outputs))
-    wires = [(wire, inputs) for wire in input_wires(datapath)] + [
-        (wire, outputs) for wire in output_wires(datapath)
+    wires = [(wire, inputs) for wire in list_input_wires(datapath)] + [
+        (wire, outputs) for wire in list_output_wires(datapath)
     ]
     assert len({name for name, _ in names.values()}) == len(wires) + 1
     for (name, width), (wire, rows) in zip(list(by_code(names))[1:], wires, strict=True):

@@ -21,7 +21,7 @@ from fpga.count_action import (
 )
 from fpga.count_action.ports import ports_of
 from fpga.count_action.simulate import Reference, simulate
-from fpga.count_action.simulate.port_values import row_of
+from fpga.count_action.simulate.port_values import pack_row
 from fpga.count_action.simulate.signals import find_by_name
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "count-action.md"
@@ -54,9 +54,9 @@ def run(datapath, **series):
     steps = [{port: values[cycle] for port, values in series.items()} for cycle in range(length)]
     reference = Reference(datapath)
     cycles = [reference.step(step) for step in steps]
-    rows = np.array([row_of(ports_of(datapath).inputs, step) for step in steps], np.uint64)
+    rows = np.array([pack_row(ports_of(datapath).inputs, step) for step in steps], np.uint64)
     outputs = Reference(datapath).run(rows)
-    assert outputs.tolist() == [row_of(ports_of(datapath).outputs, cycle.outputs) for cycle in cycles]
+    assert outputs.tolist() == [pack_row(ports_of(datapath).outputs, cycle.outputs) for cycle in cycles]
     pytest.importorskip("numba")
     assert np.array_equal(simulate(datapath, rows), outputs)
     return cycles
@@ -469,7 +469,7 @@ def test_properties():
     inputs = numbers(rows["x"])
     cycles = run(datapath, x_i=inputs)
     assert seen(cycles, "m", "base") == numbers(rows["count: `sum x over cycles`, target never, base"])
-    stimulus = np.array([row_of(ports_of(datapath).inputs, {"x_i": each}) for each in inputs], np.uint64)
+    stimulus = np.array([pack_row(ports_of(datapath).inputs, {"x_i": each}) for each in inputs], np.uint64)
     broken = set(Reference(datapath).violations(stimulus))
     for kind, name, label in (("always", "low", "count < 3"), ("never", "both", "x and count == 2")):
         holds = [int((cycle, "m", kind, name) not in broken) for cycle in range(5)]

@@ -17,7 +17,7 @@ from fpga.datapath import WrongHardware
 from fpga.smartnic.__main__ import main
 from fpga.smartnic.build import nic_design
 from fpga.smartnic.driver import REGISTERS, SmartNicDriver
-from fpga.smartnic.frames import Endpoint, make_datagram, payload_of
+from fpga.smartnic.frames import Endpoint, get_payload, make_datagram
 from fpga.smartnic.program import NicLayer, NicModel, NicProgram
 from fpga.smartnic.reference import scores
 from fpga.smartnic.registers import IDENTITY, OUTCOMES
@@ -125,7 +125,7 @@ class Board(Pins):
         for data, last in self.beats:
             frame += data
             if last:
-                frames.append(parse(payload_of(frame)))
+                frames.append(parse(get_payload(frame)))
                 frame = b""
         assert frame == b""
         self.beats = []

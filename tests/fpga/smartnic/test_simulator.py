@@ -9,7 +9,7 @@ import pytest
 from needs import needs
 
 from fpga.hdl import HdlError
-from fpga.hdl.design import design_of_block
+from fpga.hdl.design import make_block_design
 from fpga.photonic_mac.network import Optics
 from fpga.smartnic.simulator import COUNTERS, Settings, SmartNic, SmartNicError
 
@@ -21,7 +21,7 @@ OTHER = bytes.fromhex("020000000009")
 def echo_design(text=None):
     """Return the stand-in, or a changed text of it, as a design for the harness."""
     text = text or (HERE / "echo_nic.sv").read_text("ascii")
-    return design_of_block("echo_nic", given={"echo_nic": text})
+    return make_block_design("echo_nic", texts_by_name={"echo_nic": text})
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +183,7 @@ def test_settings_out_of_range_are_refused(settings, reason):
 
 def test_a_top_that_is_not_there():
     with pytest.raises(HdlError, match="there is no module nowhere"):
-        design_of_block("nowhere")
+        make_block_design("nowhere")
 
 
 @pytest.mark.long

@@ -80,7 +80,7 @@ def check(nic, program, sent, *, punctual=True):
 
     An answer that was in time may leave later while the client pauses: it is not `punctual` then.
     """
-    from fpga.smartnic.frames import payload_of
+    from fpga.smartnic.frames import get_payload
     from fpga.smartnic.reference import scores
 
     models = {number: model.inputs for number, model in enumerate(program.models)}
@@ -95,7 +95,9 @@ def check(nic, program, sent, *, punctual=True):
                 ones_sum(frame[26:34] + b"\0\x11" + length + frame[34 : 34 + int.from_bytes(length, "big")])
                 == 0xFFFF
             )
-        packet = parse(payload_of(frame)) if frame[23:24] == b"\x11" and frame[12:14] == b"\x08\x00" else None
+        packet = (
+            parse(get_payload(frame)) if frame[23:24] == b"\x11" and frame[12:14] == b"\x08\x00" else None
+        )
         if packet is None or packet.request not in requests or packet.code not in {0, Code.LATE, Code.FAILED}:
             replies[without_time(frame)] += 1
             continue
@@ -268,9 +270,9 @@ def request_answer(frame, program):
 
 
 def parse_answer(frame):
-    from fpga.smartnic.frames import payload_of
+    from fpga.smartnic.frames import get_payload
 
-    return parse(payload_of(frame))
+    return parse(get_payload(frame))
 
 
 def test_light_that_does_not_come_back_fails_a_request_and_then_works_again(make_nic, frames):
@@ -464,14 +466,14 @@ def test_lenet_and_a_chain_with_biases_answer_like_the_integer_model(make_nic, f
 
 @pytest.mark.translates
 def test_a_trace_has_every_count_and_target_of_a_request(make_nic, frames):
-    from fpga.smartnic.frames import payload_of
+    from fpga.smartnic.frames import get_payload
     from fpga.smartnic.request_trace import trace_request
 
     program = small_program()
     nic = make_nic()
     nic.load(program)
     request = trace_request(nic, frames(program).request(0))
-    answer = decode_answer(parse(payload_of(request.answer)).payload)
+    answer = decode_answer(parse(get_payload(request.answer)).payload)
     assert answer.scores.shape == (10,)
     (end,) = np.flatnonzero(request.trace.fires["layers.layer"])
     assert answer.cycles == end - request.starts[0] + 1
@@ -631,15 +633,15 @@ def finds_a_fault(make_nic, frames, design):
 @pytest.mark.parametrize(("block", "sound", "fault"), [pytest.param("", "", "", id="sound"), *FAULTS])
 def test_a_planted_fault_is_found(make_nic, frames, block, sound, fault):
 
-    from fpga.hdl.design import design_of_block
+    from fpga.hdl.design import make_block_design
 
     given = {}
     if block:
-        text = dict(design_of_block(block).sources)[f"{block}.sv"]
+        text = dict(make_block_design(block).sources)[f"{block}.sv"]
         assert text.count(sound) >= 1
         place = text.rindex(sound)  # the declaration of a port comes before its use
         given[block] = text[:place] + fault + text[place + len(sound) :]
-    design = design_of_block("smartnic_loopback", given=given)
+    design = make_block_design("smartnic_loopback", texts_by_name=given)
     assert finds_a_fault(make_nic, frames, design) == bool(block)
 
 

@@ -41,10 +41,10 @@ def nic():
 
     if reason := why_missing("verilator", "make", "g++"):
         pytest.skip(reason)
-    from fpga.hdl.design import design_of_block
+    from fpga.hdl.design import make_block_design
 
     text = (HERE / "echo_nic.sv").read_text("ascii")
-    design = design_of_block("echo_nic", given={"echo_nic": text})
+    design = make_block_design("echo_nic", texts_by_name={"echo_nic": text})
     with closing(SmartNic(design=design, optimise="-O1")) as nic:
         yield nic
 

@@ -26,9 +26,9 @@ from fpga.registers.text import to_rdl
 from fpga.registers.top import Top
 from fpga.verify.accesses import PARTIALS, SEEDS, draw_accesses
 from fpga.verify.bus_bench import write_random_datapath
-from fpga.verify.bus_record import WAITING, waits_for_ready
+from fpga.verify.bus_record import WAITING, find_waits_for_ready
 from fpga.verify.delivered import read_folder
-from fpga.verify.stream_rules import streams_of
+from fpga.verify.stream_rules import list_stream_ports
 from fpga.verify.tops import run_seeds, run_top
 from fpga.verify.verify import is_equivalent, verify
 
@@ -143,7 +143,7 @@ def test_a_fault_of_a_top_is_found_by_an_element(copy, place):
     ]
     breaches = [breach for each in found for breach in each.breaches.values()]
     assert breaches, fault
-    assert all(each.expected != each.seen for each in breaches)
+    assert all(each.expected != each.actual for each in breaches)
 
 
 @pytest.mark.slow
@@ -178,24 +178,24 @@ def test_every_byte_of_every_register_is_written_alone_and_left_alone():
                 if register.access in {Access.CONSTANT, Access.READ}:
                     continue
                 for word in range(register.words):
-                    mine = [each.strobes for each in writes if each.address == register.offset_of(word)]
+                    mine = [each.strobes for each in writes if each.address == register.get_offset(word)]
                     for byte in range(-(-register.width // 8)):
                         assert mine.count(1 << byte) >= PARTIALS
                         assert mine.count(15 ^ 1 << byte) >= PARTIALS
-                    strobes.setdefault(register.offset_of(word), set()).update(mine)
+                    strobes.setdefault(register.get_offset(word), set()).update(mine)
         assert all(each == set(range(16)) for each in strobes.values())
         assert table["CONTROL",].offset in strobes
 
 
 def test_a_valid_that_waits_for_its_ready_is_told_from_one_that_has_nothing_to_send():
     long = WAITING + 1
-    waits = list(waits_for_ready("x", [True] * long, [0] * long, [0] * long))
-    assert [(each.pin, each.cycle, each.expected, each.seen) for each in waits] == [
+    waits = list(find_waits_for_ready("x", [True] * long, [0] * long, [0] * long))
+    assert [(each.pin, each.cycle, each.expected, each.actual) for each in waits] == [
         ("x before its ready", WAITING, 1, 0)
     ]
-    assert not list(waits_for_ready("x", [False] * long, [0] * long, [0] * long))
-    assert not list(waits_for_ready("x", [True] * long, [0] * WAITING + [1], [0] * long))
-    assert not list(waits_for_ready("x", [True] * long, [0] * long, [0] * WAITING + [1]))
+    assert not list(find_waits_for_ready("x", [False] * long, [0] * long, [0] * long))
+    assert not list(find_waits_for_ready("x", [True] * long, [0] * WAITING + [1], [0] * long))
+    assert not list(find_waits_for_ready("x", [True] * long, [0] * long, [0] * WAITING + [1]))
 
 
 MERGES = {
@@ -221,7 +221,7 @@ def test_a_merge_has_a_bench(kind):
     datapath = parse_text(MERGES[kind], "merge.ca").datapath
     text = write_random_datapath(datapath)
     assert "one_y_valid_o" in text
-    (merged,) = [each for each in streams_of(datapath) if not each.pins.into]
+    (merged,) = [each for each in list_stream_ports(datapath) if not each.pins.is_input]
     assert [end for end, _, _ in merged.ends] == kind.partition(" with ")[2].replace(" and", "").split()
 
 
@@ -291,7 +291,7 @@ def test_a_planted_fault_is_found(copy, place):
     if place in HARDWARE and "is_full" not in fault.old:  # no run is long enough for that
         shown = [each for each in failing(found) if each.expected is not None]
         assert shown
-        assert all(each.expected != each.seen for each in shown)
+        assert all(each.expected != each.actual for each in shown)
 
 
 def test_there_are_thirty_faults_with_late_ones():

@@ -24,9 +24,9 @@ from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import demand_of_matrix
 from testbed.errors import HostError
-from testbed.lab.hosts.fleet import Completed
+from testbed.lab.hosts.fleet import CommandResult
 from testbed.lab.hosts.forwarding import (
-    blocks_of,
+    find_blocks,
     forwarding_plan,
     install,
     read_macs,
@@ -166,7 +166,7 @@ def with_addresses(lab, *rows):
 
 
 def blocks(lab):
-    return [[str(block) for block in blocks_of(lab, host)] for host in lab.hosts]
+    return [[str(block) for block in find_blocks(lab, host)] for host in lab.hosts]
 
 
 def test_addresses_of_a_host_are_one_block_where_nobody_else_is_in_it(lab):
@@ -191,7 +191,7 @@ def test_blocks_hold_the_addresses_of_their_host_and_of_no_other(small_lab_text,
     rows = [[str(IPv4Address("172.16.0.0") + one) for one in drawn[at : at + 3]] for at in (0, 3, 6)]
     lab = with_addresses(lab, *rows)
     for host, own in zip(lab.hosts, rows, strict=True):
-        found = blocks_of(lab, host)
+        found = find_blocks(lab, host)
         others = {IPv4Address(one) for row in rows if row is not own for one in row}
         assert all(sum(IPv4Address(one) in block for block in found) == 1 for one in own)
         assert not any(one in block for block in found for one in others)
@@ -274,7 +274,7 @@ class ScriptedFleet:
 
     def run(self, commands, *, stdin=None, timeout_s=30.0):
         self.calls.append((dict(commands), dict(stdin or {})))
-        return {host: Completed(host, *self.answer(host)) for host in commands}
+        return {host: CommandResult(host, *self.answer(host)) for host in commands}
 
 
 def listing(host, **changes):

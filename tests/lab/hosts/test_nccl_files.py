@@ -19,7 +19,7 @@ from nccl_reader import ReaderError, ReadTopology, read_graphs, read_topology, r
 from testbed.design.model import Nic, Topology, Wiring
 from testbed.design.topology.strides import rings_of
 from testbed.errors import HostError, TopologyError
-from testbed.lab.hosts.fleet import Completed
+from testbed.lab.hosts.fleet import CommandResult
 from testbed.lab.hosts.nccl_files import (
     SETTINGS,
     TOPOLOGY_FILE,
@@ -588,7 +588,10 @@ class MachineFleet:
         assert all(command.split()[1:3] == ["-IS", ".cache/x/pci.py"] for command in commands.values())
         names = commands["a"].split()[3:]
         printed = json.dumps(pci.read_machine(self.machine, names))
-        return {"a": Completed("a", 0, printed, ""), "b": Completed("b", 127, "", "sh: python3: not found\n")}
+        return {
+            "a": CommandResult("a", 0, printed, ""),
+            "b": CommandResult("b", 127, "", "sh: python3: not found\n"),
+        }
 
 
 def test_hosts_are_asked_and_those_that_cannot_answer_are_named(small_lab_text, machine):

@@ -15,7 +15,7 @@ skip_without("asyncssh")
 skip_without("pydantic")
 
 from testbed.errors import HostError
-from testbed.lab.hosts.fleet import Completed
+from testbed.lab.hosts.fleet import CommandResult
 from testbed.lab.hosts.probe import Frame, NicReport, probe_links
 from testbed.lab.hosts.reachability import ping_all
 from testbed.lab.inventory import parse_lab
@@ -97,7 +97,7 @@ class ScriptedHosts:
 
     def run(self, commands, *, stdin=None, timeout_s=30.0):
         self.commands = commands
-        return {host: Completed(host, *self.script[host]) for host in commands}
+        return {host: CommandResult(host, *self.script[host]) for host in commands}
 
     @contextmanager
     def start(self, commands):
@@ -116,7 +116,9 @@ class ScriptedHosts:
         yield from lines
 
     def wait(self, timeout_s):
-        return {host: Completed(host, *ended) for host, ended in self.script.get("ended", NOT_ROOT).items()}
+        return {
+            host: CommandResult(host, *ended) for host, ended in self.script.get("ended", NOT_ROOT).items()
+        }
 
 
 def say(event, **details):

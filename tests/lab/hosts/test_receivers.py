@@ -17,7 +17,7 @@ from libraries import skip_without
 skip_without("asyncssh")
 skip_without("pydantic")
 
-from testbed.lab.hosts.fleet import Completed
+from testbed.lab.hosts.fleet import CommandResult
 from testbed.lab.hosts.receivers import (
     PowerThresholds,
     describe_bad_lane,
@@ -313,7 +313,7 @@ class OneRun:
 
     def run(self, commands, *, stdin=None, timeout_s=30.0):
         self.runs.append(commands)
-        return {host: Completed(host, 0, self.said[host], "") for host in commands}
+        return {host: CommandResult(host, 0, self.said[host], "") for host in commands}
 
 
 def test_all_nics_of_all_hosts_are_read_in_one_round_trip(small_lab_text, tmp_path):

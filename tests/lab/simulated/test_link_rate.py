@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from testbed.errors import LabStartError
 from testbed.lab.inventory import parse_lab, render_lab
 from testbed.lab.simulated import lifecycle, link_rate
-from testbed.lab.simulated.link_rate import STEPS, Machine, fit_rate, idle_share, read_quota, read_ticks
+from testbed.lab.simulated.link_rate import (
+    STEPS,
+    Machine,
+    compute_idle_share,
+    fit_rate,
+    read_quota,
+    read_ticks,
+)
 
 TWO = Machine(processors=2, free=2, copy_mbps=37_000)
 
@@ -61,8 +68,8 @@ def test_ticks_are_read_for_each_processor():
 
 
 def test_a_processor_whose_ticks_stood_still_is_idle():
-    assert idle_share((5, 10), (5, 10)) == 1.0
-    assert idle_share((0, 0), (25, 100)) == 0.25
+    assert compute_idle_share((5, 10), (5, 10)) == 1.0
+    assert compute_idle_share((0, 0), (25, 100)) == 0.25
 
 
 @pytest.mark.parametrize(

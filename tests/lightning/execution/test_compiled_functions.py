@@ -10,7 +10,7 @@ from libraries import library
 
 numba = library("numba")
 
-from lightbed.machine_code import digest_of, make_folder
+from lightbed.machine_code import compute_digest, make_folder
 
 machine_code = library("lightbed.compiled")
 kernels = library("lightning.execution.kernels.compiled")
@@ -24,16 +24,16 @@ def twice(number):
 def cache_folder(tmp_path, monkeypatch):
     """Provide the folder of translations, an empty one."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    for function in (digest_of, make_folder):
+    for function in (compute_digest, make_folder):
         function.cache_clear()
     yield tmp_path / "lightbed" / "machine-code"
-    for function in (digest_of, make_folder):
+    for function in (compute_digest, make_folder):
         function.cache_clear()
 
 
 def translate(source: Path) -> str:
     """Return the name of the folder in which a translation from this source is kept."""
-    digest_of.cache_clear()
+    compute_digest.cache_clear()
     made = machine_code.compile_function(twice, signatures=["int64(int64)"], sources=[source])
     assert made(21) == 42
     assert machine_code.is_kept(made)

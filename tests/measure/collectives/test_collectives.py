@@ -22,7 +22,7 @@ from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.strides import rings_of
 from testbed.errors import CollectiveError, CollectiveTimeout, HostError, WrongResult
-from testbed.lab.hosts.launch import Completed
+from testbed.lab.hosts.launch import CommandResult
 from testbed.lab.inventory import load_lab
 from testbed.measure.collectives import ranks as ranks_module
 from testbed.measure.collectives.rank_reports import RankReports
@@ -112,7 +112,7 @@ class ScriptedLaunch:
             pass
         if self.alive:
             raise HostError("some still run")
-        return {host: Completed(host, 1, "", f"Traceback\nlast words of {host}\n") for host in names()}
+        return {host: CommandResult(host, 1, "", f"Traceback\nlast words of {host}\n") for host in names()}
 
     def __enter__(self):
         return self

@@ -15,7 +15,7 @@ from libraries import skip_without
 skip_without("asyncssh")
 
 from testbed.errors import CollectiveError
-from testbed.lab.hosts.fleet import Completed
+from testbed.lab.hosts.fleet import CommandResult
 from testbed.lab.model import Lab, LabHost, LinkClass
 from testbed.measure.nccl.launch import (
     NcclSettings,
@@ -50,7 +50,7 @@ def lab(*names: str) -> Lab:
 class ScriptedFleet:
     """Answers each command from a table of beginnings; in tests only."""
 
-    def __init__(self, hosts: tuple[LabHost, ...], answers: Mapping[str, Completed]) -> None:
+    def __init__(self, hosts: tuple[LabHost, ...], answers: Mapping[str, CommandResult]) -> None:
         self.hosts = hosts
         self.answers = answers
         self.asked: list[tuple[str, str]] = []
@@ -59,7 +59,7 @@ class ScriptedFleet:
         self.asked.extend(commands.items())
         return {host: self.answer(host, command) for host, command in commands.items()}
 
-    def answer(self, host: str, command: str) -> Completed:
+    def answer(self, host: str, command: str) -> CommandResult:
         for start, completed in self.answers.items():
             if command.startswith(start):
                 return replace(completed, host=host)
@@ -78,11 +78,11 @@ def fleet_with(
     return ScriptedFleet(
         lab("a", "b").hosts,
         {
-            "PATH=": Completed("", 0, found, ""),
-            "/usr/bin/mpirun": Completed(
+            "PATH=": CommandResult("", 0, found, ""),
+            "/usr/bin/mpirun": CommandResult(
                 "", status, output, "" if status == 0 else "mpirun: lost a daemon\n"
             ),
-            "cat ": Completed("", 0 if document else 1, document or "", ""),
+            "cat ": CommandResult("", 0 if document else 1, document or "", ""),
         },
     )
 
@@ -117,7 +117,7 @@ def test_the_arguments_of_the_test():
 
 def test_the_command_starts_one_rank_a_host_each_with_its_own_environment():
     here = lab("a", "b")
-    found = [replace(parse_equipment(Completed(name, 0, FOUND, "")), host=name) for name in ("a", "b")]
+    found = [replace(parse_equipment(CommandResult(name, 0, FOUND, "")), host=name) for name in ("a", "b")]
     variables = {"a": {"NCCL_NET": "IB"}, "b": {"NCCL_NET": "Socket"}}
     command = make_mpirun_command(here, found, variables, NcclTest(timeout_s=60))
     common, *rest = command.split(" -np ")
@@ -130,7 +130,7 @@ def test_the_command_starts_one_rank_a_host_each_with_its_own_environment():
 
 
 def test_what_a_host_has_is_read_from_its_answer():
-    host = parse_equipment(Completed("a", 0, f"{FOUND}noise\n", ""))
+    host = parse_equipment(CommandResult("a", 0, f"{FOUND}noise\n", ""))
     assert (host.gpus, host.program, host.mpirun) == (
         (GPU,),
         "/opt/nccl-tests/build/all_reduce_perf",

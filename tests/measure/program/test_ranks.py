@@ -17,7 +17,7 @@ from libraries import skip_without
 skip_without("asyncssh")
 
 from testbed.errors import Interrupted
-from testbed.lab.hosts.launch import Completed
+from testbed.lab.hosts.launch import CommandResult
 from testbed.lab.inventory import load_lab
 from testbed.measure.program import ranks as ranks_module
 from testbed.measure.program.ranks import LOST_EXIT_CODE, Program, Ranks, make_rank_variables, start_guards
@@ -77,7 +77,7 @@ class ProcessLaunch:
         process = self.processes[host]
         process.wait(10)
         status = -1 if process.returncode < 0 else process.returncode
-        return Completed(host, status, "", self.errors[host].read_text())
+        return CommandResult(host, status, "", self.errors[host].read_text())
 
     def close_input(self):
         for process in self.processes.values():

@@ -18,7 +18,7 @@ from ocs_drivers.model import CrossConnects, Power, Snapshot
 from testbed.design.patching.wiring import wire
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import ResultsError
-from testbed.lab.hosts.fleet import Completed
+from testbed.lab.hosts.fleet import CommandResult
 from testbed.lab.hosts.receivers import PowerThresholds, ReceiverReading
 from testbed.operate.drift.history import history_in
 from testbed.operate.drift.losses import losses_of
@@ -119,7 +119,7 @@ class LightFleet:
         self.lab, self.hosts, self.received = lab, lab.hosts, {}
 
     def run(self, commands, *, stdin=None, timeout_s=30.0):
-        return {host.name: Completed(host.name, 0, self._said(host), "") for host in self.hosts}
+        return {host.name: CommandResult(host.name, 0, self._said(host), "") for host in self.hosts}
 
     def _said(self, host):
         return "".join(self._module(host.name, nic.name) for nic in host.nics)

@@ -24,7 +24,7 @@ from testbed.lab.hosts.kernel_state import Interface, KernelState, Neighbour, pl
 from testbed.lab.hosts.probe import Frame, NicReport, ProbeReport
 from testbed.lab.hosts.reachability import Reachability
 from testbed.lab.hosts.receivers import PowerThresholds, ReceiverReading
-from testbed.lab.model import shard_of
+from testbed.lab.model import make_shard
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.design import Design
 from testbed.operate.intent import Intent, TopologySource
@@ -325,7 +325,7 @@ def worlds(testbed12):
 
     def make(hosts="abcdefghijkl", *, simplex=False, degree=4, **options):
         wiring = wire(find_topology(len(hosts), degree, simplex=simplex))
-        return World(shard_of(testbed12, hosts), wiring, **options)
+        return World(make_shard(testbed12, hosts), wiring, **options)
 
     make.other_wiring = SimpleNamespace(pairs=wire(find_topology(12, 2)))
     return make

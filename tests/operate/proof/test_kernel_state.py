@@ -15,7 +15,7 @@ from testbed.design.patching.wiring import wire
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.errors import HostError
-from testbed.lab.hosts.fleet import Completed
+from testbed.lab.hosts.fleet import CommandResult
 from testbed.lab.hosts.forwarding import forwarding_plan
 from testbed.lab.hosts.kernel_state import (
     Neighbour,
@@ -88,7 +88,7 @@ def test_an_answer_that_was_cut_off_is_an_error_that_names_the_host(testbed12, c
 
         def run(self, commands):
             assert commands == {"a": state_command(host)}
-            return {"a": Completed("a", 0, RECORDED[:cut], "")}
+            return {"a": CommandResult("a", 0, RECORDED[:cut], "")}
 
     if "=== files\n" in RECORDED[:cut]:
         assert read_kernels(Cut(), testbed12)["a"].interfaces

@@ -17,7 +17,7 @@ from testbed.design.model import Link
 from testbed.design.patching.wiring import wire
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.hosts.kernel_state import NOTHING, plan_state, states_while_installing
-from testbed.lab.model import shard_of
+from testbed.lab.model import make_shard
 from testbed.operate.intent import TopologySource
 from testbed.operate.plan import circuits_of
 from testbed.operate.unfinished import Unfinished
@@ -304,7 +304,7 @@ def test_circuits_between_hosts_that_the_apply_is_not_for_are_not_counted(worlds
     world.leave_unfinished(ring)
     (one,) = world.left
     world.left = (replace(one, replaced=(replace(one.replaced[0], hosts=tuple("abcd"), nics={}),)),)
-    four = shard_of(world.lab, "abcd")
+    four = make_shard(world.lab, "abcd")
     circuits = circuits_of(four, ring)
     world.held["ocs1"] = {circuit.input_port: circuit.output_port for circuit in circuits}
     ours = [one for one in circuits if min(one.link.source.node, one.link.target.node) < 2]

@@ -18,7 +18,7 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, PendingMove, Snapshot
-from testbed.lab.model import shard_of
+from testbed.lab.model import make_shard
 from testbed.operate.confirmation import Confirmations
 from testbed.operate.design import design_for, design_of_intent
 from testbed.operate.intent import load_intents
@@ -171,7 +171,7 @@ def test_an_apply_whose_hosts_were_given_to_others_is_not_gone_on_with(
 ):
     switch = memory_switch()
     fail_before_routes(testbed12, switch, journal)
-    shard = shard_of(testbed12, "abcdef")
+    shard = make_shard(testbed12, "abcdef")
     LabSession(shard, {"ocs1": switch}, None, journal).bring_up(design_for(shard), take_over=True)
     with pytest.raises(Superseded, match="newer epochs exist for all hosts but g, h, i, j, k, l"):
         find_unfinished(tmp_path, testbed12, None)

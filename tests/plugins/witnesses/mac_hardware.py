@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 import fpga
 from fpga.count_action.ports import WORD_BITS, Port, Ports, Rows
-from fpga.hdl.design import Design, design_of_block
+from fpga.hdl.design import Design, make_block_design
 from fpga.photonic_mac.cycles import Timing, Trace, cycles_of, total_cycles
 from fpga.photonic_mac.network import LANES, Integers, Network, Optics, count_beats
 
@@ -49,7 +49,7 @@ PORTS = Ports(_placed(_INPUTS), _placed(_OUTPUTS))
 
 def loopback_design() -> Design:
     """Return the whole datapath with simulated optics."""
-    return design_of_block("photonic_loopback", PORTS)
+    return make_block_design("photonic_loopback", PORTS)
 
 
 def load_rows(network: Network) -> Rows:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fpga.count_action.ports import Port, Ports, Rows
-from fpga.hdl.design import Design, design_of_block
+from fpga.hdl.design import Design, make_block_design
 from lightning.serving.packets.codec import HEADER, MAGIC, Code, Kind, find_flaw
 
 MAC, ADDRESS, PORT = bytes.fromhex("02a1b2c3d4e5"), bytes([10, 1, 2, 3]), 9000
@@ -66,7 +66,7 @@ def _top() -> str:
 
 def packet_ends_design() -> Design:
     """Return both blocks as one design: the replies of the first go to the second."""
-    return design_of_block("packet_ends", PORTS, {"packet_ends": _top()})
+    return make_block_design("packet_ends", PORTS, {"packet_ends": _top()})
 
 
 def ones_sum(message: bytes) -> int:

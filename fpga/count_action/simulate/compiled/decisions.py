@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from fpga.count_action.actions.kind import Lines, when
-from fpga.count_action.expressions import constant, width_of_slice
-from fpga.count_action.graph import stream_of
+from fpga.count_action.expressions import get_constant, get_slice_width
+from fpga.count_action.graph import get_stream_key
 from fpga.count_action.model import (
     VALUE,
     Count,
@@ -19,20 +19,20 @@ from fpga.count_action.model import (
     SignalKind,
 )
 from fpga.count_action.ports import WORD_BITS
-from fpga.count_action.simulate.bit_slices import stall_order
+from fpga.count_action.simulate.bit_slices import sort_by_stalls
 from fpga.count_action.simulate.compiled.expressions import (
     Field,
-    all_of,
-    any_of,
+    join_and,
+    join_or,
     literal,
+    make_field,
+    make_zeros,
     mask_field,
     negative,
     number,
     ones,
     pack,
     spread,
-    whole,
-    zeros,
 )
 from fpga.count_action.simulate.compiled.names import Names
 
@@ -65,24 +65,33 @@ class Decisions:
         datapath = self.names.datapath
         for module in datapath.modules:
             for index in range(len(module.values)):
-                yield from formula_lines(self.names, Ref(f"{VALUE}{index}", module.name))
+                yield from write_formulas(self.names, Ref(f"{VALUE}{index}", module.name))
         for module, count in datapath.counts():
             if count.gate:
-                conditions = [self._write_condition(each.ref, negated=each.negated) for each in count.gate]
-                yield f"e{self.names.count(module.name, count.name)} = {all_of(conditions)}"
+                conditions = [
+                    self._write_condition(condition.ref, negated=condition.negated)
+                    for condition in count.gate
+                ]
+                yield f"e{self.names.count(module.name, count.name)} = {join_and(conditions)}"
         # Level counts come before accumulating ones: whether a beat moves depends on the fires of its takers.
-        for module in stall_order(self.names.graph):
+        for module in sort_by_stalls(self.names.graph):
             yield from self._assign_stall(module)
             for count in module.counts:
                 if count.kind is CountKind.LEVEL:
-                    index, target = self._place_and_target(module, count)
+                    index, target = self._find_index_and_target(module, count)
                     yield f"x{index} = {self._write_increment(count)}"
-                    reached, enabled = self._write_reached(module, count), self.names.on(module, count)
-                    rivals = self.names.graph.rivals(module, count)
-                    free = all_of(
-                        [enabled, *(f"({self.names.fire(module.name, each.name)} ^ 1)" for each in rivals)]
+                    is_reached, is_enabled = (
+                        self._write_reached(module, count),
+                        self.names.is_counting(module, count),
                     )
-                    yield f"f{index} = {reached} & ({target} != 0) & {free}"
+                    rivals = self.names.graph.rivals(module, count)
+                    is_free = join_and(
+                        [
+                            is_enabled,
+                            *(f"({self.names.fire(module.name, rival.name)} ^ 1)" for rival in rivals),
+                        ]
+                    )
+                    yield f"f{index} = {is_reached} & ({target} != 0) & {is_free}"
         for signal in datapath.inputs:
             if signal.kind is SignalKind.STREAM:
                 yield from self._assign_input_stream(signal)
@@ -98,14 +107,14 @@ class Decisions:
     # ----------------------------------------------------------------------------------- streams (R7)
     def _assign_stall(self, module: Module) -> Lines:
         """Yield the statements for the ready bits of a module's streams, and for its stall."""
-        waiting = []
+        waiting_beats = []
         for action in module.streams():
             index = self.names.outputs[module.name, action.output]
             yield f"y{index} = {self._write_ready(module.name, action.output)}"
             yield f"g{index} = v{index} & y{index}"
-            waiting.append(f"v{index} & (y{index} ^ 1)")
-        if waiting:
-            yield f"{self.names.not_stalled(module)} = ({any_of(waiting)}) ^ 1"
+            waiting_beats.append(f"v{index} & (y{index} ^ 1)")
+        if waiting_beats:
+            yield f"{self.names.not_stalled(module)} = ({join_or(waiting_beats)}) ^ 1"
 
     def _write_ready(self, module: str, output: str) -> str:
         if (module, output) in self.names.consumed:
@@ -114,13 +123,17 @@ class Decisions:
 
     def _write_takers_ready(self, ref: Ref) -> str:
         """Return the condition that the takers of a stream are ready: one level count fires, or no module stalls."""
-        takers = self.names.graph.takers.get(stream_of(ref), ())
-        level = [
-            all_of([self.names.fire(module.name, count.name), *self.names.find_pick(count, ref)])
+        takers = self.names.graph.takers.get(get_stream_key(ref), ())
+        level_takers = [
+            join_and([self.names.fire(module.name, count.name), *self.names.find_pick(count, ref)])
             for module, count in takers
             if count.kind is CountKind.LEVEL
         ]
-        return any_of(level) if level else all_of(self.names.not_stalled(module) for module, _ in takers)
+        return (
+            join_or(level_takers)
+            if level_takers
+            else join_and(self.names.not_stalled(module) for module, _ in takers)
+        )
 
     def _assign_input_stream(self, signal: Signal) -> Lines:
         """Yield the statements for the ready bits of an input, and for its moving beats."""
@@ -136,8 +149,8 @@ class Decisions:
 
     # ------------------------------------------------------------------------ counts (R1 to R4, R10)
     def _accumulate(self, module: Module, count: Count) -> Lines:
-        index, target = self._place_and_target(module, count)
-        enabled, increment = self.names.on(module, count), self._write_increment(count)
+        index, target = self._find_index_and_target(module, count)
+        enabled, increment = self.names.is_counting(module, count), self._write_increment(count)
         yield (
             f"p{index} = {increment}" if enabled == "1" else f"p{index} = ({increment}) & {negative(enabled)}"
         )
@@ -160,7 +173,7 @@ class Decisions:
 
     def _accumulate_bounded(self, module: Module, count: Count) -> Lines:
         """Yield the statements for a count between bounds (R17); `x` becomes the new value of the count."""
-        index, target = self._place_and_target(module, count)
+        index, target = self._find_index_and_target(module, count)
         reach, largest = module.target(count.target), (1 << count.width) - 1
         changes, limit = f"(p{index} != 0)", f"l{index}"
         yield f"{limit} = {largest}"
@@ -175,24 +188,22 @@ class Decisions:
         yield when(f"0 > x{index}", [f"x{index} = 0"])
 
     def _write_reached(self, module: Module, count: Count) -> str:
-        index, target = self._place_and_target(module, count)
+        index, target = self._find_index_and_target(module, count)
         if module.target(count.target).at_least:
             return f"(({target} > x{index}) ^ 1)"
         return f"(x{index} == {target})"
 
-    def _place_and_target(self, module: Module, count: Count) -> tuple[int, str]:
-        aimed = self.names.value(count.aim) if count.aim else ""
-        return self.names.count(module.name, count.name), aimed or self.names.target(
-            module.name, count.target
-        )
+    def _find_index_and_target(self, module: Module, count: Count) -> tuple[int, str]:
+        aim = self.names.value(count.aim) if count.aim else ""
+        return self.names.count(module.name, count.name), aim or self.names.target(module.name, count.target)
 
     def _write_increment(self, count: Count) -> str:
         """Return the increment of a count: the terms added minus the terms subtracted."""
-        added = [str(count.constant)] if count.constant else []
-        added += self._write_terms(count, count.terms)
-        subtracted = self._write_terms(count, count.taken)
-        text = " + ".join(added) or "0"
-        return f"{text} - ({' + '.join(subtracted)})" if subtracted else text
+        added_terms = [str(count.constant)] if count.constant else []
+        added_terms += self._write_terms(count, count.terms)
+        subtracted_terms = self._write_terms(count, count.taken)
+        text = " + ".join(added_terms) or "0"
+        return f"{text} - ({' + '.join(subtracted_terms)})" if subtracted_terms else text
 
     def _write_terms(self, count: Count, refs: tuple[Ref, ...]) -> list[str]:
         """Return the expressions of terms; different bits of one word are counted together."""
@@ -201,7 +212,7 @@ class Decisions:
         for term in (self._find_term_field(count, ref) for ref in refs):
             word, shift = divmod(term.low, WORD_BITS)
             name = term.words[word]
-            if term.width > 1 or term.whole or masks.get(name, 0) >> shift & 1:
+            if term.width > 1 or term.is_word or masks.get(name, 0) >> shift & 1:
                 parts.append(mask_field(term))
             else:
                 masks[name] = masks.get(name, 0) | 1 << shift
@@ -215,7 +226,7 @@ class Decisions:
             return self.names.moves(ref)
         valid = self.names.valid(ref)
         pick = self.names.find_pick(count, ref)
-        return whole(f"({all_of([mask_field(valid), *pick])})", 1) if pick else valid
+        return make_field(f"({join_and([mask_field(valid), *pick])})", 1) if pick else valid
 
     # --------------------------------------------------------------------------------------- outputs
     def _assign_outputs(self) -> Lines:
@@ -227,7 +238,7 @@ class Decisions:
             else:
                 yield from self._assign_port(f"{name}_o", [f"r{index}"])
         counts = list(self.names.datapath.counts())
-        fires = [whole(self.names.fire(module.name, count.name), 1) for module, count in counts]
+        fires = [make_field(self.names.fire(module.name, count.name), 1) for module, count in counts]
         yield from self._assign_port("fire_o", pack(fires))
         yield from self._assign_port(
             "count_o", pack(self._find_register_field(module, count) for module, count in counts)
@@ -238,15 +249,15 @@ class Decisions:
 
     def _find_register_field(self, module: Module, count: Count) -> Field:
         if count.kind is CountKind.LEVEL:
-            return zeros(count.width)
-        return whole(f"c{self.names.count(module.name, count.name)}", count.width)
+            return make_zeros(count.width)
+        return make_field(f"c{self.names.count(module.name, count.name)}", count.width)
 
     def _assign_port(self, name: str, words: list[str] | tuple[str, ...]) -> Lines:
         column = self.names.ports.output(name).column
         return (f"o{column + word} = {text}" for word, text in enumerate(words))
 
 
-def formula_lines(names: Names, ref: Ref) -> Iterator[str]:
+def write_formulas(names: Names, ref: Ref) -> Iterator[str]:
     """Yield the statements for a formula. Its wire is wide enough for every value."""
     writer = _Writer(names, names.value(ref))
     value = writer.operand(names.graph.formula(ref))
@@ -268,7 +279,7 @@ class _Writer:
             return self._store(str(operand))
         if isinstance(operand, Ref):
             signed = self.names.graph.source(operand).signed
-            return self._store(number(self.names.now(operand), signed=signed))
+            return self._store(number(self.names.find_current_field(operand), signed=signed))
         first_operand = operand.operands[0]
         if isinstance(first_operand, Ref) and operand.operator == "valid":
             return self._store(mask_field(self.names.valid(first_operand)))
@@ -278,11 +289,11 @@ class _Writer:
             return self._store(self.names.target(first_operand.module or "", first_operand.name))
         operator = operand.operator
         if operator in {"<<", ">>", "slice"}:
-            value, *places = operand.operands
-            return self._store(_select_bits(operator, self.operand(value), *map(constant, places)))
-        parts = [self.operand(each) for each in operand.operands]
+            value, *bit_numbers = operand.operands
+            return self._store(_select_bits(operator, self.operand(value), *map(get_constant, bit_numbers)))
+        parts = [self.operand(part) for part in operand.operands]
         if operator == "concat":
-            widths = [width_of_slice(each) for each in operand.operands]
+            widths = [get_slice_width(part) for part in operand.operands]
             shifts = [sum(widths[index + 1 :]) for index in range(len(widths))]
             return self._store(
                 " | ".join(f"{part} << {shift}" for part, shift in zip(parts, shifts, strict=True))
@@ -290,8 +301,8 @@ class _Writer:
         if operator in {"max", "min"}:
             result = self._store(parts[0])
             for part in parts[1:]:
-                further = f"{part} > {result}" if operator == "max" else f"{result} > {part}"
-                self.lines.append(when(further, [f"{result} = {part}"]))
+                relation = f"{part} > {result}" if operator == "max" else f"{result} > {part}"
+                self.lines.append(when(relation, [f"{result} = {part}"]))
             return result
         if operator == "if":
             result = self._store(parts[2])
@@ -304,7 +315,7 @@ class _Writer:
             return result
         if operator in {"and", "or"}:
             bits = [f"({part} != 0)" for part in parts]
-            return self._store(any_of(bits) if operator == "or" else " & ".join(bits))
+            return self._store(join_or(bits) if operator == "or" else " & ".join(bits))
         return self._store(_OPERATOR_FORMATS[operator].format(*parts))
 
     def _store(self, text: str) -> str:

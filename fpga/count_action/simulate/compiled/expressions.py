@@ -23,7 +23,7 @@ class Field:
     words: tuple[str, ...]
     low: int
     width: int
-    whole: bool = False
+    is_word: bool = False
     """True if the field is one complete word."""
 
     def part(self, begin: int, width: int) -> Field:
@@ -31,12 +31,12 @@ class Field:
         return self if (begin, width) == (0, self.width) else Field(self.words, self.low + begin, width)
 
 
-def whole(expression: str, width: int) -> Field:
+def make_field(expression: str, width: int) -> Field:
     """Return the field of an expression whose value is known to fit in `width` bits."""
-    return Field((expression,), 0, width, whole=True)
+    return Field((expression,), 0, width, is_word=True)
 
 
-def zeros(width: int) -> Field:
+def make_zeros(width: int) -> Field:
     """Return a field of constant zeros."""
     return Field((), 0, width)
 
@@ -57,7 +57,7 @@ def mask_field(field: Field) -> str:
     >>> mask_field(Field(("a", "b"), 3, 5)), mask_field(Field(("a", "b"), 60, 8))
     ('(a >> 3 & 31)', '((a >> 60 & 15 | b << 4) & 255)')
     """
-    if field.whole:
+    if field.is_word:
         return field.words[0]
     word, shift = divmod(field.low, WORD_BITS)
     first_word = field.words[word]
@@ -82,20 +82,20 @@ def number(field: Field, *, signed: bool) -> str:
     if not signed:
         return mask_field(field)
     word, shift = divmod(field.low, WORD_BITS)
-    above = WORD_BITS - shift - field.width
-    if above >= 0:
-        shifted = f"{field.words[word]} << {above}" if above else field.words[word]
+    unused_bits = WORD_BITS - shift - field.width
+    if unused_bits >= 0:
+        shifted = f"{field.words[word]} << {unused_bits}" if unused_bits else field.words[word]
         return f"({shifted} >> {WORD_BITS - field.width})"
     top = literal(1 << (field.width - 1))
     return f"(({mask_field(field)} ^ {top}) - {top})"
 
 
-def any_of(bits: Iterable[str]) -> str:
+def join_or(bits: Iterable[str]) -> str:
     """Return the expression that is 1 if any of the bits is 1; 0 if there are no bits."""
     return " | ".join(dict.fromkeys(bits)) or "0"
 
 
-def all_of(bits: Iterable[str]) -> str:
+def join_and(bits: Iterable[str]) -> str:
     """Return the expression that is 1 if all of the bits are 1; 1 if there are no bits."""
     return " & ".join(dict.fromkeys(bit for bit in bits if bit != "1")) or "1"
 
@@ -103,7 +103,7 @@ def all_of(bits: Iterable[str]) -> str:
 def pack(fields: Iterable[Field]) -> list[str]:
     """Return the concatenation of fields, the first lowest, as one expression for each 64-bit word.
 
-    >>> pack([whole("x", 4), zeros(2), Field(("a", "b"), 60, 8)])
+    >>> pack([make_field("x", 4), make_zeros(2), Field(("a", "b"), 60, 8)])
     ['x | ((a >> 60 & 15 | b << 4) & 255) << 6']
     """
     words: list[list[str]] = []
@@ -131,7 +131,7 @@ def merge(fields: Iterable[Field]) -> list[Field]:
             previous
             and previous.words == field.words
             and previous.low + previous.width == field.low
-            and not field.whole
+            and not field.is_word
         ):
             runs[-1] = Field(previous.words, previous.low, previous.width + field.width)
         else:
@@ -160,6 +160,6 @@ def spread(bits: Iterable[str]) -> str:
     masks: dict[str, int] = {}
     for index, bit in enumerate(bits):
         masks[bit] = masks.get(bit, 0) | 1 << index
-    return any_of(
+    return join_or(
         literal(mask) if bit == "1" else f"{negative(bit)} & {literal(mask)}" for bit, mask in masks.items()
     )

@@ -15,13 +15,13 @@ from fpga.count_action.ports import WORD_BITS, split_buffer
 from fpga.count_action.simulate.compiled.decisions import Decisions
 from fpga.count_action.simulate.compiled.expressions import (
     Field,
-    any_of,
+    join_or,
     literal,
+    make_field,
+    make_zeros,
     mask_field,
     number,
     pack,
-    whole,
-    zeros,
 )
 from fpga.count_action.simulate.compiled.names import Names
 
@@ -42,7 +42,7 @@ class CycleProgram:
     """Number of columns of output rows."""
 
 
-def program_of(datapath: Datapath) -> CycleProgram:
+def make_program(datapath: Datapath) -> CycleProgram:
     """Return the statements of one cycle.
 
     Raise KeyError for a reference that names no signal, and ValueError if streams form a cycle.
@@ -86,7 +86,7 @@ class Updates:
                 yield from self._clear_memory(module, action)
         yield from self._update_counts()
         yield from self._commit()
-        yield from buffer_lines(self.names)
+        yield from write_buffers(self.names)
 
     def _update_beat(self, module: Module, action: Action) -> Lines:
         """Yield the statements of a beat. It is sent when its count fires, and waits until taken (R6, R7, R10)."""
@@ -99,7 +99,7 @@ class Updates:
         """Yield the statements that set the memory of an action to 0 if its count is cleared (R5)."""
         clears = self.names.clears(module.name, action.on)
         for name in self.names.memory(module, action) if clears else ():
-            yield f"{name} = {name} & (({any_of(clears)}) - 1)"
+            yield f"{name} = {name} & (({join_or(clears)}) - 1)"
 
     # ------------------------------------------------------------------ methods of `actions.kind.Statements`
     def fire(self, module: Module, action: Action) -> str:
@@ -108,7 +108,7 @@ class Updates:
 
     def is_counting(self, module: Module, action: Action) -> str:
         """Return the condition that the count of an action is enabled and its module is not stalled."""
-        return self.names.on(module, module.count(action.on))
+        return self.names.is_counting(module, module.count(action.on))
 
     def beats_move(self, ref: Ref) -> str:
         """Return the condition under which the beats that hold a sample move (R7)."""
@@ -124,27 +124,29 @@ class Updates:
 
     def sample(self, ref: Ref, width: int | None = None, *, signed: bool | None = None) -> str:
         """Return the number in a sample. `width` and `signed` default to the sample's."""
-        own = self.names.graph.source(ref).signed
-        field = self.names.before(ref) if width is None else self._fit_width(ref, width)
-        return number(field, signed=own if signed is None else signed)
+        sample_signed = self.names.graph.source(ref).signed
+        field = self.names.find_previous_field(ref) if width is None else self._fit_width(ref, width)
+        return number(field, signed=sample_signed if signed is None else signed)
 
     def send(self, module: Module, action: Action, samples: Iterable[Ref | str]) -> Lines:
         """Yield the statements that concatenate samples, or variables of the action's width, into its beat."""
         fields = (
-            whole(each, action.width) if isinstance(each, str) else self._fit_width(each, action.width)
-            for each in samples
+            make_field(sample, action.width)
+            if isinstance(sample, str)
+            else self._fit_width(sample, action.width)
+            for sample in samples
         )
         beat = self.names.beat((module.name, action.output))
         return (f"{name} = {text}" for name, text in zip(beat, pack(fields), strict=True))
 
     def _fit_width(self, ref: Ref, width: int) -> Field:
         """Return a sample in `width` bits: truncated, or extended by its own sign."""
-        sample = self.names.before(ref)
+        sample = self.names.find_previous_field(ref)
         if sample.width >= width:
             return sample.part(0, width)
         if self.names.graph.source(ref).signed:
-            return whole(f"({number(sample, signed=True)} & {literal((1 << width) - 1)})", width)
-        return whole(mask_field(sample), width)
+            return make_field(f"({number(sample, signed=True)} & {literal((1 << width) - 1)})", width)
+        return make_field(mask_field(sample), width)
 
     # ------------------------------------------------------------------- counts, status, targets (R4 to R12)
     def _update_counts(self) -> Lines:
@@ -153,11 +155,11 @@ class Updates:
         for module, count in self.names.datapath.counts():
             count_index = self.names.count(module.name, count.name)
             level = count.kind is CountKind.LEVEL
-            overshoot_bits.append(zeros(1) if level else whole(f"b{count_index}", 1))
-            saturation_bits.append(zeros(1) if level else whole(f"s{count_index}", 1))
+            overshoot_bits.append(make_zeros(1) if level else make_field(f"b{count_index}", 1))
+            saturation_bits.append(make_zeros(1) if level else make_field(f"s{count_index}", 1))
             if not level:
                 fires = [] if module.target(count.target).carry else [f"f{count_index}"]
-                begins = any_of([*fires, *self.names.clears(module.name, count.name)])
+                begins = join_or([*fires, *self.names.clears(module.name, count.name)])
                 saturated = f"(x{count_index} | -s{count_index}) & {literal((1 << count.width) - 1)}"
                 yield f"c{count_index} = {f'x{count_index}' if count.goes_down else saturated} & (({begins}) - 1)"
         yield f"keep = {mask_field(self.names.input_bit('clear_status_i'))} - 1"
@@ -176,7 +178,7 @@ class Updates:
             yield when(mask_field(self.names.input_bit("commit_i")), lines)
 
 
-def buffer_lines(names: Names) -> Lines:
+def write_buffers(names: Names) -> Lines:
     """Yield the statements for all buffers. They come last, after all statements that read the buffers."""
     for signal in names.datapath.inputs:
         if signal.buffered:
@@ -193,13 +195,13 @@ def _update_buffer(names: Names, signal: Signal) -> Lines:
     ready = names.ports.output(f"{signal.name}_ready_o").column
     for word in range(valid.words):
         column = valid.column + word
-        first, second = f"bv{column}", f"bw{column}"
+        first_bits, second_bits = f"bv{column}", f"bw{column}"
         yield f"bt{column} = i{column} & o{ready + word}"
-        yield f"bs{column} = bt{column} & {first} & (g_{first} ^ -1)"
-        yield f"bu{column} = g_{first} & {second}"
+        yield f"bs{column} = bt{column} & {first_bits} & (g_{first_bits} ^ -1)"
+        yield f"bu{column} = g_{first_bits} & {second_bits}"
         yield f"bf{column} = bt{column} & (bs{column} ^ -1)"
-        yield f"{first} = {first} & (g_{first} ^ -1) | {second} | bt{column}"
-        yield f"{second} = {second} & (g_{first} ^ -1) | bs{column}"
+        yield f"{first_bits} = {first_bits} & (g_{first_bits} ^ -1) | {second_bits} | bt{column}"
+        yield f"{second_bits} = {second_bits} & (g_{first_bits} ^ -1) | bs{column}"
     for name, width in split_buffer(names.datapath, signal):
         port = names.ports.input(name)
         for index in range(signal.size):
@@ -210,19 +212,28 @@ def _update_element(data: int, valid: int, index: int, width: int) -> Lines:
     """Yield the statements that move the beats of one stream in its buffer."""
     word, bit = divmod(index, WORD_BITS)
     moves_up, fills_first, fills_second = (f"b{letter}{valid + word} >> {bit} & 1" for letter in "ufs")
-    places = list(_split_by_word(index * width, width))
-    masks = {f"{data + word}": (literal(~mask), literal(mask)) for word, mask in places}
+    word_masks = list(_split_by_word(index * width, width))
+    masks = {f"{data + word}": (literal(~mask), literal(mask)) for word, mask in word_masks}
     yield when(
         moves_up,
-        [f"bh{column} = bh{column} & {rest} | bn{column} & {mask}" for column, (rest, mask) in masks.items()],
+        [
+            f"bh{column} = bh{column} & {clear_mask} | bn{column} & {mask}"
+            for column, (clear_mask, mask) in masks.items()
+        ],
     )
     yield when(
         fills_first,
-        [f"bh{column} = bh{column} & {rest} | i{column} & {mask}" for column, (rest, mask) in masks.items()],
+        [
+            f"bh{column} = bh{column} & {clear_mask} | i{column} & {mask}"
+            for column, (clear_mask, mask) in masks.items()
+        ],
     )
     yield when(
         fills_second,
-        [f"bn{column} = bn{column} & {rest} | i{column} & {mask}" for column, (rest, mask) in masks.items()],
+        [
+            f"bn{column} = bn{column} & {clear_mask} | i{column} & {mask}"
+            for column, (clear_mask, mask) in masks.items()
+        ],
     )
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from fpga.count_action.actions import KINDS
-from fpga.count_action.arbitration import pick_of
+from fpga.count_action.arbitration import find_pick_formula
 from fpga.count_action.graph import Graph, can_stall
 from fpga.count_action.model import (
     VALUE,
@@ -32,8 +32,8 @@ from fpga.count_action.model import (
     is_value,
 )
 from fpga.count_action.ports import Port, ports_of, split_buffer
-from fpga.count_action.simulate.bit_slices import PartOfModule, sample_slice, valid_slice
-from fpga.count_action.simulate.compiled.expressions import Field, all_of, mask_field, whole
+from fpga.count_action.simulate.bit_slices import PartOfModule, find_sample_slice, find_valid_slice
+from fpga.count_action.simulate.compiled.expressions import Field, join_and, make_field, mask_field
 
 
 class Names:
@@ -76,12 +76,12 @@ class Names:
 
     def buffer_registers(self) -> Iterator[str]:
         """Yield the registers of the buffers: bits for one beat and for two, first beats and second beats."""
-        second = {"bv": "bw", "bh": "bn"}
+        second_letters = {"bv": "bw", "bh": "bn"}
         for name, letter in self._buffer_letters.items():
             port = self.ports.input(name)
             for word in range(port.words):
                 yield f"{letter}{port.column + word}"
-                yield f"{second[letter]}{port.column + word}"
+                yield f"{second_letters[letter]}{port.column + word}"
 
     def input_bit(self, name: str) -> Field:
         """Return the lowest bit of an input port."""
@@ -98,17 +98,17 @@ class Names:
     def field(self, ref: Ref) -> Field:
         """Return the bits of a sample, flag, number or formula; beats as they were at the start of the cycle."""
         if is_value(ref):
-            return whole(self.value(ref), self.graph.source(ref).width)
+            return make_field(self.value(ref), self.graph.source(ref).width)
         return self._find_signal_field(ref, "_before")
 
-    def before(self, ref: Ref) -> Field:
+    def find_previous_field(self, ref: Ref) -> Field:
         """Return the bits that a sample, flag, number or formula had before the registers were updated."""
         if (ref.module, ref.name) not in self.stored:
             return self.field(ref)
-        bits = sample_slice(self.graph, ref)
-        return whole(f"r{self.outputs[bits.register]}_before", bits.width)
+        bits = find_sample_slice(self.graph, ref)
+        return make_field(f"r{self.outputs[bits.register]}_before", bits.width)
 
-    def now(self, ref: Ref) -> Field:
+    def find_current_field(self, ref: Ref) -> Field:
         """Return the current bits of a sample, flag or number; use this only before any register is updated."""
         return self._find_signal_field(ref, "")
 
@@ -117,25 +117,25 @@ class Names:
         return f"w{self._modules[ref.module or '']}_{ref.name.removeprefix(VALUE)}"
 
     def _find_signal_field(self, ref: Ref, suffix: str) -> Field:
-        bits = sample_slice(self.graph, ref)
+        bits = find_sample_slice(self.graph, ref)
         if bits.port:
             return Field(self.words(self.ports.input(bits.port)), bits.low, bits.width)
         if self.graph.is_stream(ref):
             words = tuple(f"{word}{suffix}" for word in self.beat(bits.register))
             return Field(words, bits.low, bits.width)
-        return whole(f"r{self.outputs[bits.register]}", bits.width)
+        return make_field(f"r{self.outputs[bits.register]}", bits.width)
 
     def valid(self, ref: Ref) -> Field:
         """Return the valid bit of a stream."""
-        bit = valid_slice(ref)
+        bit = find_valid_slice(ref)
         if bit.port:
             return Field(self.words(self.ports.input(bit.port)), bit.low, 1)
-        return whole(f"v{self.outputs[bit.register]}", 1)
+        return make_field(f"v{self.outputs[bit.register]}", 1)
 
     def moves(self, ref: Ref) -> Field:
         """Return the bit that is 1 if a beat of a stream moves."""
         if ref.module is not None:
-            return whole(f"g{self.outputs[ref.module, ref.name]}", 1)
+            return make_field(f"g{self.outputs[ref.module, ref.name]}", 1)
         words = self.words(self.ports.input(f"{ref.name}_valid_i"))
         return Field(tuple(f"g_{word}" for word in words), ref.index, 1)
 
@@ -159,17 +159,17 @@ class Names:
 
     def find_pick(self, count: Count, stream: Ref) -> list[str]:
         """Return a list with the wire that is 1 if a count selects a stream; empty if it takes all (R19)."""
-        pick = pick_of(count, stream)
+        pick = find_pick_formula(count, stream)
         return [] if pick is None else [self.value(pick)]
 
     def not_stalled(self, module: Module) -> str:
         """Return the condition that a module is not stalled."""
         return f"n{self._modules[module.name]}" if can_stall(module) else "1"
 
-    def on(self, module: Module, count: Count) -> str:
+    def is_counting(self, module: Module, count: Count) -> str:
         """Return the condition that a count is enabled and its module is not stalled."""
         enabled = f"e{self._counts[module.name, count.name]}" if count.gate else "1"
-        return all_of([enabled, self.not_stalled(module)])
+        return join_and([enabled, self.not_stalled(module)])
 
     def clears(self, module: str, count: str) -> list[str]:
         """Return the wires of the fires that clear a count (R5)."""
@@ -181,7 +181,7 @@ class Names:
 
     def beats_move(self, ref: Ref) -> str:
         """Return the condition that all beats of a sample move (R11)."""
-        return all_of(mask_field(self.moves(stream)) for stream in self.graph.streams(ref))
+        return join_and(mask_field(self.moves(stream)) for stream in self.graph.streams(ref))
 
     def memory(self, module: Module, action: Action) -> list[str]:
         """Return the registers of an action besides its output."""

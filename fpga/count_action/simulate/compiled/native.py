@@ -23,7 +23,7 @@ import llvmlite
 from llvmlite import binding, ir
 
 from fpga.count_action.simulate.compiled.generator import CycleProgram
-from lightbed.machine_code import digest_of, make_folder
+from lightbed.machine_code import compute_digest, make_folder
 from lightbed.output_file import replace_file
 
 Run = Callable[[Any, Any, Any], None]
@@ -45,8 +45,8 @@ def compile_program(program: CycleProgram) -> Run:
     tracker = library.export_symbol(_NAME).link(_make_linker(), f"program{next(_PROGRAM_NUMBERS)}")
     call = _CALL(tracker[_NAME])
 
-    def run(state: Any, rows: Any, out: Any) -> None:
-        call(state.ctypes.data, rows.ctypes.data, out.ctypes.data, len(rows))
+    def run(state: Any, rows: Any, outputs: Any) -> None:
+        call(state.ctypes.data, rows.ctypes.data, outputs.ctypes.data, len(rows))
 
     run.tracker = tracker  # type: ignore[attr-defined]  # the code lives as long as its tracker
     return run
@@ -89,7 +89,7 @@ def _load_object_code(program: CycleProgram) -> bytes:
 def _make_cache_folder() -> Path:
     """Return the cache folder for this version of the compiler and this processor. Raise `OSError` if there is none."""
     machine = (llvmlite.__version__, binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten())
-    key = hashlib.sha256(repr(machine).encode() + digest_of(Path(__file__)))
+    key = hashlib.sha256(repr(machine).encode() + compute_digest(Path(__file__)))
     return make_folder(f"count-action-{key.hexdigest()[:24]}")
 
 
@@ -99,8 +99,10 @@ def _write_cache(path: Path, content: bytes) -> None:
         file.write(content)
     files = list(path.parent.iterdir())
     if len(files) > _MAX_CACHED:
-        for old in sorted(files, key=lambda each: each.stat().st_mtime)[: _MAX_CACHED // 10]:
-            old.unlink(missing_ok=True)
+        for oldest_file in sorted(files, key=lambda cached_file: cached_file.stat().st_mtime)[
+            : _MAX_CACHED // 10
+        ]:
+            oldest_file.unlink(missing_ok=True)
 
 
 def _translate(program: CycleProgram) -> bytes:
@@ -110,12 +112,12 @@ def _translate(program: CycleProgram) -> bytes:
     for pointer in function.args[:3]:
         pointer.add_attribute("noalias")
     _Loop(ir.IRBuilder(function.append_basic_block()), program).emit(*function.args)
-    parsed = binding.parse_assembly(str(module))
+    module_reference = binding.parse_assembly(str(module))
     options = binding.create_pipeline_tuning_options(speed_level=3)
     machine = _make_machine()
     passes = binding.create_pass_builder(machine, options)
-    passes.getModulePassManager().run(parsed, passes)
-    return machine.emit_object(parsed)  # type: ignore[no-any-return, unused-ignore]
+    passes.getModulePassManager().run(module_reference, passes)
+    return machine.emit_object(module_reference)  # type: ignore[no-any-return, unused-ignore]
 
 
 class _Loop:
@@ -131,7 +133,7 @@ class _Loop:
         }
         self._arrays: dict[str, Any] = {}
 
-    def emit(self, state: Any, rows: Any, out: Any, cycles: Any) -> None:
+    def emit(self, state: Any, rows: Any, outputs: Any, cycles: Any) -> None:
         """Emit the loading of the registers, the loop, and the storing of the registers."""
         builder = self._builder
         index = len(self._program.registers)
@@ -149,7 +151,7 @@ class _Loop:
         builder.cbranch(builder.icmp_signed("<", cycle, cycles), body, end)
         builder.position_at_end(body)
         row_in = self._find_row(rows, cycle, self._program.inputs)
-        row_out = self._find_row(out, cycle, self._program.outputs)
+        row_out = self._find_row(outputs, cycle, self._program.outputs)
         for name, column in self._find_columns(_INPUT):
             self._copy(self._find_element(row_in, column), self._slots[name])
         self._emit_block(self._tree.body)

@@ -7,8 +7,8 @@ import numpy as np
 from fpga.count_action.actions.memory import find_memory
 from fpga.count_action.graph import Graph
 from fpga.count_action.model import Datapath
-from fpga.count_action.ports import Rows, ports_of, targets_of
-from fpga.count_action.simulate.compiled.generator import program_of
+from fpga.count_action.ports import Rows, ports_of, split_targets
+from fpga.count_action.simulate.compiled.generator import make_program
 from fpga.count_action.simulate.port_values import check_inputs
 from lightbed.wording import install_extra
 
@@ -24,7 +24,7 @@ class Simulator:
         """
         self.datapath = datapath
         self.ports = ports_of(datapath)
-        program = program_of(datapath)
+        program = make_program(datapath)
         try:
             from fpga.count_action.simulate.compiled.native import compile_program
         except ImportError as error:
@@ -73,7 +73,7 @@ class Simulator:
         """
         self._state[: len(self._reset)] = self._reset
         if shadow is not None:
-            for index, value in enumerate(targets_of(self.datapath, shadow).values()):
+            for index, value in enumerate(split_targets(self.datapath, shadow).values()):
                 self._state[self._register_places[f"t{index}"]] = value
 
 

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
-from fpga.count_action.arbitration import pick_of
-from fpga.count_action.expressions import STORED, concatenate, number_of, value_of, width_of_slice
-from fpga.count_action.graph import Graph, stream_of
+from fpga.count_action.arbitration import find_pick_formula
+from fpga.count_action.expressions import (
+    STORED,
+    concatenate,
+    decode_number,
+    evaluate_operation,
+    get_slice_width,
+)
+from fpga.count_action.graph import Graph, get_stream_key
 from fpga.count_action.model import (
     Count,
     CountKind,
@@ -23,9 +29,9 @@ from fpga.count_action.simulate.bit_slices import (
     BitSlice,
     PartOfModule,
     find_driven_streams,
-    sample_slice,
-    stall_order,
-    valid_slice,
+    find_sample_slice,
+    find_valid_slice,
+    sort_by_stalls,
 )
 from fpga.count_action.simulate.reference.state import CountCycle, Cycle, State, apply_buffers, has_room
 
@@ -36,16 +42,16 @@ class Wiring:
     def __init__(self, datapath: Datapath) -> None:
         self.datapath = datapath
         self.graph = Graph(datapath)
-        self.order = stall_order(self.graph)
-        self.inside = datapath.consumed
+        self.order = sort_by_stalls(self.graph)
+        self.consumed = datapath.consumed
         self._slices: dict[Ref, BitSlice] = {}
         self._streams: dict[Ref, bool] = {}
         self._beats: dict[Ref, tuple[Ref, ...]] = {}
 
-    def slice_of(self, ref: Ref) -> BitSlice:
+    def get_slice(self, ref: Ref) -> BitSlice:
         """Return the bits of a sample, flag or number."""
         if ref not in self._slices:
-            self._slices[ref] = sample_slice(self.graph, ref)
+            self._slices[ref] = find_sample_slice(self.graph, ref)
         return self._slices[ref]
 
     def is_stream(self, ref: Ref) -> bool:
@@ -54,7 +60,7 @@ class Wiring:
             self._streams[ref] = self.graph.is_stream(ref)
         return self._streams[ref]
 
-    def streams_of(self, ref: Ref) -> tuple[Ref, ...]:
+    def find_streams(self, ref: Ref) -> tuple[Ref, ...]:
         """Return the streams whose beats must move for a sample to be counted (R11)."""
         if ref not in self._beats:
             self._beats[ref] = self.graph.streams(ref)
@@ -105,24 +111,25 @@ class Evaluation:
     def _is_valid(self, ref: Ref) -> bool:
         if ref.module is not None:
             return self.state.valid[ref.module, ref.name]
-        return bool(self._read_bits(valid_slice(ref)))
+        return bool(self._read_bits(find_valid_slice(ref)))
 
     def _is_ready(self, stream: Stream) -> bool:
         """Return whether the takers of a stream are ready: a level count fires, or, without one, no taker stalls."""
         module, name, _ = stream
-        if module is not None and (module, name) not in self.wiring.inside:
+        if module is not None and (module, name) not in self.wiring.consumed:
             return bool(self.inputs.get(f"{module}_{name}_ready_i", 0))
         takers = self.wiring.graph.takers.get(stream, ())
-        level = [each for each in takers if each[1].kind is CountKind.LEVEL]
-        if level:
+        level_takers = [taker for taker in takers if taker[1].kind is CountKind.LEVEL]
+        if level_takers:
             return any(
-                self.fires(taker.name, count.name) and self._takes(count, stream) for taker, count in level
+                self.fires(taker.name, count.name) and self._takes(count, stream)
+                for taker, count in level_takers
             )
         return not any(self._stalled[taker.name] for taker, _ in takers)
 
     def moves(self, ref: Ref) -> bool:
         """Return whether a beat of a stream is taken in this cycle (R7)."""
-        return self._is_valid(ref) and self._is_ready(stream_of(ref))
+        return self._is_valid(ref) and self._is_ready(get_stream_key(ref))
 
     def is_backpressured(self, beat: PartOfModule) -> bool:
         """Return whether a module has a beat that is not taken in this cycle (R7)."""
@@ -141,7 +148,7 @@ class Evaluation:
 
     def _compare_count(self, module: Module, count: Count) -> CountCycle:
         key = (module.name, count.name)
-        is_first = not any(self.fires(module.name, each.name) for each in self.wiring.rivals[key])
+        is_first = not any(self.fires(module.name, rival.name) for rival in self.wiring.rivals[key])
         enabled, stalled = is_first and self._is_enabled(count), self._stalled[module.name]
         increment = self._compute_increment(count) if enabled and not stalled else 0
         base = self.state.counts[key]
@@ -156,7 +163,7 @@ class Evaluation:
         remainder = value
         if fires:
             remainder = value - target if reach.carry else 0
-        limited = min(max(remainder, 0), self._limit(count)) if increment else base
+        limited_value = min(max(remainder, 0), self._limit(count)) if increment else base
         return CountCycle(
             module=module.name,
             count=count.name,
@@ -167,9 +174,9 @@ class Evaluation:
             value=value,
             target=target,
             fires=fires,
-            rest=limited,
+            next_value=limited_value,
             overshoots=accumulates and not fires and increment != 0 and target != 0 and value > target,
-            saturates=accumulates and increment != 0 and limited != remainder,
+            saturates=accumulates and increment != 0 and limited_value != remainder,
         )
 
     def _limit(self, count: Count) -> int:
@@ -184,20 +191,20 @@ class Evaluation:
         return self._is_valid(ref) if self.wiring.is_stream(ref) else self.sample(ref) != 0
 
     def _compute_increment(self, count: Count) -> int:
-        added = sum(self._read_term(count, ref) for ref in count.terms)
-        return count.constant + added - sum(self._read_term(count, ref) for ref in count.taken)
+        added_total = sum(self._read_term(count, ref) for ref in count.terms)
+        return count.constant + added_total - sum(self._read_term(count, ref) for ref in count.taken)
 
     def _read_term(self, count: Count, ref: Ref) -> int:
         """Return the value of a term: level counts add waiting beats, accumulating counts add moving beats."""
         if not self.wiring.is_stream(ref):
-            return self._read_bits(self.wiring.slice_of(ref))
+            return self._read_bits(self.wiring.get_slice(ref))
         if count.kind is not CountKind.LEVEL:
             return self.moves(ref)
-        return self._is_valid(ref) and self._takes(count, stream_of(ref))
+        return self._is_valid(ref) and self._takes(count, get_stream_key(ref))
 
     def _takes(self, count: Count, stream: Stream) -> bool:
         """Return whether a count takes this stream when it fires; an arbitrating count takes one stream (R19)."""
-        pick = pick_of(count, Ref(stream[1], stream[0], stream[2])) if count.order else None
+        pick = find_pick_formula(count, Ref(stream[1], stream[0], stream[2])) if count.order else None
         return pick is None or self.sample(pick) != 0
 
     # Formulas (R13)
@@ -214,10 +221,10 @@ class Evaluation:
         if isinstance(first_operand, Ref) and operand.operator in STORED:
             registers = self.state.counts if operand.operator == "count" else self.state.targets
             return registers[first_operand.module or "", first_operand.name]
-        values = [self._evaluate(each) for each in operand.operands]
+        values = [self._evaluate(part) for part in operand.operands]
         if operand.operator == "concat":
-            return concatenate(list(zip(values, map(width_of_slice, operand.operands), strict=True)))
-        return value_of(operand.operator, values)
+            return concatenate(list(zip(values, map(get_slice_width, operand.operands), strict=True)))
+        return evaluate_operation(operand.operator, values)
 
     def find_violations(self) -> Iterator[tuple[str, str, str]]:
         """Yield (module, kind, name) of each property that does not hold in this cycle (R21)."""
@@ -265,14 +272,14 @@ class Evaluation:
         """Return the value of a sample, a flag, a number or a formula in this cycle."""
         if is_value(ref):
             return self._evaluate(self.wiring.graph.formula(ref))
-        bits = self.wiring.slice_of(ref)
-        return number_of(self._read_bits(bits), bits.width, signed=bits.signed)
+        bits = self.wiring.get_slice(ref)
+        return decode_number(self._read_bits(bits), bits.width, signed=bits.signed)
 
 
 def pack(fields: Iterable[tuple[int, int]]) -> int:
     """Return the concatenation of (value, width) fields, the first in the lowest bits."""
-    packed = low = 0
+    packed_bits = low = 0
     for value, width in fields:
-        packed |= (value & (1 << width) - 1) << low
+        packed_bits |= (value & (1 << width) - 1) << low
         low += width
-    return packed
+    return packed_bits

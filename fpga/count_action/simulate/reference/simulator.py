@@ -15,9 +15,9 @@ import numpy as np
 from fpga.count_action.actions import KINDS
 from fpga.count_action.actions.memory import find_memory
 from fpga.count_action.model import Count, Datapath, Module, Ref
-from fpga.count_action.ports import Rows, ports_of, targets_of
+from fpga.count_action.ports import Rows, ports_of, split_targets
 from fpga.count_action.simulate.bit_slices import PartOfModule
-from fpga.count_action.simulate.port_values import check_inputs, row_of, values_of
+from fpga.count_action.simulate.port_values import check_inputs, pack_row, unpack_row
 from fpga.count_action.simulate.reference.evaluation import Evaluation, Wiring
 from fpga.count_action.simulate.reference.state import Cycle, State, next_buffers, reset_state
 
@@ -43,7 +43,7 @@ class Reference:
         previous_state = self.state
         self.state = reset_state(self.datapath, previous_state)
         if shadow is not None:
-            self.state = replace(self.state, targets=targets_of(self.datapath, shadow))
+            self.state = replace(self.state, targets=split_targets(self.datapath, shadow))
 
     def load_word(self, module: str, memory: str, address: int, word: int) -> None:
         """Load a word of a memory without a cycle; ignore an address that it does not have (R25).
@@ -61,19 +61,19 @@ class Reference:
         Raise ValueError for rows of another width.
         """
         inputs = check_inputs(self.ports, rows)
-        outputs = [row_of(self.ports.outputs, cycle.outputs) for cycle in self.cycles(inputs)]
+        outputs = [pack_row(self.ports.outputs, cycle.outputs) for cycle in self.cycles(inputs)]
         return np.array(outputs, np.uint64).reshape(len(inputs), self.ports.output_columns)
 
     def cycles(self, rows: Rows) -> Iterator[Cycle]:
         """Run the rows, and yield every cycle."""
         for row in check_inputs(self.ports, rows).tolist():
-            yield self.step(values_of(self.ports.inputs, row))
+            yield self.step(unpack_row(self.ports.inputs, row))
 
     def violations(self, rows: Rows) -> Iterator[tuple[int, str, str, str]]:
         """Run the rows, and yield (cycle, module, kind, name) of each property that does not hold (R21)."""
         for cycle, row in enumerate(check_inputs(self.ports, rows).tolist()):
-            evaluation = Evaluation(self._wiring, self.state, values_of(self.ports.inputs, row))
-            yield from ((cycle, *each) for each in evaluation.find_violations())
+            evaluation = Evaluation(self._wiring, self.state, unpack_row(self.ports.inputs, row))
+            yield from ((cycle, *violation) for violation in evaluation.find_violations())
             self.state = next_state(evaluation)
 
     def step(self, inputs: Mapping[str, int]) -> Cycle:
@@ -91,12 +91,12 @@ def next_state(evaluation: Evaluation) -> State:
 class ClockEdge:
     """The clock edge at the end of a cycle. Implements `actions.kind.Edge`."""
 
-    def __init__(self, now: Evaluation) -> None:
-        self._now = now
+    def __init__(self, evaluation: Evaluation) -> None:
+        self._evaluation = evaluation
 
     def state(self) -> State:
         """Return the registers after the edge."""
-        cycle, previous = self._now, self._now.state
+        cycle, previous = self._evaluation, self._evaluation.state
         keep_status = not cycle.inputs.get("clear_status_i", 0)
         datapath = cycle.wiring.datapath
         outputs, memories = dict(previous.outputs), dict(previous.memories)
@@ -130,49 +130,56 @@ class ClockEdge:
     def _next_count(self, module: Module, count: Count) -> int:
         """Return the next value of a count: 0 if it is a level count or is cleared (R5, R10)."""
         key = (module.name, count.name)
-        return self._now.counts[key].rest if count.accumulates and not self._is_cleared(key) else 0
+        return (
+            self._evaluation.counts[key].next_value if count.accumulates and not self._is_cleared(key) else 0
+        )
 
     def _is_cleared(self, key: PartOfModule) -> bool:
-        return any(self._now.fires(*by) for by in self._now.wiring.clears.get(key, ()))
+        return any(
+            self._evaluation.fires(*clearing_count)
+            for clearing_count in self._evaluation.wiring.clears.get(key, ())
+        )
 
     def _next_targets(self) -> dict[PartOfModule, int]:
         """Return the targets in force after the edge: the shadow bank if there is a commit (R8)."""
-        if not self._now.inputs.get("commit_i", 0):
-            return dict(self._now.state.targets)
-        return targets_of(self._now.wiring.datapath, self._now.inputs.get("target_shadow_i", 0))
+        if not self._evaluation.inputs.get("commit_i", 0):
+            return dict(self._evaluation.state.targets)
+        return split_targets(
+            self._evaluation.wiring.datapath, self._evaluation.inputs.get("target_shadow_i", 0)
+        )
 
     def _sends(self, beat: PartOfModule) -> bool:
-        module = self._now.wiring.datapath.module(beat[0])
-        return any(self.fires(module, each.on) for each in module.drivers(beat[1]))
+        module = self._evaluation.wiring.datapath.module(beat[0])
+        return any(self.fires(module, driver.on) for driver in module.drivers(beat[1]))
 
     # Methods of `actions.kind.Edge`
 
     def fires(self, module: Module, count: str) -> bool:
         """Return whether a count fires (R1)."""
-        return self._now.fires(module.name, count)
+        return self._evaluation.fires(module.name, count)
 
     def restarts(self, module: Module, count: str) -> bool:
         """Return whether a count discards its value: it fires, is cleared, or is a level count."""
         key = (module.name, count)
-        return not module.count(count).accumulates or self._now.fires(*key) or self._is_cleared(key)
+        return not module.count(count).accumulates or self._evaluation.fires(*key) or self._is_cleared(key)
 
     def adds(self, module: Module, count: str) -> bool:
         """Return whether a count is enabled and its module is not stalled."""
-        count_cycle = self._now.counts[module.name, count]
+        count_cycle = self._evaluation.counts[module.name, count]
         return count_cycle.enabled and not count_cycle.stalled
 
     def moves(self, ref: Ref) -> bool:
         """Return whether the beats that hold a sample move (R7)."""
-        return all(self._now.moves(stream) for stream in self._now.wiring.streams_of(ref))
+        return all(self._evaluation.moves(stream) for stream in self._evaluation.wiring.find_streams(ref))
 
     def sample(self, ref: Ref) -> int:
         """Return the value of a sample, a flag, a number or a formula."""
-        return self._now.sample(ref)
+        return self._evaluation.sample(ref)
 
     def output(self, module: Module, name: str) -> int:
         """Return the current value of an output: the bits of a beat, a flag or a number."""
-        return self._now.state.outputs[module.name, name]
+        return self._evaluation.state.outputs[module.name, name]
 
     def memory(self, module: Module, name: str) -> Any:
         """Return the state that an action keeps between cycles besides its output."""
-        return self._now.state.memories[module.name, name]
+        return self._evaluation.state.memories[module.name, name]

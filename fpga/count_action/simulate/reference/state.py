@@ -62,22 +62,22 @@ def next_buffers(
     datapath: Datapath,
     buffers: Mapping[Element, Buffer],
     inputs: Mapping[str, int],
-    leaves: Callable[[Ref], bool],
+    is_taken: Callable[[Ref], bool],
 ) -> dict[Element, Buffer]:
-    """Return the buffers after the clock edge; `leaves` tells whether the modules take the first beat of a stream."""
-    following = {}
+    """Return the buffers after the clock edge; `is_taken` tells whether the modules take the first beat of a stream."""
+    updated_buffers = {}
     for signal, index in find_buffered_streams(datapath):
         waiting, beat = buffers[signal.name, index]
         arrives = inputs.get(f"{signal.name}_valid_i", 0) >> index & 1 and has_room((waiting, beat))
-        if leaves(Ref(signal.name, index=index)):
+        if is_taken(Ref(signal.name, index=index)):
             waiting = waiting[1:]
         if arrives:
             parts = split_buffer(datapath, signal)
             waiting += (
                 tuple(inputs.get(port, 0) >> index * width & (1 << width) - 1 for port, width in parts),
             )
-        following[signal.name, index] = (waiting, waiting[0] if waiting else beat)
-    return following
+        updated_buffers[signal.name, index] = (waiting, waiting[0] if waiting else beat)
+    return updated_buffers
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class CountCycle:
     target: int
     """The target in force."""
     fires: bool
-    rest: int
+    next_value: int
     """Value of the count after this cycle unless it is cleared (R2, R10, R16, R17)."""
     overshoots: bool
     saturates: bool
@@ -129,8 +129,8 @@ class Cycle:
     counts: tuple[CountCycle, ...]
 
 
-def reset_state(datapath: Datapath, before: State | None = None) -> State:
-    """Return the registers after power-on, or after a reset in the state `before` (R12, R25)."""
+def reset_state(datapath: Datapath, previous_state: State | None = None) -> State:
+    """Return the registers after power-on, or after a reset in the state `previous_state` (R12, R25)."""
     counts = [(module.name, count.name) for module, count in datapath.counts()]
     outputs = {
         (module.name, name): action
@@ -143,8 +143,8 @@ def reset_state(datapath: Datapath, before: State | None = None) -> State:
         saturated=dict.fromkeys(counts, False),
         targets={(module.name, target.name): target.reset for module, target in datapath.targets()},
         memories={
-            key: before.memories[key]
-            if before is not None and KINDS[action.kind].array_words(action)
+            key: previous_state.memories[key]
+            if previous_state is not None and KINDS[action.kind].array_words(action)
             else KINDS[action.kind].reset(action)
             for key, action in outputs.items()
         },

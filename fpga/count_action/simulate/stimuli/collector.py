@@ -11,7 +11,7 @@ import numpy as np
 from fpga.count_action.diagnostics import CountActionError, Diagnostic, did_you_mean, quote
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows, ports_of
-from fpga.count_action.simulate.port_values import row_of
+from fpga.count_action.simulate.port_values import pack_row
 from fpga.count_action.simulate.signals import Wire, find_by_name
 
 EXPECT = "expect:"
@@ -49,9 +49,9 @@ def _make_idle_inputs(datapath: Datapath) -> dict[str, int]:
     return {"target_shadow_i": shadow, **ready}
 
 
-def idle_rows(datapath: Datapath, cycles: int) -> Rows:
+def make_idle_rows(datapath: Datapath, cycles: int) -> Rows:
     """Return rows of default inputs, in which no beat arrives."""
-    row = row_of(ports_of(datapath).inputs, _make_idle_inputs(datapath))
+    row = pack_row(ports_of(datapath).inputs, _make_idle_inputs(datapath))
     return np.tile(np.array(row, np.uint64), (cycles, 1))
 
 
@@ -86,17 +86,17 @@ class Collector:
 
     def wire(self, name: str, line: int, column: int) -> NamedWire:
         """Return the wire of a name, or None after recording an error if the name is unknown."""
-        expected = name.startswith(EXPECT)
-        plain = name.removeprefix(EXPECT).strip()
-        wires = self._outputs if expected else self._inputs
-        if plain in wires:
-            return wires[plain], expected
-        other_wires = self._inputs if expected else self._outputs
-        direction = "output" if expected else "input"
-        hint = did_you_mean(plain, (each for each in wires if not each.endswith(("_i", "_o"))))
-        if plain in other_wires and not expected:
-            hint = f"It is an output: write {quote(EXPECT + plain)} to expect a value."
-        self.note(line, column, f"there is no {direction} {quote(plain)}", hint)
+        is_expectation = name.startswith(EXPECT)
+        plain_name = name.removeprefix(EXPECT).strip()
+        wires = self._outputs if is_expectation else self._inputs
+        if plain_name in wires:
+            return wires[plain_name], is_expectation
+        other_wires = self._inputs if is_expectation else self._outputs
+        direction = "output" if is_expectation else "input"
+        hint = did_you_mean(plain_name, (wire for wire in wires if not wire.endswith(("_i", "_o"))))
+        if plain_name in other_wires and not is_expectation:
+            hint = f"It is an output: write {quote(EXPECT + plain_name)} to expect a value."
+        self.note(line, column, f"there is no {direction} {quote(plain_name)}", hint)
         return None
 
     def check_overlaps(
@@ -119,20 +119,20 @@ class Collector:
     def cycle(self, cells: Iterable[tuple[Wire, bool, int, int]], line: int) -> None:
         """Add one cycle. A cell is (wire, whether it is an expectation, value, column in the file)."""
         values = dict(self._idle)
-        for wire, expected, value, column in cells:
+        for wire, is_expectation, value, column in cells:
             if not wire.fits(value):
                 message = f"{value} does not fit in {quote(wire.name)}, which has {wire.width} bits"
                 self.note(line, column, message, f"Write {wire.range}.")
                 continue
             bits = value & (1 << wire.width) - 1
-            if expected:
+            if is_expectation:
                 self._expectations.append(Expectation(self._cycles, wire, bits, line))
             else:
                 values[wire.port.name] = values.get(wire.port.name, 0) & ~wire.mask | bits << wire.low
         if self._cycles == MAX_CYCLES:
             hint = "Cut it with --cycles, or use numpy rows and `simulate` instead."
             raise self.error(line, 1, f"more than {MAX_CYCLES} cycles", hint)
-        self._words.extend(row_of(self._ports, values))
+        self._words.extend(pack_row(self._ports, values))
         self._cycles += 1
 
     def stimulus(self) -> Stimulus:

@@ -26,7 +26,7 @@ from fpga.count_action.diagnostics import CountActionError, quote
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows, ports_of
 from fpga.count_action.simulate.reference import Reference
-from fpga.count_action.simulate.signals import Wire, input_wires, output_wires
+from fpga.count_action.simulate.signals import Wire, list_input_wires, list_output_wires
 from fpga.count_action.simulate.stimuli.collector import EXPECT, Collector, Expectation, NamedWire, Stimulus
 
 CYCLE = "cycle"
@@ -95,14 +95,14 @@ def _read_csv(collector: Collector, path: Path, cycles: int | None) -> None:
 
 def _read_header(collector: Collector, line: int, names: list[str]) -> list[NamedWire]:
     columns: list[NamedWire] = []
-    earlier: set[str] = set()
-    for column_index, name in enumerate(each.strip() for each in names):
-        is_duplicate = name in earlier
+    earlier_names: set[str] = set()
+    for column_index, name in enumerate(column_name.strip() for column_name in names):
+        is_duplicate = name in earlier_names
         if is_duplicate:
             collector.note(line, column_index + 1, f"column {quote(name)} appears twice", "Remove one.")
-        earlier.add(name)
-        ignored = is_duplicate or name.lower() in {CYCLE, "#", ""}
-        columns.append(None if ignored else collector.wire(name, line, column_index + 1))
+        earlier_names.add(name)
+        is_ignored = is_duplicate or name.lower() in {CYCLE, "#", ""}
+        columns.append(None if is_ignored else collector.wire(name, line, column_index + 1))
     collector.check_overlaps(zip(names, columns, strict=True), line, count(1))
     return columns
 
@@ -127,8 +127,8 @@ def _read_cells(
 
 def _read_npz(collector: Collector, path: Path, cycles: int | None) -> None:
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {name: np.asarray(stored[name]) for name in stored.files}
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: np.asarray(archive[name]) for name in archive.files}
     except (ValueError, zipfile.BadZipFile, EOFError):
         raise collector.error(
             1, 1, "is not an NPZ file", "Write it with numpy.savez(file, NAME=values)."
@@ -145,7 +145,8 @@ def _read_npz(collector: Collector, path: Path, cycles: int | None) -> None:
     series = [(*wire, array[:cycles].tolist()) for wire, _, array in columns if wire is not None]
     for cycle in range(length)[:cycles]:
         collector.cycle(
-            ((wire, expected, int(values[cycle]), 1) for wire, expected, values in series), cycle + 1
+            ((wire, is_expectation, int(values[cycle]), 1) for wire, is_expectation, values in series),
+            cycle + 1,
         )
 
 
@@ -156,12 +157,12 @@ def _read_python(collector: Collector, path: Path, cycles: int | None) -> None:
     """Run the user's file. Its generator may be endless, so it is read one cycle at a time."""
     path.read_bytes()  # raises OSError here, so that an unreadable file is not reported as a failing program
     try:
-        make = runpy.run_path(str(path)).get("stimulus")
-        if not callable(make):
+        make_cycles = runpy.run_path(str(path)).get("stimulus")
+        if not callable(make_cycles):
             raise collector.error(
                 1, 1, "has no function `stimulus`", "Write `def stimulus(ports): yield {...}`."
             )
-        cycles_of_file = make(ports_of(collector.datapath))
+        cycles_of_file = make_cycles(ports_of(collector.datapath))
         for number, cells in enumerate(islice(cycles_of_file, cycles)):
             line = _find_current_line(path, cycles_of_file)
             collector.cycle(_read_cycle(collector, number, cells, line), line)
@@ -190,13 +191,13 @@ def _read_cycle(
     collector.check_overlaps(targets, line, repeat(1))
     for (name, wire), value in zip(targets, cells.values(), strict=True):
         try:
-            whole = int(value.__index__())
+            integer = int(value.__index__())
         except (AttributeError, TypeError):
             message = f"{quote(name)} is {quote(repr(value))} in cycle {cycle}, not an integer"
             collector.note(line, 1, message, "Yield integers.")
             continue
         if wire is not None:
-            yield (*wire, whole, 1)
+            yield (*wire, integer, 1)
 
 
 def _find_current_line(path: Path, generator: object) -> int:
@@ -214,15 +215,15 @@ def _find_error_line(path: Path, error: BaseException) -> int:
 
 def example_stimulus(datapath: Datapath, cycles: int = 16) -> str:
     """Return an example stimulus in CSV: all inputs are active, and the simulated fires are the expectations."""
-    loads = tuple(f"{each.name}_i" for each in datapath.inputs if each.loads_memory)
+    loads = tuple(f"{signal.name}_i" for signal in datapath.inputs if signal.loads_memory)
     omitted = ("target_shadow", "clear_status", *loads)
-    wires = [wire for wire in input_wires(datapath) if not wire.name.startswith(omitted)]
+    wires = [wire for wire in list_input_wires(datapath) if not wire.name.startswith(omitted)]
     rows = [_make_example_row(wires, cycle) for cycle in range(cycles)]
     collector = Collector(datapath, "<example>")
     for row in rows:
         collector.cycle(((wire, False, value, 1) for wire, value in zip(wires, row, strict=True)), 1)
     run = list(Reference(datapath).cycles(collector.stimulus().rows))
-    fires = [f"{EXPECT}fire[{each.module}.{each.count}]" for each in run[0].counts]
+    fires = [f"{EXPECT}fire[{count.module}.{count.count}]" for count in run[0].counts]
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["cycle", *(_shorten(wire.name) for wire in wires), *fires])
@@ -232,8 +233,8 @@ def example_stimulus(datapath: Datapath, cycles: int = 16) -> str:
 
 
 def _shorten(name: str) -> str:
-    port, bracket, rest = name.partition("[")
-    return f"{port[:-2]}{bracket}{rest}"
+    port, bracket, suffix = name.partition("[")
+    return f"{port[:-2]}{bracket}{suffix}"
 
 
 def _make_example_row(wires: list[Wire], cycle: int) -> list[int]:
@@ -276,24 +277,24 @@ def find_failures(stimulus: Stimulus, outputs: Rows) -> tuple[Failure, ...]:
         actual = series[expected.wire][expected.cycle] & (1 << expected.wire.width) - 1
         if actual != expected.value:
             failed.append(Failure(expected, actual))
-    return tuple(sorted(failed, key=lambda each: each.expected.cycle))
+    return tuple(sorted(failed, key=lambda failure: failure.expected.cycle))
 
 
 def tabulate_window(datapath: Datapath, inputs: Rows, outputs: Rows, failure: Failure) -> Iterator[str]:
     """Yield the table of the eight cycles around a failure: wires that are not always 0, and the expected value."""
-    first = max(0, min(failure.expected.cycle - _WINDOW // 2, len(inputs) - _WINDOW))
-    span = slice(first, first + _WINDOW)
-    cycles = range(first, min(first + _WINDOW, len(inputs)))
-    table = [("cycle", [f"*{each}" if each == failure.expected.cycle else str(each) for each in cycles])]
-    table += _tabulate((wire, wire.series(inputs[span])) for wire in input_wires(datapath))
-    table += _tabulate((wire, wire.series(outputs[span])) for wire in output_wires(datapath))
-    expected = [str(failure.expected.value) if each == failure.expected.cycle else "" for each in cycles]
+    first_cycle = max(0, min(failure.expected.cycle - _WINDOW // 2, len(inputs) - _WINDOW))
+    span = slice(first_cycle, first_cycle + _WINDOW)
+    cycles = range(first_cycle, min(first_cycle + _WINDOW, len(inputs)))
+    table = [("cycle", [f"*{cycle}" if cycle == failure.expected.cycle else str(cycle) for cycle in cycles])]
+    table += _tabulate((wire, wire.series(inputs[span])) for wire in list_input_wires(datapath))
+    table += _tabulate((wire, wire.series(outputs[span])) for wire in list_output_wires(datapath))
+    expected = [str(failure.expected.value) if cycle == failure.expected.cycle else "" for cycle in cycles]
     table.append((f"{failure.expected.wire.name} (expected)", expected))
     return _align(table)
 
 
 def _tabulate(series: Iterable[tuple[Wire, list[int]]]) -> list[tuple[str, list[str]]]:
-    return [(wire.name, [str(each) for each in values]) for wire, values in series if any(values)]
+    return [(wire.name, [str(value) for value in values]) for wire, values in series if any(values)]
 
 
 def _align(table: list[tuple[str, list[str]]]) -> Iterator[str]:

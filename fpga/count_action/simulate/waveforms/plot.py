@@ -7,7 +7,7 @@ from typing import Any
 
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows
-from fpga.count_action.simulate.signals import Wire, activity, input_wires, output_wires
+from fpga.count_action.simulate.signals import Wire, activity, list_input_wires, list_output_wires
 from lightbed.output_file import save_figure
 from lightbed.wording import install_extra
 
@@ -20,7 +20,7 @@ Trace = tuple[Wire, list[int], str]
 """A wire, its values, and its colour."""
 
 
-def draw(datapath: Datapath, inputs: Rows, outputs: Rows, path: Path, *, first: int = 0) -> None:
+def draw(datapath: Datapath, inputs: Rows, outputs: Rows, path: Path, *, first_cycle: int = 0) -> None:
     """Write a PNG of up to 64 cycles and the 32 most active wires.
 
     Raise ImportError if matplotlib is not installed, and OSError if the file cannot be written.
@@ -30,7 +30,7 @@ def draw(datapath: Datapath, inputs: Rows, outputs: Rows, path: Path, *, first: 
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError(f"a plot needs matplotlib: {install_extra('hdl')}") from error
-    span = slice(first, first + MAX_CYCLES)
+    span = slice(first_cycle, first_cycle + MAX_CYCLES)
     traces = choose_traces(datapath, inputs[span], outputs[span])
     cycles = max(1, len(inputs[span]))
     figure = Figure(figsize=(2.6 + 0.34 * max(cycles, 16), 0.7 + 0.36 * len(traces)), layout="constrained")
@@ -38,16 +38,18 @@ def draw(datapath: Datapath, inputs: Rows, outputs: Rows, path: Path, *, first: 
     axes = figure.subplots()
     for row, trace in enumerate(traces):
         _draw_trace(axes, -row, trace)
-    _draw_axes(axes, datapath, traces, first, cycles)
+    _draw_axes(axes, datapath, traces, first_cycle, cycles)
     save_figure(figure, path)
 
 
 def choose_traces(datapath: Datapath, inputs: Rows, outputs: Rows) -> list[Trace]:
     """Return the active wires, inputs first, then modules; at most the 32 most active."""
-    wires = [(wire, inputs, _INPUT) for wire in input_wires(datapath)]
-    wires += [(wire, outputs, _choose_colour(wire)) for wire in output_wires(datapath)]
+    wires = [(wire, inputs, _INPUT) for wire in list_input_wires(datapath)]
+    wires += [(wire, outputs, _choose_colour(wire)) for wire in list_output_wires(datapath)]
     activities = [(index, _measure_activity(wire, rows)) for index, (wire, rows, _) in enumerate(wires)]
-    ranked = sorted(activities, key=lambda each: (-_rank(wires[each[0]][0]) if each[1] else 0, -each[1]))
+    ranked = sorted(
+        activities, key=lambda activity: (-_rank(wires[activity[0]][0]) if activity[1] else 0, -activity[1])
+    )
     shown_indices = sorted(index for index, changes in ranked[:MAX_WIRES] if changes) or [
         index for index, _ in ranked[:4]
     ]
@@ -114,7 +116,7 @@ def _draw_lozenge(axes: Any, base: float, span: tuple[int, int], colour: str) ->
     axes.fill(x_values, y_values, facecolor=colour + "22", edgecolor=colour, linewidth=1)
 
 
-def _draw_axes(axes: Any, datapath: Datapath, traces: list[Trace], first: int, cycles: int) -> None:
+def _draw_axes(axes: Any, datapath: Datapath, traces: list[Trace], first_cycle: int, cycles: int) -> None:
     """Add the names of wires, the numbers of cycles, and a shaded band for each fire."""
     for row, (wire, values, _) in enumerate(traces):
         if wire.name.startswith("fire_o"):
@@ -127,7 +129,9 @@ def _draw_axes(axes: Any, datapath: Datapath, traces: list[Trace], first: int, c
     for label, (*_, colour) in zip(axes.get_yticklabels(), traces, strict=True):
         label.set(color=colour, fontsize=8, fontfamily="monospace")
     step = 1 if cycles <= 32 else 4
-    axes.set_xticks([cycle + 0.5 for cycle in range(0, cycles, step)], range(first, first + cycles, step))
+    axes.set_xticks(
+        [cycle + 0.5 for cycle in range(0, cycles, step)], range(first_cycle, first_cycle + cycles, step)
+    )
     axes.tick_params(axis="both", length=0, labelsize=8)
     axes.set_xlim(0, cycles)
     axes.set_ylim(-len(traces) + 0.7, 1)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from fpga.count_action.model import Datapath
 from fpga.count_action.ports import Rows
-from fpga.count_action.simulate.signals import Wire, activity, input_wires, output_wires
+from fpga.count_action.simulate.signals import Wire, activity, list_input_wires, list_output_wires
 
 _PERIOD_NS = 10
 _FIRST_CODE, _LAST_CODE = 33, 126
@@ -19,8 +19,8 @@ _FIRST_CODE, _LAST_CODE = 33, 126
 
 def vcd_text(datapath: Datapath, inputs: Rows, outputs: Rows) -> str:
     """Return the text of a VCD file: a scope for every module, with the clock and external inputs in the top scope."""
-    wires = [(wire, inputs) for wire in input_wires(datapath)]
-    wires += [(wire, outputs) for wire in output_wires(datapath)]
+    wires = [(wire, inputs) for wire in list_input_wires(datapath)]
+    wires += [(wire, outputs) for wire in list_output_wires(datapath)]
     codes = [_code(index + 1) for index in range(len(wires))]
     header = _write_header(datapath, [wire for wire, _ in wires], codes)
     changes: dict[int, list[str]] = {}
