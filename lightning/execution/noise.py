@@ -120,7 +120,10 @@ class Noise:
         11.0
         """
         constant, *higher_coefficients = self.coefficients
-        return sum((each * level**power for power, each in enumerate(higher_coefficients, 1)), start=constant)
+        return sum(
+            (coefficient * level**power for power, coefficient in enumerate(higher_coefficients, 1)),
+            start=constant,
+        )
 
     def scale(self, factor: float) -> Noise:
         """Return the same noise with `factor` times the standard deviation and an unchanged mean.

@@ -97,8 +97,8 @@ def add_constant_noise(
     s0, s1, s2, s3 = seed_state(seed, key, stream)
     for vector in range(sums.shape[0]):
         for row in range(sums.shape[1]):
-            drawn, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
-            out[vector, row] = np.float32(sums[vector, row] + means[row] + deviations[row] * drawn)
+            draw, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
+            out[vector, row] = np.float32(sums[vector, row] + means[row] + deviations[row] * draw)
 
 
 @compile_kernel(
@@ -118,9 +118,9 @@ def add_varying_noise(
     s0, s1, s2, s3 = seed_state(seed, key, stream)
     for vector in range(sums.shape[0]):
         for row in range(sums.shape[1]):
-            drawn, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
+            draw, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
             deviation = np.sqrt(variances[row] + light_variances[vector, row])
-            out[vector, row] = np.float32(sums[vector, row] + means[row] + deviation * drawn)
+            out[vector, row] = np.float32(sums[vector, row] + means[row] + deviation * draw)
 
 
 @compile_kernel("void(int32[:, ::1], float64[::1], uint64, uint64, uint64, float32[:, ::1])")
@@ -135,10 +135,10 @@ def add_output_noise(sums: Array, noise: Array, seed: Any, key: Any, stream: Any
     step = np.abs(sums).max() / 255.0
     for vector in range(sums.shape[0]):
         for row in range(sums.shape[1]):
-            drawn, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
+            draw, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
             if sums[vector, row] == 0:
                 out[vector, row] = np.float32(0.0)
                 continue
             level = abs(sums[vector, row]) / step
-            noisy = abs(level + mean + np.sqrt(variance(coefficients, level)) * drawn) * step
+            noisy = abs(level + mean + np.sqrt(variance(coefficients, level)) * draw) * step
             out[vector, row] = np.float32(np.copysign(noisy, np.float64(sums[vector, row])))

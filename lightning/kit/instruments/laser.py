@@ -136,8 +136,8 @@ class SantecLaser:
         """Disconnect."""
         self._session.close()
 
-    def _settle(self, what: str) -> None:
-        self._session.wait_until(lambda: self._session.ask_truth("*OPC?"), what)
+    def _settle(self, subject: str) -> None:
+        self._session.wait_until(lambda: self._session.ask_truth("*OPC?"), subject)
 
     def _use_dbm(self) -> None:
         """Set the power unit to dBm, because someone may have chosen mW at the front panel."""

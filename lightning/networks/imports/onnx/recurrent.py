@@ -45,7 +45,7 @@ class NodeReplacement:
     def integers(self, name: str, default: Sequence[int]) -> list[int]:
         """Return a list attribute of the node, of integers."""
         attribute = self.attributes.get(name)
-        return list(default) if attribute is None else [int(each) for each in attribute.ints]
+        return list(default) if attribute is None else [int(integer) for integer in attribute.ints]
 
     def text(self, name: str, default: str) -> str:
         """Return a string attribute of the node."""
@@ -88,9 +88,9 @@ class NodeReplacement:
         array = np.asarray(values, np.int64)
         return self.share(f"whole{array.shape}", array)
 
-    def part(self, tensor: str, place: int, size: int) -> str:
-        """Add a slice of the last axis, number `place` of the slices of length `size`; return its name."""
-        start, stop = self.integer_constant([place * size]), self.integer_constant([(place + 1) * size])
+    def part(self, tensor: str, index: int, size: int) -> str:
+        """Add a slice of the last axis, number `index` of the slices of length `size`; return its name."""
+        start, stop = self.integer_constant([index * size]), self.integer_constant([(index + 1) * size])
         return self.add("Slice", [tensor, start, stop, self.integer_constant([-1])])
 
 
@@ -179,10 +179,11 @@ def rewrite_recurrent(scope: Scope, node: Any) -> list[Any] | None:
             for step in range(steps)
         ]
         stacked = [
-            replacement.add("Unsqueeze", [each, replacement.integer_constant([0])]) for each in by_step
+            replacement.add("Unsqueeze", [step_output, replacement.integer_constant([0])])
+            for step_output in by_step
         ]
         replacement.add("Concat", stacked, names[0], axis=0)
-    for name, lasts in (
+    for name, last_states in (
         (
             names[1],
             [
@@ -194,7 +195,7 @@ def rewrite_recurrent(scope: Scope, node: Any) -> list[Any] | None:
         (names[2], [cell for _, cell in outputs]),
     ):
         if name:
-            replacement.add("Concat", lasts, name, axis=0)
+            replacement.add("Concat", last_states, name, axis=0)
     return replacement.nodes
 
 
@@ -225,10 +226,11 @@ def _is_supported(scope: Scope, node: Any, replacement: NodeReplacement) -> bool
         return False
     attributes = {a.name: a for a in node.attribute}
     directions = len(scope.known[names[1]])
-    default_activations = [each.lower() for each in _DEFAULTS[node.op_type] * directions]
+    default_activations = [activation.lower() for activation in _DEFAULTS[node.op_type] * directions]
     if (
         "activations" in attributes
-        and [each.decode().lower() for each in attributes["activations"].strings] != default_activations
+        and [activation.decode().lower() for activation in attributes["activations"].strings]
+        != default_activations
     ):
         return False
     return not (

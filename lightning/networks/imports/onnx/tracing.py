@@ -139,7 +139,7 @@ def _make_plain(node: Any, value: Any, folder: Path) -> Any:
             f"node {node.name} ({node.op_type}) holds a graph",
             hint="Cut the network before it: --output NAME",
         )
-    return tuple(each.decode(errors="replace") if isinstance(each, bytes) else each for each in value)
+    return tuple(item.decode(errors="replace") if isinstance(item, bytes) else item for item in value)
 
 
 def emit_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
@@ -187,8 +187,8 @@ def count_macs_of_call(node: Any, inputs: Sequence[Array | None], outputs: Seque
     if operation == "ConvTranspose" and inputs[0] is not None and inputs[1] is not None:
         return int(inputs[0].size * prod(inputs[1].shape[1:]))
     if operation in {"LSTM", "GRU", "RNN"}:
-        steps, *matrices = [each for each in inputs[:3] if each is not None]
-        return int(prod(steps.shape[:2]) * sum(each.size for each in matrices))
+        steps, *matrices = [matrix for matrix in inputs[:3] if matrix is not None]
+        return int(prod(steps.shape[:2]) * sum(matrix.size for matrix in matrices))
     return 0
 
 
@@ -389,6 +389,6 @@ def _check_shapes(scope: Scope, names: Sequence[str], shapes: Sequence[tuple[int
     return tensors if fits else None
 
 
-def make_error(node: Any, why: str, advice: str) -> UnsupportedNode:
+def make_error(node: Any, problem: str, advice: str) -> UnsupportedNode:
     """Return the error for a node that cannot be imported."""
-    return UnsupportedNode(f"node {node.name} ({node.op_type}) {why}", hint=advice)
+    return UnsupportedNode(f"node {node.name} ({node.op_type}) {problem}", hint=advice)
