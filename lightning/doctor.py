@@ -194,7 +194,7 @@ class Purpose:
     """Libraries that an extra installs, and what does not work without them."""
 
     libraries: tuple[str, ...]
-    lost: str
+    lost_features: str
 
 
 PURPOSES: Mapping[str, Purpose] = {
@@ -225,7 +225,7 @@ def inspect_extra(extra: str, installed: Mapping[str, str]) -> Finding:
     purpose = PURPOSES[extra]
     missing = [library for library in purpose.libraries if not installed.get(library)]
     if missing:
-        problem = f"{', '.join(missing)} not installed: {purpose.lost}"
+        problem = f"{', '.join(missing)} not installed: {purpose.lost_features}"
         return Finding(extra, "warning", problem, install_extra(extra))
     return Finding(extra, "ok", ", ".join(f"{library} {installed[library]}" for library in purpose.libraries))
 

@@ -27,7 +27,7 @@ from lightning.kit.settings import (
     Settings,
     check_integer,
     check_real,
-    put,
+    replace_entry,
 )
 
 __all__ = ["Configuration", "LightningConfig", "Settings", "from_lts", "from_slide", "to_settings"]
@@ -160,7 +160,7 @@ def _set_channels(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     channels = settings.channels
     for key, value in changes.items():
         _resolve_key(key)
-        channels = put(channels, int(key.rpartition("_")[2]), value)
+        channels = replace_entry(channels, int(key.rpartition("_")[2]), value)
     return replace(settings, channels=channels)
 
 

@@ -102,12 +102,18 @@ class Settings:
     def with_value(self, modulator: int, value: int) -> Settings:
         """Return the settings with this operand, which replaces a gain word."""
         return replace(
-            self, values=put(self.values, modulator, value), words=put(self.words, modulator, None)
+            self,
+            values=replace_entry(self.values, modulator, value),
+            words=replace_entry(self.words, modulator, None),
         )
 
     def with_word(self, modulator: int, word: int) -> Settings:
         """Return the settings with this gain word, which replaces a value."""
-        return replace(self, words=put(self.words, modulator, word), values=put(self.values, modulator, None))
+        return replace(
+            self,
+            words=replace_entry(self.words, modulator, word),
+            values=replace_entry(self.values, modulator, None),
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings for a file, as lists and numbers by field name."""
@@ -127,7 +133,7 @@ class Settings:
         return cls(**arguments)
 
 
-def put(entries: tuple[Any, ...], index: int, value: Any) -> tuple[Any, ...]:
+def replace_entry(entries: tuple[Any, ...], index: int, value: Any) -> tuple[Any, ...]:
     """Return the tuple with the entry of modulator `index` replaced. Raise `OutOfRange` for another index."""
     index = check_integer("modulator", index, 0, MODULATORS - 1)
     return (*entries[:index], value, *entries[index + 1 :])

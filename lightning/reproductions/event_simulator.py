@@ -129,14 +129,14 @@ class _Tables:
         for model in models:
             children: list[list[int]] = [[] for _ in model.layers]
             for layer_index, layer in enumerate(model.layers):
-                for predecessor in layer.after:
+                for predecessor in layer.predecessors:
                     children[predecessor].append(layer_index)
                 pieces.append(
                     (layer.length, layer.count)
                     if layer.length >= PIECE_PRODUCTS
                     else (PIECE_PRODUCTS, -(-layer.products // PIECE_PRODUCTS))
                 )
-                waits.append(len(layer.after))
+                waits.append(len(layer.predecessors))
             following += children
             first_layers.append(len(waits))
         length, count = np.array(pieces, np.int64).T.copy()

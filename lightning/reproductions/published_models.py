@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """`count` dot products of `length` products each. They begin when the layers `after` are done."""
+    """`count` dot products of `length` products each. They begin when the layers `predecessors` are done."""
 
     length: int
     count: int
-    after: tuple[int, ...] = ()
+    predecessors: tuple[int, ...] = ()
 
     @property
     def products(self) -> int:

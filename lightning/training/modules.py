@@ -188,7 +188,7 @@ class PhotonicForward:
         """Return one draw for each sum, with the total variance of its readouts. See `execution.noise.Noise`."""
         noise = self.emulation.noise
         draws = torch.randn(sums.shape, generator=self.generator)
-        if not noise.drawn.per_readout:
+        if not noise.place_properties.per_readout:
             return self._draw_per_output(sums, draws)
         mean, variance = self._find_noise_moments(steps, weights)
         return mean + (variance / noise.average).sqrt() * draws
@@ -207,7 +207,7 @@ class PhotonicForward:
         noise, passes = self.emulation.noise, 2 if self.range.signed else 1
         readouts, net = count_readouts(
             weights.flatten(1),
-            dense=noise.drawn.dense,
+            dense=noise.place_properties.dense,
             wavelengths=self.emulation.options.hardware.wavelengths,
         )
         # With two passes, the mean errors of the positive and the negative part cancel.

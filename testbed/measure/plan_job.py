@@ -196,7 +196,7 @@ def run_on_hosts(
             for host, script in _make_scripts(lab, job, reports, iterations, deadline_s, checkpoint).items():
                 launch.send(json.dumps(script) + "\n", host)
             _read_until(launch, reports, event="done", hosts=len(lab.hosts), deadline_s=deadline_s + _GRACE_S)
-        if len(reports.done) < len(lab.hosts):
+        if len(reports.done_hosts) < len(lab.hosts):
             launch.close_input()
             diagnosis = Diagnosis(lab, wiring, reports, {}, deadline_s)
             raise diagnosis.make_failure_error() if reports.ready else diagnosis.make_not_ready_error()

@@ -60,14 +60,14 @@ def look_up(raw: Array, looked_up: Array, signed: Any, activations: Array, count
 
 
 @compile_kernel()
-def select_weights(layer: Array, values: Array, pointers: Array, places: Array) -> Any:
-    """Return the values, pointers and places of one layer, as in `sums`."""
+def select_weights(layer: Array, values: Array, pointers: Array, row_indices: Array) -> Any:
+    """Return the values, pointers and row_indices of one layer, as in `sums`."""
     begin, start = layer[VALUES], layer[POINTERS]
     if start < 0:
-        return values[begin : begin + layer[ROWS] * layer[TERMS]], pointers[:0], places[:0]
+        return values[begin : begin + layer[ROWS] * layer[TERMS]], pointers[:0], row_indices[:0]
     starts = pointers[start : start + layer[TERMS] + 1]
     end = begin + starts[layer[TERMS]]
-    return values[begin:end], starts, places[begin:end]
+    return values[begin:end], starts, row_indices[begin:end]
 
 
 @compile_kernel()
@@ -191,7 +191,7 @@ def finish(
 ) -> None:
     """Write the next layer's activations from one image's sums, or the scores `out` after the last layer.
 
-    `lit` is (activations, weights, pointers, places). Only noise that grows with light reads it.
+    `lit` is (activations, weights, pointers, row_indices). Only noise that grows with light reads it.
     """
     table, steps, biases, scales, means, spreads, noise = numbers
     first_row, last_row = table[layer, FIRST_ROW], table[layer, FIRST_ROW] + table[layer, ROWS]
@@ -226,7 +226,7 @@ def answers(
     steps: Array,
     values: Array,
     pointers: Array,
-    places: Array,
+    row_indices: Array,
     biases: Array,
     scales: Array,
     means: Array,
@@ -246,7 +246,7 @@ def answers(
         look_up(raw[image], looked_up, table[0, SIGNED], activations, counters)
         for layer in range(len(table)):
             row_sums, lit_activations = sums[: table[layer, ROWS]], activations[: table[layer, TERMS]]
-            weights, starts, rows_of = select_weights(table[layer], values, pointers, places)
+            weights, starts, rows_of = select_weights(table[layer], values, pointers, row_indices)
             row_sums[:] = 0
             add_products(lit_activations, weights, starts, rows_of, row_sums)
             lit = lit_activations, weights, starts, rows_of
@@ -315,7 +315,7 @@ def answers_in_lanes(
     steps: Array,
     values: Array,
     pointers: Array,
-    places: Array,
+    row_indices: Array,
     biases: Array,
     scales: Array,
     means: Array,
@@ -332,7 +332,7 @@ def answers_in_lanes(
     sums = np.empty((widest, LANES), np.int32)
     activations, lane_sums = np.empty(widest, np.int16), np.empty(widest, np.int32)
     numbers = table, steps, biases, scales, means, spreads, noise
-    lit = activations[:0], values[:0], pointers[:0], places[:0]
+    lit = activations[:0], values[:0], pointers[:0], row_indices[:0]
     for start in range(0, len(raw), LANES):
         lanes = min(LANES, len(raw) - start)
         look_up_lanes(

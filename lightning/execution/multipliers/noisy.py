@@ -53,7 +53,7 @@ def check_seed(seed: object) -> int:
 
 def may_clip(noise: Noise, hardware: Hardware) -> bool:
     """Return whether a readout could exceed the converter's full scale more often than once in 10^10."""
-    if not noise.drawn.per_readout:
+    if not noise.place_properties.per_readout:
         return False
     brightest = float(LARGEST_PRODUCT * hardware.wavelengths)
     reach = brightest + abs(noise.mean) + MAX_DEVIATIONS * noise.variance(brightest) ** 0.5
@@ -70,7 +70,7 @@ class RowNoise:
 
 def compute_row_noise(layer: PhotonicLayer, noise: Noise, hardware: Hardware) -> RowNoise:
     """Return the noise of a layer's rows, from the number of readouts of each sum."""
-    readouts = count_layer_readouts(layer, hardware, dense=noise.drawn.dense)
+    readouts = count_layer_readouts(layer, hardware, dense=noise.place_properties.dense)
     net = readouts.net_sign.reshape(-1) * (0.0 if layer.signed else noise.mean)
     counts = readouts.count.reshape(-1) * count_passes(layer)
     variances = counts * (noise.coefficients[0] / noise.average)
@@ -145,7 +145,9 @@ class NoisyMultiplier:
         from lightning.execution.kernels.readouts import write_light_powers
 
         if layer.name not in self._readouts:
-            self._readouts[layer.name] = order_readouts(layer, self._hardware, dense=self.noise.drawn.dense)
+            self._readouts[layer.name] = order_readouts(
+                layer, self._hardware, dense=self.noise.place_properties.dense
+            )
         ready = self._readouts[layer.name]
         write_light_powers(vectors, ready.sizes, ready.order, ready.signs, count_passes(layer), light)
 
@@ -199,7 +201,7 @@ class PerReadoutMultiplier:
     """`Multiplier` with one draw per readout. `clipped` counts samples beyond the converter's full scale."""
 
     def __init__(self, model: CompiledModel, noise: Noise, seed: int = 0) -> None:
-        if not noise.drawn.per_readout:
+        if not noise.place_properties.per_readout:
             raise OutOfRange("noise per output has no single readouts", hint="Use per-product noise")
         self.noise = check_noise(noise)
         self.clipped = 0
@@ -237,5 +239,7 @@ class PerReadoutMultiplier:
 
     def _find_readouts(self, layer: PhotonicLayer) -> OrderedReadouts:
         if layer.name not in self._readouts:
-            self._readouts[layer.name] = order_readouts(layer, self._hardware, dense=self.noise.drawn.dense)
+            self._readouts[layer.name] = order_readouts(
+                layer, self._hardware, dense=self.noise.place_properties.dense
+            )
         return self._readouts[layer.name]

@@ -110,7 +110,7 @@ class Session:
             raise self._make_unreadable_error(query, reply, " or ".join(words[:2]))
         return reply.upper()
 
-    def tell(self, command: str) -> None:
+    def send_command(self, command: str) -> None:
         """Send a command and read the error queue. Raise `InstrumentRefused` with all entries, if there are any."""
         with self._lock:
             line = self._connect_once()

@@ -84,7 +84,7 @@ class KeysightSupply:
         """Set an output to 0 V or more, read the setpoint back, and measure the voltage if the output is on."""
         channel = self._format_channel(output)
         self._session.check_range("a bias voltage of", voltage_v, 0.0, self._limit_v)
-        self._session.tell(f"VOLT {voltage_v:.4f},{channel}")
+        self._session.send_command(f"VOLT {voltage_v:.4f},{channel}")
         self._session.compare(
             f"output {output} in V", voltage_v, self._session.ask_number(f"VOLT? {channel}"), 0.001
         )
@@ -114,7 +114,7 @@ class KeysightSupply:
         self._session.close()
 
     def _switch(self, output: int, *, is_on: bool) -> None:
-        self._session.tell(f"OUTP {'ON' if is_on else 'OFF'},{self._format_channel(output)}")
+        self._session.send_command(f"OUTP {'ON' if is_on else 'OFF'},{self._format_channel(output)}")
         self._session.compare(f"the switch of output {output}", float(is_on), float(self.is_on(output)), 0.0)
 
     def _format_channel(self, output: int) -> str:

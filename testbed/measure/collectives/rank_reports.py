@@ -26,7 +26,7 @@ class RankReports:
     ready: dict[str, dict[str, Any]] = field(default_factory=dict)
     last_position: dict[str, str] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
-    done: set[str] = field(default_factory=set)
+    done_hosts: set[str] = field(default_factory=set)
     errors: dict[str, str] = field(default_factory=dict)
     guards: dict[str, dict[str, Any]] = field(default_factory=dict)
     unstarted_hosts: set[str] = field(default_factory=set)
@@ -43,13 +43,13 @@ class RankReports:
         match event:
             case "ready":
                 self.processor_s += message.get("processor_s", 0.0)
-                (self.ready_for_next if host in self.done else self.ready)[host] = message
+                (self.ready_for_next if host in self.done_hosts else self.ready)[host] = message
             case "at":
                 self.last_position[host] = f"{message['configuration']}, {message['size']} B"
             case "row":
                 self.rows.append(message)
             case "done":
-                self.done.add(host)
+                self.done_hosts.add(host)
                 self.processor_s += message.get("processor_s", 0.0)
             case "error":
                 self.errors[host] = message["message"]
@@ -142,7 +142,7 @@ class Diagnosis:
             return CollectiveTimeout(f"the AllReduce did not finish: {ranks}. {self._describe_ending()}")
         if self.reports.deadline_passed:
             not_ready = [host for host in self.nodes if host not in self.reports.ready]
-            unfinished = not_ready or [host for host in self.nodes if host not in self.reports.done]
+            unfinished = not_ready or [host for host in self.nodes if host not in self.reports.done_hosts]
             ranks = ", ".join(map(self._describe_rank, unfinished[:MAX_NAMES])) + _describe_rest(unfinished)
             return CollectiveTimeout(
                 f"the AllReduce did not finish within {self.deadline_s:g} s: {ranks} waited although every NIC has "

@@ -136,7 +136,7 @@ class Ranks:
             launch.send(json.dumps(job) + "\n")
             for row in _yield_rows(launch, reports, spec, end_s, on_progress, keep_ranks=self._keeps_ranks):
                 on_row(make_timing(self._lab, wiring, routes, spec, row))
-            if self._keeps_ranks and reports.done == self._hosts:
+            if self._keeps_ranks and reports.done_hosts == self._hosts:
                 return reports
         launch.close_input()
         try:
@@ -148,7 +148,7 @@ class Ranks:
         diagnosis = Diagnosis(self._lab, wiring, reports, completed, self._deadline_s)
         if not ready:
             raise diagnosis.make_not_ready_error()
-        if reports.done != self._hosts:
+        if reports.done_hosts != self._hosts:
             raise diagnosis.make_failure_error()
         return reports
 
@@ -215,9 +215,9 @@ def _yield_rows(
             text = f"{spec.topology}, {row['configuration']}, {row['size']} B"
             on_progress(len(reports.rows), spec.rows, text)
             yield row
-        if reports.failed or (reports.ready.keys() - reports.done) - set(launch.running):
+        if reports.failed or (reports.ready.keys() - reports.done_hosts) - set(launch.running):
             launch.close_input()
-        elif keep_ranks and reports.done == reports.ready.keys():
+        elif keep_ranks and reports.done_hosts == reports.ready.keys():
             return
 
 

@@ -68,7 +68,7 @@ def run_agents(
             for name, jobs in parts.items():
                 launch.send(json.dumps({"epoch": epoch, "jobs": jobs}) + "\n", name)
             _read_until(launch, reports, "done", len(hosts), deadline_s)
-        if len(reports.done) < len(hosts):
+        if len(reports.done_hosts) < len(hosts):
             launch.close_input()
             raise _make_error(reports, list(commands), deadline_s)
     first_rows = [_find_first_row(lab, placed_job, reports) for placed_job in placed_jobs]
@@ -199,7 +199,7 @@ def _make_error(reports: RankReports, hosts: Sequence[str], deadline_s: float) -
     if reports.errors:
         errors = "; ".join(f"host {host}: {message}" for host, message in reports.errors.items())
         return CollectiveError(f"jobs did not end: {errors}. All agents were stopped")
-    missing = ", ".join(host for host in hosts if host not in reports.done)
+    missing = ", ".join(host for host in hosts if host not in reports.done_hosts)
     return CollectiveError(
         f"jobs did not end within {deadline_s:.0f} s: no message from {missing}. All agents were "
         "stopped; check with `testbed verify`"

@@ -92,7 +92,7 @@ def trace_graph(model: Any, name: str, folder: Path, opsets: Mapping[str, int]) 
     graph = model.graph
     scope = Scope(folder, opsets)
     for initialiser in graph.initializer:
-        scope.known[initialiser.name] = read_array(initialiser, folder)
+        scope.constants[initialiser.name] = read_array(initialiser, folder)
     entry, inputs = _declare_inputs(scope, graph, name)
     outputs = tuple(output.name for output in graph.output)
     refusals: list[Refusal] = []
@@ -100,7 +100,7 @@ def trace_graph(model: Any, name: str, folder: Path, opsets: Mapping[str, int]) 
         node.name = node.name or f"{node.op_type}_{number}"
     steps = [_make_step(node) for node in graph.node]
     scope.file_tensors.update(output for node in graph.node for output in node.output)
-    available: set[str] = set(scope.known) | set(scope.values)
+    available: set[str] = set(scope.constants) | set(scope.values)
     for output in outputs:
         for step in sort_topologically(steps, available, output):
             _add_node(scope, step.node, refusals)
@@ -110,7 +110,7 @@ def trace_graph(model: Any, name: str, folder: Path, opsets: Mapping[str, int]) 
 
 def _declare_inputs(scope: Scope, graph: Any, name: str) -> tuple[str, tuple[Port, ...]]:
     """Declare the inputs and return (tensor, ports). Several inputs become slices of one packed tensor."""
-    ports = read_ports(graph, scope.known)
+    ports = read_ports(graph, scope.constants)
     scope.entries.update(port.name for port in ports)
     if not ports:
         raise NetworkError(f"{name}.onnx has no input left", hint="Remove --set for one of its inputs")
@@ -154,7 +154,9 @@ def _find_outer_reads(node: Any) -> set[str]:
 
 def _add_node(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
     """Add one node to the network, or append its refusal. Skip a node that reads the output of a refused node."""
-    missing = [name for name in node.input if name and name not in scope.known and name not in scope.values]
+    missing = [
+        name for name in node.input if name and name not in scope.constants and name not in scope.values
+    ]
     if missing:
         return
     try:
@@ -167,7 +169,7 @@ def _add_node(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
 
 def _translate(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
     if node.op_type == "Constant" and not node.domain:
-        scope.known[node.output[0]] = read_constant(node, scope.folder)
+        scope.constants[node.output[0]] = read_constant(node, scope.folder)
         return
     if node.op_type == "If":
         _add_branch(scope, node, refusals)
@@ -182,13 +184,13 @@ def _translate(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
 
 def _add_branch(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
     """Add the nodes of the branch that an `If` with a constant condition selects."""
-    condition = scope.known.get(node.input[0])
+    condition = scope.constants.get(node.input[0])
     if condition is None:
         raise make_error(node, "branches on a value that depends on an input", _advise_if(scope, node))
     branch = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
     graph = next(attribute.g for attribute in node.attribute if attribute.name == branch)
     for initialiser in graph.initializer:
-        scope.known[initialiser.name] = read_array(initialiser, scope.folder)
+        scope.constants[initialiser.name] = read_array(initialiser, scope.folder)
     for number, inner_node in enumerate(graph.node):
         inner_node.name = f"{node.name}/{inner_node.name or f'{inner_node.op_type}_{number}'}"
         _add_node(scope, inner_node, refusals)
@@ -235,8 +237,8 @@ def _make_port(scope: Scope, output: str) -> Port:
     if output in scope.values:
         value = scope.values[output]
         return Port(output, value.shape, value.kind)
-    if output in scope.known:
-        array = scope.known[output]
+    if output in scope.constants:
+        array = scope.constants[output]
         return Port(output, array.shape, array.dtype.name)
     raise NetworkError(f"no node produces the output {output!r}", hint="Choose another: --output NAME")
 
@@ -253,7 +255,7 @@ def _pack_outputs(scope: Scope, outputs: Iterable[str]) -> str:
             size = int(np.prod(value.shape))
             parts.append(scope.builder.reshape(value.tensor, (size,), f"{name}/flat"))
         else:
-            flat = np.asarray(scope.known[name], np.float32).reshape(1, -1)
+            flat = np.asarray(scope.constants[name], np.float32).reshape(1, -1)
             parts.append(scope.builder.constant(flat, f"{name}.flat"))
     return scope.builder.emit("Concat", parts, PACKED_OUTPUT, {"axis": 1})
 

@@ -202,7 +202,7 @@ class Aliases:
 
     leaves: Mapping[str, Any]
     """Layers by name."""
-    places: dict[Any, int] = field(default_factory=dict)
+    positions: dict[Any, int] = field(default_factory=dict)
     memories: dict[Any, Any] = field(default_factory=dict)
     """For each node, the node that allocated the memory of its tensor."""
     tensors: dict[Any, Any] = field(default_factory=dict)
@@ -213,7 +213,7 @@ class Aliases:
 
         Raise `UnsupportedNode` if this also changes a view that is read later, because views are copies here.
         """
-        self.places[node] = len(self.places)
+        self.positions[node] = len(self.positions)
         source = node.args[0] if node.args and node.args[0] in self.memories else node
         changes = source is not node and is_in_place(node, self.leaves)
         shared = changes or title(node, self.leaves) in VIEWS
@@ -226,7 +226,8 @@ class Aliases:
         ]
         for sharing_node in sharing_nodes:
             is_read_later = any(
-                self.places.get(user, len(self.places)) > self.places[node] for user in sharing_node.users
+                self.positions.get(user, len(self.positions)) > self.positions[node]
+                for user in sharing_node.users
             )
             if is_read_later and self.tensors[sharing_node] is not self.tensors[node]:
                 raise UnsupportedNode(
