@@ -184,10 +184,10 @@ _SCREEN_DECODERS: tuple[Decode, ...] = (
     telescent_cells,
     lambda lines: telescent.decode_input(lines, _TELESCENT),
     lambda lines: sorted(sonic.parse_configured(lines, _SIXTY_FOUR)),
-    lambda lines: sonic.hardware(lines, _SIXTY_FOUR),
+    lambda lines: sonic.parse_hardware(lines, _SIXTY_FOUR),
     lambda lines: sonic.decode_port_config(lines, _SIXTY_FOUR),
     lambda lines: sorted(sonic.parse_broken_ports(lines, _SIXTY_FOUR)),
-    sonic.identity,
+    sonic.decode_identity,
     sonic.check_silent,
 )
 

@@ -153,7 +153,7 @@ def test_a_second_holder_is_refused_and_a_later_one_begins_from_what_was_there(h
     second, said = host.hold()
     assert said["event"] == "error"
     assert "another run uses the queues of this host" in said["message"]
-    assert second.wait(30) == queues.HELD
+    assert second.wait(30) == queues.BUSY
     holder.kill()
     holder.wait(30)
     third, said = host.hold()
