@@ -46,7 +46,9 @@ def measure(scheme: str, seconds: float) -> dict[str, object]:
         def at(rate: float) -> Outcome:
             if scheme == "udp":
                 return best_of(lambda seed: drive_datagrams(target, 1, rate, seconds, seed=seed))
-            return best_of(lambda seed: drive_http(target, "m", rate, seconds, into=ECHO_INPUT, seed=seed))
+            return best_of(
+                lambda seed: drive_http(target, "m", rate, seconds, model_input=ECHO_INPUT, seed=seed)
+            )
 
         outcomes = [at(rate) for rate in RATES[scheme]]
     return {

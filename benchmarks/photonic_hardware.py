@@ -19,7 +19,7 @@ import numpy as np
 from one_thread import on_one_thread
 
 from lightning.compiler import CompiledModel, Options, compile_network
-from lightning.compiler.datapath.schedule import cycles_of_model
+from lightning.compiler.datapath.schedule import count_model_cycles
 from lightning.compiler.model import Hardware
 from lightning.evaluation import load_dataset
 from lightning.execution import open_executor
@@ -95,7 +95,7 @@ def answers(model: CompiledModel, images: np.ndarray, kind: Any, bus: str = "") 
         "equal": int(is_equal.sum()),
         "agree": int((results.classes == expected.classes).sum()),
         "cpu_s_per_image": round(elapsed_s / len(images), 3),
-        "cycles": cycles_of_model(model),
+        "cycles": count_model_cycles(model),
     }
 
 

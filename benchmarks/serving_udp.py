@@ -178,7 +178,7 @@ def serving(what: str, core: int, *, realtime: bool = False) -> Iterator[Server]
 
 def load(server: Server, rate: float, seconds: float, seed: int, rows: np.ndarray) -> Outcome:
     due = poisson_schedule(rate, seconds, seed)
-    traces = exchange(server.target, 1, rows, due, first=seed << 24)
+    traces = exchange(server.target, 1, rows, due, first_request=seed << 24)
     return Outcome(server.target.url, rate, seed, traces)
 
 

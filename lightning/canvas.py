@@ -93,9 +93,9 @@ def format_signed(number: float, digits: int) -> str:
     return f"{number:+,.{digits}f}".replace("-", "−")
 
 
-def add_legend(axes: Any, **where: Any) -> None:
+def add_legend(axes: Any, **legend_options: Any) -> None:
     """Add a legend without a frame."""
-    axes.legend(frameon=False, fontsize=9, labelcolor=INK, **where)
+    axes.legend(frameon=False, fontsize=9, labelcolor=INK, **legend_options)
 
 
 def render_png(figure: Any) -> bytes:

@@ -25,7 +25,7 @@ from lightning.kit import checks, profiles
 from lightning.kit.calibration import store
 from lightning.kit.config import Settings
 from lightning.kit.connection import connect
-from lightning.kit.devices.identity import identity_of
+from lightning.kit.devices.identity import read_identity
 
 State = Literal["ok", "warning", "bad"]
 
@@ -55,7 +55,7 @@ class Finding:
 
 def make_finding(error: LightningError, name: str) -> Finding:
     """Return a bad finding for an error."""
-    return Finding(name, "bad", error.what, error.hint)
+    return Finding(name, "bad", error.problem, error.hint)
 
 
 def inspect_environment() -> Iterator[Finding]:
@@ -165,7 +165,11 @@ def list_listening() -> list[tuple[str, int]] | None:
         sockets = psutil.net_connections(kind="tcp")
     except (OSError, psutil.Error):
         return None
-    return [(each.laddr.ip, each.laddr.port) for each in sockets if each.status == psutil.CONN_LISTEN]
+    return [
+        (connection.laddr.ip, connection.laddr.port)
+        for connection in sockets
+        if connection.status == psutil.CONN_LISTEN
+    ]
 
 
 def inspect_servers(sockets: Sequence[tuple[str, int]] | None) -> Finding:
@@ -190,7 +194,7 @@ class Purpose:
     """Libraries that an extra installs, and what does not work without them."""
 
     libraries: tuple[str, ...]
-    lost: str
+    lost_features: str
 
 
 PURPOSES: Mapping[str, Purpose] = {
@@ -210,7 +214,9 @@ PURPOSES: Mapping[str, Purpose] = {
 
 def inspect_extras() -> Iterator[Finding]:
     """Return an iterator over the findings on all extras."""
-    installed = {library: _find_version(library) for each in PURPOSES.values() for library in each.libraries}
+    installed = {
+        library: _find_version(library) for purpose in PURPOSES.values() for library in purpose.libraries
+    }
     return (inspect_extra(extra, installed) for extra in PURPOSES)
 
 
@@ -219,9 +225,9 @@ def inspect_extra(extra: str, installed: Mapping[str, str]) -> Finding:
     purpose = PURPOSES[extra]
     missing = [library for library in purpose.libraries if not installed.get(library)]
     if missing:
-        lacks = f"{', '.join(missing)} not installed: {purpose.lost}"
-        return Finding(extra, "warning", lacks, install_extra(extra))
-    return Finding(extra, "ok", ", ".join(f"{each} {installed[each]}" for each in purpose.libraries))
+        problem = f"{', '.join(missing)} not installed: {purpose.lost_features}"
+        return Finding(extra, "warning", problem, install_extra(extra))
+    return Finding(extra, "ok", ", ".join(f"{library} {installed[library]}" for library in purpose.libraries))
 
 
 def _find_version(library: str) -> str:
@@ -243,7 +249,7 @@ def inspect_device(address: str) -> Iterator[Finding]:
     except LightningError as error:
         yield make_finding(error, "device")
         return
-    identity = identity_of(soc)
+    identity = read_identity(soc)
     yield Finding("device", "ok", f"{identity.label}, board {identity.board}")
     yield inspect_firmware(soc)
     yield inspect_coupling(soc)
@@ -284,7 +290,7 @@ def inspect_firmware(soc: Any) -> Finding:
     profile = find_profile(soc)
     if profile is not None:
         return Finding("firmware", "ok", f"{profile.name}: {profile.about}")
-    known_builds = [each.name for each in profiles.find_for_board(board)]
+    known_builds = [profile.name for profile in profiles.find_for_board(board)]
     if known_builds:
         return Finding(
             "firmware",
@@ -302,9 +308,9 @@ def inspect_firmware(soc: Any) -> Finding:
 
 def find_profile(soc: Any) -> profiles.Profile | None:
     """Return the profile with the firmware's time stamp, or None for another build."""
-    for each in profiles.find_for_board(str(soc["board"])):
-        if each.config["fw_timestamp"] == soc["fw_timestamp"]:
-            return each
+    for profile in profiles.find_for_board(str(soc["board"])):
+        if profile.config["fw_timestamp"] == soc["fw_timestamp"]:
+            return profile
     return None
 
 
@@ -337,7 +343,7 @@ def inspect_calibration(soc: Any, *, now: datetime | None = None) -> Finding:
     try:
         document = store.require(soc, now=now or getattr(soc, "made", None))
     except NotCalibrated as error:
-        return Finding("calibration", "warning", error.what, error.hint)
+        return Finding("calibration", "warning", error.problem, error.hint)
     except LightningError as error:
         return make_finding(error, "calibration")
     age_h = ((now or datetime.now(UTC)) - document.made).total_seconds() / 3600
@@ -374,7 +380,7 @@ def _inspect_light(soc: Any) -> Finding:
     try:
         compute = LightningCompute(soc)
     except ProgramError as error:
-        return Finding("light", "warning", f"not checked: {error.what}", error.hint)
+        return Finding("light", "warning", f"not checked: {error.problem}", error.hint)
     deviation = measure_drift(compute.rows, compute.calibration)
     if deviation.recalibrate:
         text = f"known products are off by {deviation.rms:.2f} of 255 rms (limit {deviation.limit:.2f})"

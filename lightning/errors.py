@@ -55,24 +55,24 @@ name_conflict.check_installed(__file__)
 
 
 class LightningError(LightbedError, code="lightning.error", who="user"):
-    """Base class of all errors of `lightning`. `what` says what happened and why, `hint` what to do."""
+    """Base class of all errors of `lightning`. `problem` says what happened and why, `hint` what to do."""
 
-    def __init__(self, what: str, *, device: str = "", hint: str = "") -> None:
-        self.what, self.device, self.hint = what, device, hint
-        super().__init__(what)
+    def __init__(self, problem: str, *, device: str = "", hint: str = "") -> None:
+        self.problem, self.device, self.hint = problem, device, hint
+        super().__init__(problem)
 
     def __str__(self) -> str:
-        """Return the whole message, as `sim-kit-0001: what. Hint`."""
-        message = f"{self.device}: {self.what}" if self.device else self.what
+        """Return the whole message, as `sim-kit-0001: problem. Hint`."""
+        message = f"{self.device}: {self.problem}" if self.device else self.problem
         return f"{message}. {self.hint}" if self.hint else message
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle all three fields, because the base class keeps only the first."""
-        return _rebuild_error, (type(self), self.what, self.device, self.hint)
+        return _rebuild_error, (type(self), self.problem, self.device, self.hint)
 
 
-def _rebuild_error(kind: type[LightningError], what: str, device: str, hint: str) -> LightningError:
-    return kind(what, device=device, hint=hint)
+def _rebuild_error(kind: type[LightningError], problem: str, device: str, hint: str) -> LightningError:
+    return kind(problem, device=device, hint=hint)
 
 
 class MissingLibrary(LightningError, ImportError, code="library.missing"):

@@ -56,5 +56,5 @@ def _find_foreign_in(folder: Path) -> str:
 
 def find_loss(file: str) -> str:
     """Return the `__init__.py` beside `file` if it is missing because PyTorch Lightning was uninstalled, or ""."""
-    lost = Path(file).with_name("__init__.py")
-    return "" if lost.exists() else str(lost)
+    missing_file = Path(file).with_name("__init__.py")
+    return "" if missing_file.exists() else str(missing_file)

@@ -54,18 +54,20 @@ class Address:
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        where = self.path or host + (f":{self.port}" if self.port is not None else "")
-        return f"{self.scheme}://{where}" + (f"?{urlencode(self.options)}" if self.options else "")
+        location = self.path or host + (f":{self.port}" if self.port is not None else "")
+        return f"{self.scheme}://{location}" + (f"?{urlencode(self.options)}" if self.options else "")
 
     def with_port(self, default: int) -> Address:
         """Return the address with its own port, or with `default` if it has none."""
         return replace(self, port=self.port or default)
 
-    def check_options(self, *known: str) -> Address:
-        """Return the address itself. Raise `AddressError` if it has an option that is not in `known`."""
+    def check_options(self, *known_options: str) -> Address:
+        """Return the address itself. Raise `AddressError` if it has an option that is not in `known_options`."""
         for name in self.options:
-            if name not in known:
-                hint = f"Known here: {', '.join(known)}." if known else "This scheme takes none."
+            if name not in known_options:
+                hint = (
+                    f"Known here: {', '.join(known_options)}." if known_options else "This scheme takes none."
+                )
                 raise AddressError(f"unknown option {name!r}", device=str(self), hint=hint)
         return self
 
@@ -94,9 +96,9 @@ def parse_address(text: str) -> Address:
         raise _make_address_error(text, "it contains a control character")
     if len(text) > LONGEST:
         raise _make_address_error(text, f"it is too long ({len(text)} characters)")
-    special = _parse_visa_resource(text) or _parse_path_address(text)
-    if special is not None:
-        return special
+    special_address = _parse_visa_resource(text) or _parse_path_address(text)
+    if special_address is not None:
+        return special_address
     try:
         parts = urlsplit(text)
         port = parts.port
@@ -161,9 +163,9 @@ def _read_credentials(parts: SplitResult) -> Credentials | None:
     return Credentials(unquote(parts.username), unquote(parts.password or ""))
 
 
-def _make_address_error(text: str, why: str) -> AddressError:
+def _make_address_error(text: str, reason: str) -> AddressError:
     return AddressError(
-        f"cannot understand the address {_shorten(_hide_credentials(text))!r}: {why}",
+        f"cannot understand the address {_shorten(_hide_credentials(text))!r}: {reason}",
         hint="Write it like polatis+scpi://10.0.0.2:5025 or polatis+tl1://10.0.0.2:3082.",
     )
 
@@ -174,6 +176,12 @@ def _shorten(text: str) -> str:
 
 def _hide_credentials(text: str) -> str:
     """Hide the text between the scheme and the last `@`, any part of which may be a password."""
-    hidden, at, rest = text.rpartition("@")
+    hidden, at_sign, visible = text.rpartition("@")
     scheme, separator, _ = hidden.partition("://")
-    return f"{scheme}{separator}***@{rest}" if at and separator else f"***@{rest}" if at else rest
+    return (
+        f"{scheme}{separator}***@{visible}"
+        if at_sign and separator
+        else f"***@{visible}"
+        if at_sign
+        else visible
+    )

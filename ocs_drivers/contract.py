@@ -74,10 +74,10 @@ class OpticalSwitch(Protocol):
     def plan(
         self,
         target: CrossConnects,
-        seen: Snapshot | CrossConnects,
+        current: Snapshot | CrossConnects,
         scope: Collection[int] | None = None,
     ) -> tuple[Step, ...]:
-        """Return the steps from `seen` to `target`, without any I/O; empty if they agree.
+        """Return the steps from `current` to `target`, without any I/O; empty if they agree.
 
         `scope` contains the input ports that may change (None: the whole switch). Raises `UnknownPort`,
         `WrongSide`, `PortError` for an input outside the scope, and `PortBusy` if a circuit outside

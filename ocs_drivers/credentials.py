@@ -38,7 +38,7 @@ class Credentials:
 _used_accounts: set[Credentials] = set()
 
 
-def credentials_in_use() -> frozenset[Credentials]:
+def list_used_credentials() -> frozenset[Credentials]:
     """Return every account that this process has used, for recordings to redact."""
     return frozenset(_used_accounts)
 

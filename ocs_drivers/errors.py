@@ -54,7 +54,7 @@ class OcsError(LightbedError, code="ocs.error", who="device"):
 
     def __init__(
         self,
-        what: str,
+        problem: str,
         *,
         device: str = "",
         ports: Iterable[int] = (),
@@ -62,7 +62,7 @@ class OcsError(LightbedError, code="ocs.error", who="device"):
         received: str = "",
         hint: str = "",
     ) -> None:
-        self.what, self.device, self.ports = what, device, tuple(ports)
+        self.problem, self.device, self.ports = problem, device, tuple(ports)
         self.sent, self.received, self.hint = sent, received, hint
         super().__init__(self._message())
 
@@ -74,7 +74,7 @@ class OcsError(LightbedError, code="ocs.error", who="device"):
         return self
 
     def _message(self) -> str:
-        text = f"{self.device}: {self.what}" if self.device else self.what
+        text = f"{self.device}: {self.problem}" if self.device else self.problem
         if self.ports:
             text += f" [port{'s' if len(self.ports) > 1 else ''} {list_some(self.ports)}]"
         if self.sent:
@@ -141,9 +141,9 @@ class PermissionDenied(AuthError, code="ocs.auth.permission"):
 class DeviceError(OcsError, code="ocs.device"):
     """The device refused a command; `device_code` is its own code."""
 
-    def __init__(self, what: str, *, device_code: str = "", **where: object) -> None:
+    def __init__(self, problem: str, *, device_code: str = "", **details: object) -> None:
         self.device_code = device_code
-        super().__init__(what, **where)  # type: ignore[arg-type]
+        super().__init__(problem, **details)  # type: ignore[arg-type]
 
 
 class PortError(OcsError, code="ocs.port", who="user"):
@@ -173,37 +173,37 @@ class PortFailed(PortError, code="ocs.port.failed"):
 class PortBusy(PortError, code="ocs.port.busy"):
     """The port carries another circuit; `peer` is the other end."""
 
-    def __init__(self, what: str, *, peer: int | None = None, **where: object) -> None:
+    def __init__(self, problem: str, *, peer: int | None = None, **details: object) -> None:
         self.peer = peer
-        super().__init__(what, **where)  # type: ignore[arg-type]
+        super().__init__(problem, **details)  # type: ignore[arg-type]
 
 
 class Conflict(OcsError, code="ocs.conflict", who="conflict"):
-    """Somebody else changed the switch; nothing more was sent. See `expected`, `found` and `report`."""
+    """Somebody else changed the switch; nothing more was sent. See `expected`, `actual` and `report`."""
 
     def __init__(
-        self, what: str, *, expected: Mapping[int, int], found: Mapping[int, int], **where: object
+        self, problem: str, *, expected: Mapping[int, int], actual: Mapping[int, int], **details: object
     ) -> None:
-        self.expected, self.found = dict(expected), dict(found)
-        super().__init__(what, **where)  # type: ignore[arg-type]
+        self.expected, self.actual = dict(expected), dict(actual)
+        super().__init__(problem, **details)  # type: ignore[arg-type]
 
 
 class SwitchHeld(OcsError, code="ocs.held", who="conflict"):
     """Another process is changing the switch; `pid` is its id, if known."""
 
-    def __init__(self, what: str, *, pid: int | None = None, **where: object) -> None:
+    def __init__(self, problem: str, *, pid: int | None = None, **details: object) -> None:
         self.pid = pid
-        super().__init__(what, **where)  # type: ignore[arg-type]
+        super().__init__(problem, **details)  # type: ignore[arg-type]
 
 
 class VerifyMismatch(OcsError, code="ocs.verify"):
     """The device reported no error, but its circuits differ from the target: see `missing` and `extra`."""
 
     def __init__(
-        self, what: str, *, missing: Mapping[int, int], extra: Mapping[int, int], **where: object
+        self, problem: str, *, missing: Mapping[int, int], extra: Mapping[int, int], **details: object
     ) -> None:
         self.missing, self.extra = dict(missing), dict(extra)
-        super().__init__(what, **where)  # type: ignore[arg-type]
+        super().__init__(problem, **details)  # type: ignore[arg-type]
 
 
 class NoLight(OcsError, code="ocs.no_light"):
@@ -219,9 +219,9 @@ class PartialApply(OcsError, code="ocs.partial", who="unknown"):
 
     report: ApplyReport
 
-    def __init__(self, what: str, *, report: ApplyReport, **where: object) -> None:
+    def __init__(self, problem: str, *, report: ApplyReport, **details: object) -> None:
         self.report = report
-        super().__init__(what, **where)  # type: ignore[arg-type]
+        super().__init__(problem, **details)  # type: ignore[arg-type]
 
 
 class Unsupported(OcsError, code="ocs.unsupported", who="user"):

@@ -102,15 +102,15 @@ def known_schemes() -> tuple[str, ...]:
     return tuple(sorted({*FAMILIES, *entry_points(group=ENTRY_POINTS).names}))
 
 
-def lab_schemes() -> tuple[str, ...]:
+def list_lab_schemes() -> tuple[str, ...]:
     """Return the schemes of switches that a simulated lab may have, in the order of the table."""
     return tuple(scheme for scheme, family in FAMILIES.items() if family.in_labs)
 
 
-def twin_family_name(scheme: str) -> str:
+def find_twin_family(scheme: str) -> str:
     """Return the name of a scheme's family in `python -m sim.twins`.
 
-    >>> twin_family_name("polatis+tl1"), twin_family_name("sonic-ocs")
+    >>> find_twin_family("polatis+tl1"), find_twin_family("sonic-ocs")
     ('polatis', 'sonic')
     """
     family = FAMILIES.get(scheme)

@@ -274,14 +274,14 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class ApplyReport:
-    """Report of one apply: the first read (`seen`), the outcomes in order, and the last read-back.
+    """Report of one apply: the first read (`initial`), the outcomes in order, and the last read-back.
 
     `pairs` contains the pairs that the steps add or remove, and the pairs in the scope that somebody else changed
     meanwhile. `dark` contains the outputs without light; they are measured only with `require_light`.
     """
 
     target: CrossConnects
-    seen: Snapshot
+    initial: Snapshot
     steps: tuple[Step, ...]
     outcomes: tuple[Outcome, ...] = ()
     read_back: Snapshot | None = None

@@ -17,7 +17,7 @@ from ocs_drivers.address import Address, parse_address
 from ocs_drivers.contract import OpticalSwitch
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import AddressError, ConnectError
-from ocs_drivers.families import SIMULATED, find_driver_factory, twin_family_name
+from ocs_drivers.families import SIMULATED, find_driver_factory, find_twin_family
 
 _addresses_by_command: dict[tuple[str, ...], dict[str, str]] = {}
 _start_lock = threading.Lock()
@@ -43,7 +43,7 @@ def _find_twin(scheme: str, name: str, address: Address) -> dict[str, str]:
     """Return the addresses of the twin with this name, by protocol; start it if it is not running."""
     options = [f"--{key}={value}" for key, value in sorted(address.options.items())]
     called_as = ["--called-as", "testbed sim switch"]
-    command = module_command("sim.twins", *called_as, twin_family_name(scheme), f"--name={name}", *options)
+    command = module_command("sim.twins", *called_as, find_twin_family(scheme), f"--name={name}", *options)
     with _start_lock:
         key = tuple(command)
         if key not in _addresses_by_command:

@@ -106,21 +106,21 @@ class Silence:
         self._allowed_s = limit_s
         self.report_wait: Callable[[], float] | None = None
 
-    def note_question(self, takes_s: float | None = None) -> None:
+    def note_question(self, answer_s: float | None = None) -> None:
         """Record a query whose answer may take `takes_s` (default: the limit); the first query starts the silence.
 
         The limit counts from the last answer, but every query gets at least `takes_s`. If `takes_s` is longer than the
         limit, `READ_MARGIN_S` is added, to read the device after the query.
         """
         now_s = self._clock.now()
-        takes_s = self.limit_s if takes_s is None else takes_s
+        answer_s = self.limit_s if answer_s is None else answer_s
         if self._silent_since_s is None:
             self._silent_since_s = now_s
             self._allowed_s = self.limit_s - min(
-                now_s - self._last_answer_s, max(self.limit_s - takes_s, 0.0)
+                now_s - self._last_answer_s, max(self.limit_s - answer_s, 0.0)
             )
-        if takes_s > self.limit_s:
-            self._allowed_s = max(self._allowed_s, now_s - self._silent_since_s + takes_s + READ_MARGIN_S)
+        if answer_s > self.limit_s:
+            self._allowed_s = max(self._allowed_s, now_s - self._silent_since_s + answer_s + READ_MARGIN_S)
 
     def note_answer(self) -> None:
         """Record an answer, which ends the silence."""
@@ -129,13 +129,13 @@ class Silence:
         self._last_answer_s = self._clock.now()
 
     @property
-    def lasted_s(self) -> float:
+    def duration_s(self) -> float:
         """Seconds since the first unanswered query, or 0 without an unanswered query."""
         return 0.0 if self._silent_since_s is None else self._clock.now() - self._silent_since_s
 
     def remaining_s(self) -> float:
         """Return the seconds until the device counts as silent."""
-        return max(0.0, self._allowed_s - self.lasted_s)
+        return max(0.0, self._allowed_s - self.duration_s)
 
     def outage_remaining_s(self, shortest_s: float) -> float:
         """Return the seconds left for an unreachable device, counted from its last answer.
@@ -145,7 +145,7 @@ class Silence:
         """
         self._allowed_s = max(self._allowed_s, self.limit_s)
         from_answer_s = self._last_answer_s + self.limit_s - self._clock.now()
-        return max(0.0, min(self.remaining_s(), max(from_answer_s, shortest_s - self.lasted_s)))
+        return max(0.0, min(self.remaining_s(), max(from_answer_s, shortest_s - self.duration_s)))
 
     def start_query(self, timeout_s: float) -> Deadline:
         """Record a query; return the deadline of its answer: after `timeout_s`, or earlier if the silence ends."""
@@ -153,7 +153,7 @@ class Silence:
         left_s = self.remaining_s()
         if timeout_s <= left_s:
             return Deadline(timeout_s, self._clock)
-        return Deadline(left_s, self._clock, silence_s=self.lasted_s + left_s)
+        return Deadline(left_s, self._clock, silence_s=self.duration_s + left_s)
 
     @contextmanager
     def watch(self, report_wait: Callable[[], float] | None = None) -> Iterator[Silence]:
@@ -169,7 +169,7 @@ class Silence:
 _silence: ContextVar[Silence | None] = ContextVar("silence", default=None)
 
 
-def answer_deadline(timeout_s: float, clock: Clock = SYSTEM_CLOCK) -> Deadline:
+def make_answer_deadline(timeout_s: float, clock: Clock = SYSTEM_CLOCK) -> Deadline:
     """Return the deadline of an answer: `timeout_s` from now, or earlier inside `Silence.watch`.
 
     A query that may take longer than the limit of the silence gets its full time.
@@ -178,7 +178,7 @@ def answer_deadline(timeout_s: float, clock: Clock = SYSTEM_CLOCK) -> Deadline:
     return Deadline(timeout_s, clock) if silence is None else silence.start_query(timeout_s)
 
 
-def parts_of(deadline: Deadline) -> Iterator[Deadline]:
+def split_deadline(deadline: Deadline) -> Iterator[Deadline]:
     """Yield the parts of a wait, then the deadline itself; call `report_wait` of the silence before each part."""
     silence = _silence.get()
     report_wait = silence.report_wait if silence is not None else None

@@ -68,15 +68,15 @@ def calibrate(
     """
     from lightning.kit.calibration.guided import run_guided
     from lightning.kit.connection import connect
-    from lightning.kit.devices.identity import identity_of
+    from lightning.kit.devices.identity import read_identity
 
     soc = connect(device)
-    device_identity = identity_of(soc)
-    options = {role: each for role, each in zip(ROLES, (laser, bias, meter), strict=True) if each}
+    device_identity = read_identity(soc)
+    options = {role: resource for role, resource in zip(ROLES, (laser, bias, meter), strict=True) if resource}
     resources = choose_resources(soc, options, lasting=not device.startswith("sim://"))
     is_interactive = not yes and not as_json and sys.stdin.isatty()
     _confirm(
-        {role: each for role, each in options.items() if each != TWIN_INSTRUMENT},
+        {role: resource for role, resource in options.items() if resource != TWIN_INSTRUMENT},
         device_identity,
         is_interactive=is_interactive,
         yes=yes,
@@ -157,11 +157,11 @@ def _confirm(
 def _turn_paddles(brightness: Callable[[], float]) -> None:
     """Ask the user to turn the polarisation controller, and show the brightness until the user stops."""
     print("Turn the paddles of the polarisation controller until the reading is highest.")
-    best = 0.0
+    best_reading = 0.0
     while True:
         reading = brightness()
-        best = max(best, reading)
-        prompt = f"{INDENT}{reading:6.1%} of the converter (best {best:.1%}). Enter reads again, d is done: "
+        best_reading = max(best_reading, reading)
+        prompt = f"{INDENT}{reading:6.1%} of the converter (best {best_reading:.1%}). Enter reads again, d is done: "
         try:
             answer = input(prompt)
         except EOFError:
@@ -205,9 +205,9 @@ def _print_wrapped(line: str) -> None:
 
 
 def _print_end(run: GuidedRun, device_identity: DeviceIdentity, saved: Path | None, png: Path | None) -> None:
-    failed = [each.step for each in run.outcomes if not each.passed]
-    if failed:
-        print(f"{device_identity.label}: {', '.join(failed)} failed; nothing was saved")
+    failed_steps = [outcome.step for outcome in run.outcomes if not outcome.passed]
+    if failed_steps:
+        print(f"{device_identity.label}: {', '.join(failed_steps)} failed; nothing was saved")
     else:
         print(f"{device_identity.label}: all {len(run.outcomes)} steps passed")
     for file in (saved, png if run.calibration is not None else None):
@@ -219,18 +219,20 @@ def _print_document(
     run: GuidedRun, device_identity: DeviceIdentity, saved: Path | None, png: Path | None
 ) -> None:
     document: dict[str, Any] = {
-        "steps": [asdict(each) for each in run.outcomes],
+        "steps": [asdict(outcome) for outcome in run.outcomes],
         "saved": None if saved is None else str(saved),
         "written": [str(png)] if png is not None and run.calibration is not None else [],
     }
-    failed = next((each for each in run.outcomes if not each.passed), None)
-    if failed is not None:
-        message = f"step {failed.step!r} failed: {failed.figure}; required: {failed.limit}"
+    failed_outcome = next((outcome for outcome in run.outcomes if not outcome.passed), None)
+    if failed_outcome is not None:
+        message = (
+            f"step {failed_outcome.step!r} failed: {failed_outcome.figure}; required: {failed_outcome.limit}"
+        )
         error: dict[str, object] = {
             "code": CalibrationError.code,
             "message": message,
             "device": device_identity.name,
-            "hint": failed.hint,
+            "hint": failed_outcome.hint,
         }
         document["error"] = error
     print_document(device_identity, document, ok=run.passed)

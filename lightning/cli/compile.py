@@ -170,8 +170,8 @@ def _split_outputs(network: Path, values: list[str]) -> tuple[list[str], Path | 
     from lightning.networks.imports.onnx.file import read_tensor_names
 
     tensor_names = read_tensor_names(network) if values and network.suffix == ".onnx" else frozenset()
-    tensors = [each for each in values if each in tensor_names]
-    files = [Path(each) for each in values if each not in tensor_names]
+    tensors = [value for value in values if value in tensor_names]
+    files = [Path(value) for value in values if value not in tensor_names]
     if len(files) > 1:
         raise OutOfRange(
             f"--output names {files[0]} and {files[1]}; neither is a tensor of {network.name}",
@@ -211,7 +211,11 @@ def load_samples(name: str) -> Any:
         raise InputError(f"there is no file {name}", hint="Check the path")
     try:
         arrays = np.load(name, allow_pickle=False)
-        return arrays if isinstance(arrays, np.ndarray) else {each: arrays[each] for each in arrays.files}
+        return (
+            arrays
+            if isinstance(arrays, np.ndarray)
+            else {array_name: arrays[array_name] for array_name in arrays.files}
+        )
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise InputError(
             f"{name} holds no samples", hint="Give a .npy of raw inputs, or an .npz with an array x"
@@ -236,7 +240,7 @@ def _make_preprocessing(
 
 def _parse_numbers(option: str, text: str) -> tuple[float, ...]:
     try:
-        return tuple(float(each) for each in text.split(","))
+        return tuple(float(number) for number in text.split(","))
     except ValueError:
         raise OutOfRange(
             f"{option} {text!r} is not a valid list of numbers", hint="Write 0.5 or 0.48,0.45,0.41"

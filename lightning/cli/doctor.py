@@ -40,10 +40,10 @@ def doctor(device: MaybeDevice = None, *, as_json: AsJson = False) -> int:
         if not as_json:
             hint = f"\n      {finding.hint}" if finding.hint else ""
             print(f"{WORDS[finding.state]}  {finding.name}: {finding.found}{hint}", flush=True)
-    passed = all(each.state != "bad" for each in findings)
+    all_ok = all(finding.state != "bad" for finding in findings)
     if as_json:
-        print_document(None, {"findings": [asdict(each) for each in findings]}, ok=passed)
-    return DONE if passed else ERROR
+        print_document(None, {"findings": [asdict(finding) for finding in findings]}, ok=all_ok)
+    return DONE if all_ok else ERROR
 
 
 def _find_all(device: str | None) -> Iterable[facts.Finding]:

@@ -38,19 +38,19 @@ def dot(
     import numpy as np
 
     from lightning.kit.connection import connect
-    from lightning.kit.devices.identity import identity_of
+    from lightning.kit.devices.identity import read_identity
 
     rows, column = read_numbers(weights), read_numbers(inputs)
     soc = connect(device)
-    whose = identity_of(soc)
+    device_identity = read_identity(soc)
     from lightning.kit.dot import VectorCore
 
     result = np.asarray(VectorCore(soc).dot(rows, column, shots=shots))
     exact = np.round((rows * column).sum(axis=-1) / 255, 4)
     if as_json:
-        print_document(whose, {"result": result.tolist(), "exact": exact.tolist(), "shots": shots})
+        print_document(device_identity, {"result": result.tolist(), "exact": exact.tolist(), "shots": shots})
     else:
-        print(mark_simulated(f"{_list_values(result)}", whose))
+        print(mark_simulated(f"{_list_values(result)}", device_identity))
         print(f"exact: {_list_values(exact)}")
     return DONE
 
@@ -79,10 +79,10 @@ def _read_values(text: str) -> Any:
         return np.load(text, allow_pickle=False)
     if Path(text).is_file():
         return np.loadtxt(text, delimiter=",")
-    return np.array([float(each) for each in text.split(",")])
+    return np.array([float(number) for number in text.split(",")])
 
 
 def _list_values(values: Any) -> str:
     import numpy as np
 
-    return ", ".join(f"{each:g}" for each in np.atleast_1d(values).ravel())
+    return ", ".join(f"{value:g}" for value in np.atleast_1d(values).ravel())

@@ -51,11 +51,11 @@ def energy(
     For example: lightning energy model.lng --preset chip
     """
     from lightning.compiler import load_or_compile
-    from lightning.costs import costs_of
+    from lightning.costs import estimate_costs
     from lightning.costs.shot_noise import SEEDS
 
     compiled = load_or_compile(model)
-    costs = [costs_of(compiled, name) for name in (PRESETS if preset == "all" else [preset])]
+    costs = [estimate_costs(compiled, name) for name in (PRESETS if preset == "all" else [preset])]
     points, exact = _measure_shot_points(compiled, shot_limit, limit) if shot_limit else ((), 0.0)
     if png is not None:
         from lightning.canvas import save
@@ -68,8 +68,8 @@ def energy(
         light = {**settings, "points": [asdict(point) for point in points]}
         print_document(None, {**_describe_origin(compiled), **_make_document(costs), "shot_limit": light})
         return DONE
-    for each in costs:
-        print("\n".join(_format_table(each)))
+    for cost in costs:
+        print("\n".join(_format_table(cost)))
     print("\n".join(_format_baselines(costs[0].work.macs)))
     if points:
         print("\n".join(_format_shot_points(points, exact)))
@@ -105,8 +105,10 @@ def _make_document(costs: list[Costs]) -> dict[str, Any]:
     from lightning.costs import BASELINES
 
     return {
-        "presets": {each.preset.name: _make_preset_document(each) for each in costs},
-        "baselines": [{**asdict(each), "joules_per_mac": each.joules_per_mac} for each in BASELINES],
+        "presets": {cost.preset.name: _make_preset_document(cost) for cost in costs},
+        "baselines": [
+            {**asdict(baseline), "joules_per_mac": baseline.joules_per_mac} for baseline in BASELINES
+        ],
     }
 
 
@@ -162,9 +164,9 @@ def _format_baselines(macs: int) -> list[str]:
 
     lines = [f"digital hardware, {macs:,} MACs per image"]
     lines += [
-        f"  {each.name:<32}{format_joules(each.joules_per_mac * macs):>10}   "
-        f"{format_joules(each.joules_per_mac)} per MAC: {each.assumption} ({each.source})"
-        for each in BASELINES
+        f"  {baseline.name:<32}{format_joules(baseline.joules_per_mac * macs):>10}   "
+        f"{format_joules(baseline.joules_per_mac)} per MAC: {baseline.assumption} ({baseline.source})"
+        for baseline in BASELINES
     ]
     return lines
 

@@ -202,11 +202,13 @@ def _print_evaluations(origin: Provenance, dataset: Dataset, evaluations: Sequen
     print(
         f"{origin.line}: {100 * means['accuracy']:.2f} %{spread}, {format_rate(means['images_per_s'])} images/s{mark}"
     )
-    activations = sum(each.images for each in evaluations) * count_clippable_activations(origin.model)
+    activations = sum(evaluation.images for evaluation in evaluations) * count_clippable_activations(
+        origin.model
+    )
     for name, count in means["counters"].items():
         if count:
-            of = f" of {activations:,}" if name == "clipped_activations" else ""
-            print(f"{name.replace('_', ' ')}: {count:,}{of}")
+            total_text = f" of {activations:,}" if name == "clipped_activations" else ""
+            print(f"{name.replace('_', ' ')}: {count:,}{total_text}")
 
 
 def format_rate(rate: float) -> str:
@@ -222,9 +224,10 @@ def _print_table(rows: Sequence[Any], noise: Noise, seeds: Sequence[int]) -> Non
     from lightning.evaluation.table import format_table
 
     if rows:
-        shown = replace(noise, identity="")
+        shown_noise = replace(noise, identity="")
         print(f"\n{format_table(rows)}")
         print(
-            f"Noise {shown.place}, sigma {shown.sigma:.4g} of 255, {len(seeds)} seeds. Images/s from raw inputs, one"
+            f"Noise {shown_noise.place}, sigma {shown_noise.sigma:.4g} of 255, {len(seeds)} seeds. "
+            "Images/s from raw inputs, one"
             " batch, one thread, here; energy of photonic hardware by `lightning energy`, preset chip."
         )

@@ -72,12 +72,12 @@ def format_file_report(name: str, document: dict[str, Any]) -> list[str]:
     """Return the report on an ONNX file as lines."""
     conversion = "" if document["converted_to"] is None else f", converted to {document['converted_to']}"
     ports = [
-        f"{kind}: {each['name']} {each['shape']} {each['type']}"
+        f"{kind}: {port['name']} {port['shape']} {port['type']}"
         for kind in ("input", "output")
-        for each in document[f"{kind}s"]
+        for port in document[f"{kind}s"]
     ]
     names = ["node", "operation", "where", "MACs", "cycles", "energy (J)", "reason"]
-    rows = [_format_file_row(each) for each in document["nodes"]]
+    rows = [_format_file_row(node) for node in document["nodes"]]
     lines = [
         f"{name}, opset {document['opset']}{conversion}",
         *ports,
@@ -87,9 +87,9 @@ def format_file_report(name: str, document: dict[str, Any]) -> list[str]:
     share = f"{100 * document['photonic_share']:.2f} % of multiply-accumulates by light"
     lines += ["", f"{share}; energy of preset chip; activations without a rectifier count as signed"]
     lines += [f"note: {note}" for note in document["notes"]]
-    for each in document["refusals"]:
-        title = f"{each['node']} ({each['operation']}) " if each["node"] else ""
-        lines.append(f"refused: {title}{each['reason']}. {each['advice']}")
+    for refusal in document["refusals"]:
+        title = f"{refusal['node']} ({refusal['operation']}) " if refusal["node"] else ""
+        lines.append(f"refused: {title}{refusal['reason']}. {refusal['advice']}")
     return lines
 
 
@@ -143,8 +143,8 @@ def format_table(names: list[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 def _align_column(name: str, cells: list[str]) -> list[str]:
     width = max(map(len, [name, *cells]))
-    numbers = all(each[:1].isdigit() for each in cells if each)
-    return [each.rjust(width) if numbers else each.ljust(width) for each in [name, *cells]]
+    are_numbers = all(cell[:1].isdigit() for cell in cells if cell)
+    return [cell.rjust(width) if are_numbers else cell.ljust(width) for cell in [name, *cells]]
 
 
 def _format_row(node: NodeReport) -> list[str]:
@@ -157,7 +157,7 @@ def _format_row(node: NodeReport) -> list[str]:
         f"{node.macs:,}" if node.macs else "",
         f"{100 * node.zeros:.1f} %" if work is not None else "",
         str(work.passes) if work is not None else "",
-        node.why,
+        node.reason,
     ]
 
 

@@ -77,7 +77,7 @@ def infer(
     else:
         mark = "  SIMULATED" if origin.device.simulated else ""
         print(f"class {answers.classes[0]} ({origin.line}){mark}")
-        print("\n".join(f"  {each['class']:>5}  {each['score']:g}" for each in list_best(answers)))
+        print("\n".join(f"  {entry['class']:>5}  {entry['score']:g}" for entry in list_best(answers)))
     return DONE
 
 
@@ -121,4 +121,4 @@ def list_best(answers: Answers) -> list[dict[str, Any]]:
 
     scores = answers.scores[0].ravel()
     order = np.argsort(-scores, kind="stable")[:LISTED_CLASSES]
-    return [{"class": int(each), "score": float(scores[each])} for each in order]
+    return [{"class": int(class_number), "score": float(scores[class_number])} for class_number in order]

@@ -98,7 +98,10 @@ def load(
             {"size": size} if target.scheme == "udp" else {"binary": binary, "connections": connections}
         )
         drive = _make_driver(target, model, load_options, echo=echo)
-        outcomes = [drive(each, seconds, seed=seed + index) for index, each in enumerate(rate or [RATE])]
+        outcomes = [
+            drive(requests_per_s, seconds, seed=seed + index)
+            for index, requests_per_s in enumerate(rate or [RATE])
+        ]
     summary = f"{'echo' if echo else target.url} · model {model} · {seconds:g} s at each rate · seed {seed}"
     if png is not None:
         from lightning.kit.plots import save
@@ -123,7 +126,7 @@ def _make_driver(
 
     if target.scheme == "udp":
         return partial(drive_datagrams, target, _parse_model_number(model), **load_options)
-    return partial(drive_http, target, model, into=ECHO_INPUT if echo else None, **load_options)
+    return partial(drive_http, target, model, model_input=ECHO_INPUT if echo else None, **load_options)
 
 
 def _print_document(settings: dict[str, Any], outcomes: list[Outcome], png: Path | None) -> int:
@@ -132,7 +135,7 @@ def _print_document(settings: dict[str, Any], outcomes: list[Outcome], png: Path
     from lightning.load.outcome import describe_failure
 
     failure = describe_failure(outcomes)
-    results = {"results": [each.figures() for each in outcomes], "written": list_written((png,))}
+    results = {"results": [outcome.figures() for outcome in outcomes], "written": list_written((png,))}
     error = {} if failure is None else {"error": describe_error(failure)}
     print_document(None, {"version": toolkit_version(), **settings, **results, **error}, ok=failure is None)
     return ERROR if failure else DONE

@@ -25,18 +25,18 @@ def multiply(a: First, b: Second, device: Device = TWIN, shots: Shots = 4, *, as
     """
     from lightning.kit.compute import LightningCompute
     from lightning.kit.connection import connect
-    from lightning.kit.devices.identity import identity_of
+    from lightning.kit.devices.identity import read_identity
 
     soc = connect(device)
     compute = LightningCompute(soc, shots=shots)
     with collect_saturation() as too_bright:
         analogue = float(compute.analogue_product(a, b))
-    result, exact, whose = min(max(round(analogue), -255), 255), a * b / 255, identity_of(soc)
+    result, exact, device_identity = min(max(round(analogue), -255), 255), a * b / 255, read_identity(soc)
     if as_json:
         figures = {"a": a, "b": b, "result": result, "analogue": round(analogue, 4), "exact": round(exact, 4)}
         details = {"saturated": bool(too_bright), "shots": shots}
-        print_document(whose, {**figures, **details, "calibration": compute.calibration.describe()})
+        print_document(device_identity, {**figures, **details, "calibration": compute.calibration.describe()})
     else:
-        print(mark_simulated(f"{a} × {b} / 255 = {result}", whose))
+        print(mark_simulated(f"{a} × {b} / 255 = {result}", device_identity))
         print(f"measured {analogue:.2f}, exact {exact:.2f}; {compute.calibration.describe()}")
     return DONE

@@ -133,10 +133,10 @@ class Run:
             return Provenance(model, self.fidelity, seeds, self.noise)
         from lightning.execution.multipliers.device import describe_calibration
         from lightning.kit.calibration.store import require
-        from lightning.kit.devices.identity import identity_of
+        from lightning.kit.devices.identity import read_identity
 
         calibration = describe_calibration(require(self.device))
-        return Provenance(model, self.fidelity, seeds, None, identity_of(self.device), calibration)
+        return Provenance(model, self.fidelity, seeds, None, read_identity(self.device), calibration)
 
 
 def choose_run(
@@ -157,7 +157,7 @@ def choose_run(
     """
     from lightning.execution.interface import Fidelity
 
-    noise_given = calibrated or any(each is not None for each in (place, sigma, mean))
+    noise_given = calibrated or any(option is not None for option in (place, sigma, mean))
     kind = check_choice("fidelity", fidelity or ("noisy" if noise_given else "exact"), get_args(Fidelity))
     if noise_given and kind != "noisy":
         raise ConfigError(
@@ -195,9 +195,9 @@ def parse_quirks(names: Sequence[str]) -> Quirks:
     Quirks(last_layer_normalised=False, signs_dropped=True)
     """
     quirk_names = name_quirks(EMULATOR)
-    chosen_names = {check_choice("fault", each, (*quirk_names, "emulator")) for each in names}
+    chosen_names = {check_choice("fault", fault, (*quirk_names, "emulator")) for fault in names}
     return Quirks(
-        **{each.replace("-", "_"): True for each in quirk_names if chosen_names & {each, "emulator"}}
+        **{name.replace("-", "_"): True for name in quirk_names if chosen_names & {name, "emulator"}}
     )
 
 
@@ -235,17 +235,17 @@ def choose_noise(
             "--calibrated takes sigma and mean from a calibration, but others are given",
             hint="Leave --sigma and --mean out",
         )
-    from lightning.execution.multipliers.device import noise_of_calibration
+    from lightning.execution.multipliers.device import make_calibration_noise
     from lightning.kit.calibration.store import require
 
-    return replace(noise_of_calibration(require(_connect(device))), place=noise_place, average=average)
+    return replace(make_calibration_noise(require(_connect(device))), place=noise_place, average=average)
 
 
-def check_choice(option: str, word: str, known: tuple[str, ...]) -> Any:
+def check_choice(option: str, value: str, known_values: tuple[str, ...]) -> Any:
     """Return the value of an option. Raise `OutOfRange` if it is not one of the known values."""
-    if word not in known:
-        raise OutOfRange(f"--{option} {word!r} is not known", hint=f"Choose {', '.join(known)}")
-    return word
+    if value not in known_values:
+        raise OutOfRange(f"--{option} {value!r} is not known", hint=f"Choose {', '.join(known_values)}")
+    return value
 
 
 def _connect(device: str | None) -> Any:

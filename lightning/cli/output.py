@@ -28,13 +28,13 @@ class FileError(LightningError, code="file"):
 
 def print_document(device: DeviceIdentity | None, document: dict[str, Any], *, ok: bool = True) -> None:
     """Print the JSON document of a command. `device` adds its name and whether it is simulated."""
-    whose = {} if device is None else {"device": device.name, "simulated": device.simulated}
-    print(json.dumps({"ok": ok, **whose, **document}))
+    device_fields = {} if device is None else {"device": device.name, "simulated": device.simulated}
+    print(json.dumps({"ok": ok, **device_fields, **document}))
 
 
 def describe_error(error: LightningError) -> dict[str, Any]:
     """Return the `error` entry of a document."""
-    return {"code": error.code, "message": error.what, "device": error.device, "hint": error.hint}
+    return {"code": error.code, "message": error.problem, "device": error.device, "hint": error.hint}
 
 
 @contextlib.contextmanager
@@ -60,8 +60,8 @@ def collect_saturation() -> Iterator[list[str]]:
 def warn(messages: Iterable[str]) -> list[str]:
     """Print each warning as a line on standard error; return the warnings for a document."""
     printed = list(messages)
-    for each in printed:
-        sys.stderr.write(f"warning: {each}\n")
+    for warning in printed:
+        sys.stderr.write(f"warning: {warning}\n")
     return printed
 
 
@@ -72,7 +72,7 @@ def mark_simulated(line: str, device: DeviceIdentity) -> str:
 
 def list_written(files: Iterable[Path | None]) -> list[str]:
     """Return the names of the files that are not None."""
-    return [str(each) for each in files if each is not None]
+    return [str(file) for file in files if file is not None]
 
 
 def write_csv(

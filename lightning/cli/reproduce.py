@@ -48,8 +48,8 @@ def reproduce(
     rows = compute(QUICK if quick else FULL, lambda part: print(part, file=sys.stderr))
     folder = out / paper.value
     folder.mkdir(parents=True, exist_ok=True)
-    entries = [_make_entry(each) for each in rows]
-    write_csv(folder / "figures.csv", list(entries[0]), [list(each.values()) for each in entries])
+    entries = [_make_entry(row) for row in rows]
+    write_csv(folder / "figures.csv", list(entries[0]), [list(entry.values()) for entry in entries])
     save(plot_serve_times(rows), folder / "serve_times.png")
     if as_json:
         print_document(None, {"paper": paper.value, "quick": quick, "rows": entries})

@@ -66,20 +66,22 @@ def scope(
 
     soc = connect(device)
     config = make_configuration(values or [], settings or [], soc if device.startswith("replay://") else None)
-    with _record_session(soc, record) as used:
-        waveform = LightningControl(used, config).acquire_decimated(used)
+    with _record_session(soc, record) as recorded_soc:
+        waveform = LightningControl(recorded_soc, config).acquire_decimated(recorded_soc)
     with collect_saturation() as too_bright:
-        result, why = decode_waveform(waveform)
+        result, reason = decode_waveform(waveform)
     draw_waveform(waveform, result, png)
     files = list_written((png, csv, record))
     if csv is not None:
         write_csv(csv, *_make_table(waveform), waveform.device)
     if as_json:
         origin = {"settings": waveform.origin.settings.as_dict(), "words": list(waveform.origin.words)}
-        details = {"result": result, "why": why, "saturated": bool(too_bright)}
+        details = {"result": result, "why": reason, "saturated": bool(too_bright)}
         print_document(waveform.device, {**details, **origin, "written": files})
     else:
-        print(mark_simulated(f"{_format_operands(waveform)}: {why or f'decoded {result}'}", waveform.device))
+        print(
+            mark_simulated(f"{_format_operands(waveform)}: {reason or f'decoded {result}'}", waveform.device)
+        )
         for name in files:
             print(f"written: {name}")
     return DONE
@@ -102,13 +104,13 @@ def make_configuration(values: list[int], settings: list[str], recording: Any = 
 
 
 def _parse_setting(text: str) -> tuple[str, Any]:
-    key, mark, value = text.partition("=")
-    if not mark:
+    key, equals_sign, value = text.partition("=")
+    if not equals_sign:
         raise ConfigError(
             f"{text!r} is not a valid setting", hint="Write KEY=VALUE, as in soft_avgs=1 or readouts=0,1"
         )
     if key == "readouts":
-        return key, [_parse_number(each) for each in value.split(",")]
+        return key, [_parse_number(number) for number in value.split(",")]
     return key, None if value == "none" else _parse_number(value)
 
 
@@ -138,9 +140,9 @@ def decode_waveform(waveform: Waveform) -> tuple[int | None, str]:
     try:
         return LightningSignalProcessing().decode(waveform), ""
     except NotCalibrated as error:
-        return None, f"not decoded: {error.what}. {error.hint}"
+        return None, f"not decoded: {error.problem}. {error.hint}"
     except LightningError as error:
-        return None, f"not decoded: {error.what}"
+        return None, f"not decoded: {error.problem}"
 
 
 def draw_waveform(waveform: Waveform, result: int | None, file: Path) -> None:

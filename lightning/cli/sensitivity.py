@@ -79,10 +79,10 @@ def _print_document(result: Sensitivity, origin: Provenance, dataset: Dataset, f
 def _print_lines(result: Sensitivity, origin: Provenance, dataset: Dataset, files: list[str]) -> None:
     print(f"{dataset.name}: {len(dataset.x):,} images; exact {100 * result.exact_accuracy:.2f} %")
     print(f"{origin.line}  SIMULATED")
-    width = max(len("all layers"), *(len(each.layer) for each in result.layers))
-    lines = [(each.layer, each.accuracy, each.loss) for each in result.layers]
-    everything = result.averaging_trials[0]
-    lines.append(("all layers", everything.accuracy, result.loss(everything)))
+    width = max(len("all layers"), *(len(layer.layer) for layer in result.layers))
+    lines = [(layer.layer, layer.accuracy, layer.loss) for layer in result.layers]
+    all_layers = result.averaging_trials[0]
+    lines.append(("all layers", all_layers.accuracy, result.loss(all_layers)))
     print(f"{'noise in':<{width}}  accuracy  points lost")
     for name, accuracy, lost_points in lines:
         print(f"{name:<{width}}  {100 * accuracy:6.2f} %  {format_loss(lost_points):>11}")
@@ -96,21 +96,21 @@ def make_document(result: Sensitivity) -> dict[str, Any]:
     """Return the result as plain values. `factor` and `sigma` are None if the search found no limit."""
     from lightning.evaluation.result import round_values
 
-    bounded = math.isfinite(result.factor)
+    is_bounded = math.isfinite(result.factor)
     return {
         "exact": round(result.exact_accuracy, 6),
         "allowed_loss": result.allowed_loss,
-        "layers": [round_values(asdict(each)) for each in result.layers],
-        "sigma": round(result.sigma, 4) if bounded else None,
-        "factor": round(result.factor, 4) if bounded else None,
+        "layers": [round_values(asdict(layer)) for layer in result.layers],
+        "sigma": round(result.sigma, 4) if is_bounded else None,
+        "factor": round(result.factor, 4) if is_bounded else None,
         "average": result.average,
         "averages": [
-            {**round_values(asdict(each)), "loss": round(result.loss(each), 4)}
-            for each in result.averaging_trials
+            {**round_values(asdict(trial)), "loss": round(result.loss(trial), 4)}
+            for trial in result.averaging_trials
         ],
         "tried": [
-            {**round_values(asdict(each)), "loss": round(result.loss(each), 4)}
-            for each in result.level_trials
+            {**round_values(asdict(trial)), "loss": round(result.loss(trial), 4)}
+            for trial in result.level_trials
         ],
     }
 
@@ -120,13 +120,13 @@ def short_name(dataset: Dataset) -> str:
     return dataset.name.partition(":")[0]
 
 
-def format_loss(lost: float) -> str:
+def format_loss(lost_points: float) -> str:
     """Format percentage points with a sign, except zero.
 
     >>> format_loss(1.234), format_loss(-0.5), format_loss(-1e-15)
     ('+1.23', '-0.50', '0.00')
     """
-    return f"{lost:+.2f}" if round(lost, 2) else "0.00"
+    return f"{lost_points:+.2f}" if round(lost_points, 2) else "0.00"
 
 
 def describe_tolerable_noise(result: Sensitivity) -> str:

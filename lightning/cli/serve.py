@@ -115,7 +115,7 @@ def serve(
     from lightning.serving.http.fast_path import MEBIBYTE, Infer, Limits
     from lightning.serving.repository import Repository
 
-    directory = next((each for each in models if each.is_dir()), None)
+    directory = next((path for path in models if path.is_dir()), None)
     repository = Repository(
         lambda model: run.open(model, seed),
         directory,
@@ -123,11 +123,11 @@ def serve(
     )
     limits = Limits(body_bytes=max_body * MEBIBYTE, all_bodies_bytes=max(512, 8 * max_body) * MEBIBYTE)
     ready = partial(_print_ready, seed=seed, as_json=as_json)
-    with contextlib.closing(repository), contextlib.closing(server.bind_socket(host, port)) as opened:
+    with contextlib.closing(repository), contextlib.closing(server.bind_socket(host, port)) as server_socket:
         _warn_if_reachable(host)
-        for each, path in model_files.items():
-            repository.load(each, path)
-        server.serve(Infer(repository, limits), opened, udp, ready, realtime=realtime)
+        for model_name, path in model_files.items():
+            repository.load(model_name, path)
+        server.serve(Infer(repository, limits), server_socket, udp, ready, realtime=realtime)
     return DONE
 
 
@@ -202,7 +202,7 @@ def _print_nic_ready(nic_address: NicAddress, models: Sequence[NicModelFile], *,
             "address": str(nic_address.address.ip),
             "mac": nic_address.mac,
             "port": nic_address.port,
-            "models": [each.document for each in models],
+            "models": [model.document for model in models],
         }
         state = {
             "ready": True,
@@ -213,7 +213,7 @@ def _print_nic_ready(nic_address: NicAddress, models: Sequence[NicModelFile], *,
         }
         print(json.dumps(state), flush=True)
         return
-    names = ", ".join(f"{each.name} (number {each.number})" for each in models)
+    names = ", ".join(f"{model.name} (number {model.number})" for model in models)
     print(f"ready: {names} at {nic_address}  SIMULATED", flush=True)
 
 
@@ -254,8 +254,8 @@ def _describe_origin(provenance: Provenance) -> dict[str, Any]:
 def _warn_if_reachable(host: str) -> None:
     """Print a warning if the server is reachable from other machines. Host names are resolved."""
     with contextlib.suppress(OSError):
-        addresses = {str(each[4][0]) for each in socket.getaddrinfo(host, None)}
-        if not all(ip_address(each.partition("%")[0]).is_loopback for each in addresses):
+        addresses = {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
+        if not all(ip_address(address.partition("%")[0]).is_loopback for address in addresses):
             print(
                 (
                     f"warning: {host} is reachable from other machines, and there is no password: anyone who "
@@ -270,7 +270,9 @@ def _print_ready(state: dict[str, Any], *, seed: int = 0, as_json: bool) -> None
     if as_json:
         print(json.dumps({"ready": True, **state, "seed": seed, "pid": os.getpid()}), flush=True)
         return
-    models = ", ".join(f"{each['name']} ({_describe_model(each, state['udp'])})" for each in state["models"])
+    models = ", ".join(
+        f"{model['name']} ({_describe_model(model, state['udp'])})" for model in state["models"]
+    )
     packets = f" and udp://{state['udp']}" if state["udp"] else ""
     print(f"ready: {models} at {state['http']}{packets}", flush=True)
 

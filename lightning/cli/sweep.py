@@ -45,10 +45,10 @@ def sweep(
     none is changed. For example: lightning sweep 0 --png curve.png
     """
     from lightning.kit.connection import connect
-    from lightning.kit.devices.identity import identity_of
+    from lightning.kit.devices.identity import read_identity
 
     soc = connect(device)
-    identity = identity_of(soc)
+    identity = read_identity(soc)
     measured = measure_sweep(soc, modulator, points, shots)
     if png is not None:
         from lightning.kit.plots import save, transfer_curves
@@ -96,7 +96,7 @@ def measure_sweep(soc: Any, modulator: int, points: int, shots: int) -> Sweep:
     """
     from lightning.kit.calibration.measurement.steps import Bench, measure_delay, measure_light
     from lightning.kit.calibration.measurement.transfer import sweep_all
-    from lightning.kit.devices.identity import identity_of
+    from lightning.kit.devices.identity import read_identity
 
     bench = Bench(soc, shots=shots)
     try:
@@ -110,7 +110,7 @@ def measure_sweep(soc: Any, modulator: int, points: int, shots: int) -> Sweep:
             raise
         raise CalibrationError(
             f"no transfer curve can be fitted ({error})",
-            device=identity_of(soc).name,
+            device=read_identity(soc).name,
             hint=(
                 "Check that the laser is on and the fibres are connected; `lightning scope` shows the "
                 "waveform"
@@ -119,12 +119,12 @@ def measure_sweep(soc: Any, modulator: int, points: int, shots: int) -> Sweep:
 
 
 def _check_passed(outcome: Outcome, bench: Bench) -> None:
-    from lightning.kit.devices.identity import identity_of
+    from lightning.kit.devices.identity import read_identity
 
     if not outcome.passed:
         raise CalibrationError(
             f"{outcome.step}: {outcome.figure}; required: {outcome.limit}",
-            device=identity_of(bench.soc).name,
+            device=read_identity(bench.soc).name,
             hint=outcome.hint,
         )
 

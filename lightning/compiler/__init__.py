@@ -11,7 +11,7 @@
 | `lowering` | layers as rows of products, and their sums |
 | `measured` | the noise of the prototype |
 | `schemes` | the two schemes of quantisation, `published` and `scaled` |
-| `datapath` | schedule, cycles and memory plan; `program_of` |
+| `datapath` | schedule, cycles and memory plan; `make_program` |
 | `chain` | networks that are chains of dense layers |
 | `smartnic` | `nic_model`: a chain of dense layers for the photonic smartNIC |
 | `lng_file` | the `.lng` file |
@@ -27,13 +27,13 @@ from lightbed.lazy import lazy_names
 if TYPE_CHECKING:
     from lightning.compiler.compilation import compile_network, load_or_compile
     from lightning.compiler.datapath.memory import memory_plan
-    from lightning.compiler.datapath.program import program_of
+    from lightning.compiler.datapath.program import make_program
     from lightning.compiler.datapath.schedule import (
-        cycles_of,
-        cycles_of_model,
-        readouts_of,
-        schedule_of,
-        work_of,
+        compute_layer_work,
+        count_layer_cycles,
+        count_layer_readouts,
+        count_model_cycles,
+        schedule_layer,
     )
     from lightning.compiler.explain import Report, report
     from lightning.compiler.lng_file import load_model, model_hash, save_model
@@ -50,19 +50,19 @@ __all__ = [
     "PhotonicLayer",
     "Report",
     "compile_network",
-    "cycles_of",
-    "cycles_of_model",
+    "compute_layer_work",
+    "count_layer_cycles",
+    "count_layer_readouts",
+    "count_model_cycles",
     "load_model",
     "load_or_compile",
+    "make_program",
     "memory_plan",
     "model_hash",
     "nic_model",
-    "program_of",
-    "readouts_of",
     "report",
     "save_model",
-    "schedule_of",
-    "work_of",
+    "schedule_layer",
 ]
 
 if not TYPE_CHECKING:
@@ -75,8 +75,10 @@ if not TYPE_CHECKING:
             "datapath.memory": "memory_plan",
             "model": "CompiledModel Geometry Hardware LayerWork PhotonicLayer",
             "options": "Options",
-            "datapath.program": "program_of",
+            "datapath.program": "make_program",
             "smartnic": "nic_model",
-            "datapath.schedule": "cycles_of cycles_of_model readouts_of schedule_of work_of",
+            "datapath.schedule": (
+                "count_layer_cycles count_model_cycles count_layer_readouts schedule_layer compute_layer_work"
+            ),
         },
     )

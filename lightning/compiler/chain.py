@@ -54,9 +54,9 @@ def find_links(model: CompiledModel) -> Links | None:
     return links if _is_valid_tail(model.network, layers[-1], tail) else None
 
 
-def _is_valid_tail(network: Network, last: PhotonicLayer, tail: list[Node]) -> bool:
+def _is_valid_tail(network: Network, last_layer: PhotonicLayer, tail: list[Node]) -> bool:
     """Return whether `tail` reads only the last layer's sums and constants, and returns one score for each sum."""
-    scores = (last.weights.shape[1],)
+    scores = (last_layer.weights.shape[1],)
     if prod(network.output_shape) != prod(scores):
         return False
     if not tail:
@@ -67,7 +67,7 @@ def _is_valid_tail(network: Network, last: PhotonicLayer, tail: list[Node]) -> b
 
 
 def compute_byte_activations(
-    model: CompiledModel, first: PhotonicLayer, *, signs_dropped: bool = False
+    model: CompiledModel, first_layer: PhotonicLayer, *, signs_dropped: bool = False
 ) -> npt.NDArray[np.int16]:
     """Return the activation of every byte, (inputs, 256), or (1, 256) if all inputs have the same activations.
 
@@ -76,6 +76,6 @@ def compute_byte_activations(
     network = model.network
     raw = np.arange(256, dtype=np.uint8).reshape(-1, *(1,) * len(network.input_shape))
     network_inputs = preprocess(network, np.broadcast_to(raw, (256, *network.input_shape)))
-    steps = first.count_steps(np.abs(network_inputs) if signs_dropped else network_inputs)
+    steps = first_layer.count_steps(np.abs(network_inputs) if signs_dropped else network_inputs)
     table = np.ascontiguousarray(np.clip(steps, -256, 256).astype(np.int16).reshape(256, -1).T)
     return table[:1].copy() if (table == table[0]).all() else table

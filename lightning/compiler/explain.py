@@ -10,11 +10,11 @@ import numpy as np
 
 from fpga.photonic_mac.cycles import LayerCycles
 from lightning.compiler.datapath.memory import MemoryPlan, memory_plan
-from lightning.compiler.datapath.schedule import cycles_of, work_of
+from lightning.compiler.datapath.schedule import compute_layer_work, count_layer_cycles
 from lightning.compiler.lng_file import model_hash
 from lightning.compiler.model import CompiledModel, LayerWork
 from lightning.networks.network import Node
-from lightning.networks.work import macs_of
+from lightning.networks.work import count_macs
 
 _PHOTONIC_REASON = "constant weights: sums of products"
 _BYTES_ONLY = frozenset({"Flatten", "Reshape", "Transpose", "Slice", "Concat", "Pad", "Gather"})
@@ -39,7 +39,7 @@ class NodeReport:
     name: str
     operation: str
     photonic: bool
-    why: str
+    reason: str
     shape: tuple[int, ...]
     """Shape of the output, for one image."""
     macs: int
@@ -105,15 +105,15 @@ class Report:
             "latency_s": self.latency_s,
             "memory_bytes": self.memory.size,
             "memory_bytes_unshared": self.memory.unshared,
-            "buffers": [asdict(each) for each in self.memory.buffers],
-            "nodes": [_make_node_document(each) for each in self.nodes],
+            "buffers": [asdict(buffer) for buffer in self.memory.buffers],
+            "nodes": [_make_node_document(node) for node in self.nodes],
             "notes": list(self.notes),
         }
 
 
 def report(model: CompiledModel) -> Report:
     """Return the report on a model: which nodes are photonic, and what they cost."""
-    network, macs = model.network, macs_of(model.network)
+    network, macs = model.network, count_macs(model.network)
     return Report(
         network.name,
         model.scheme_in_words,
@@ -137,8 +137,8 @@ def _report_node(model: CompiledModel, node: Node, macs: int) -> NodeReport:
         _PHOTONIC_REASON,
         shape,
         macs,
-        work_of(layer, model.hardware),
-        cycles_of(layer, model.hardware),
+        compute_layer_work(layer, model.hardware),
+        count_layer_cycles(layer, model.hardware),
         1.0 - np.count_nonzero(layer.weights) / max(prod(layer.weights.shape), 1),
         layer.signed,
     )

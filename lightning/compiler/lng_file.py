@@ -109,8 +109,12 @@ def unpack_model(content: bytes, name: str = "the model") -> CompiledModel:
             f"{name} is too large: {error}", hint="Check where it comes from: no valid model is that large"
         ) from error
     except _DAMAGE_ERRORS as error:
-        why = "" if isinstance(error, zipfile.BadZipFile) else f" ({error})"  # "not a zip file" helps nobody
-        raise ModelFileError(f"{name} is not a .lng file, or is damaged{why}", hint=_COMPILE_HINT) from error
+        reason = (
+            "" if isinstance(error, zipfile.BadZipFile) else f" ({error})"
+        )  # "not a zip file" helps nobody
+        raise ModelFileError(
+            f"{name} is not a .lng file, or is damaged{reason}", hint=_COMPILE_HINT
+        ) from error
     return model
 
 
@@ -125,10 +129,10 @@ def _pack_members(model: CompiledModel) -> dict[str, bytes]:
 
 def _pack_program(model: CompiledModel) -> dict[str, bytes]:
     """Return the count-action program. Empty if the datapath does not support the model, or a library is missing."""
-    from lightning.compiler.datapath.program import program_of
+    from lightning.compiler.datapath.program import make_program
 
     try:
-        return {_PROGRAM: program_of(model).to_json().encode()}
+        return {_PROGRAM: make_program(model).to_json().encode()}
     except (LightningError, ImportError):
         return {}
 
@@ -146,12 +150,12 @@ def _format_sums(members: Mapping[str, bytes]) -> str:
 
 def _read_members(content: bytes) -> dict[str, bytes]:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        listed = archive.infolist()
-        if len(listed) > MAX_MEMBERS or sum(each.file_size for each in listed) > MAX_BYTES:
+        infos = archive.infolist()
+        if len(infos) > MAX_MEMBERS or sum(info.file_size for info in infos) > MAX_BYTES:
             raise _TooLarge(f"it declares more than {MAX_MEMBERS} members, or {MAX_BYTES} bytes unpacked")
-        if len({each.filename for each in listed}) < len(listed):
+        if len({info.filename for info in infos}) < len(infos):
             raise ValueError("two members have one name")
-        return {each.filename: _read_member(archive, each) for each in listed}
+        return {info.filename: _read_member(archive, info) for info in infos}
 
 
 def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
@@ -297,8 +301,8 @@ def _check_layer(network: Network, node: Node, layer: PhotonicLayer) -> None:
         raise _make_inconsistency_error(f"layer {node.name} has scales that are not positive numbers")
 
 
-def _make_inconsistency_error(what: str) -> ModelFileError:
-    return ModelFileError(f"{what}", hint=_COMPILE_HINT)
+def _make_inconsistency_error(problem: str) -> ModelFileError:
+    return ModelFileError(f"{problem}", hint=_COMPILE_HINT)
 
 
 def to_document(model: CompiledModel) -> tuple[dict[str, Any], dict[str, Array]]:
@@ -315,8 +319,8 @@ def to_document(model: CompiledModel) -> tuple[dict[str, Any], dict[str, Array]]
         "origin": json.loads(json.dumps(dict(model.origin))),
         "network": _make_network_document(model.network, arrays),
         "layers": [
-            _make_layer_document(node, layer, place, arrays)
-            for place, (node, layer) in enumerate(model.layers.items())
+            _make_layer_document(node, layer, index, arrays)
+            for index, (node, layer) in enumerate(model.layers.items())
         ],
     }
     return document, arrays
@@ -324,7 +328,7 @@ def to_document(model: CompiledModel) -> tuple[dict[str, Any], dict[str, Array]]
 
 def from_document(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> CompiledModel:
     """Return the model of a document. Raise `KeyError`, `TypeError` or `ValueError` for an invalid document."""
-    layers = {each["node"]: _parse_layer(each, arrays) for each in document["layers"]}
+    layers = {layer["node"]: _parse_layer(layer, arrays) for layer in document["layers"]}
     return CompiledModel(
         _parse_network(document["network"], arrays),
         layers,
@@ -337,7 +341,7 @@ def from_document(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> C
 
 
 def _make_network_document(network: Network, arrays: dict[str, Array]) -> dict[str, Any]:
-    array_names = {name: f"constants/{place}" for place, name in enumerate(sorted(network.constants))}
+    array_names = {name: f"constants/{index}" for index, name in enumerate(sorted(network.constants))}
     arrays.update({array_names[name]: np.asarray(values) for name, values in network.constants.items()})
     return {
         "name": network.name,
@@ -360,7 +364,7 @@ def _parse_network(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> 
     preprocessing = document["preprocessing"]
     return Network(
         _check_text(document["name"]),
-        tuple(_parse_node(each) for each in document["nodes"]),
+        tuple(_parse_node(node) for node in document["nodes"]),
         {name: arrays[array_name] for name, array_name in document["constants"].items()},
         document["input"],
         document["output"],
@@ -372,7 +376,7 @@ def _parse_network(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> 
             preprocessing["layout"],
         ),
         tuple(document["notes"]),
-        *(tuple(_parse_port(*each) for each in document.get(name, ())) for name in ("inputs", "outputs")),
+        *(tuple(_parse_port(*port) for port in document.get(name, ())) for name in ("inputs", "outputs")),
     )
 
 
@@ -411,7 +415,7 @@ def _encode(value: Any) -> Any:
     """
     plain = value.item() if isinstance(value, np.generic) else value
     if isinstance(plain, tuple | list):
-        return [_encode(each) for each in plain]
+        return [_encode(item) for item in plain]
     if isinstance(plain, float) and not math.isfinite(plain):
         return {"number": str(plain)}
     if plain is None or isinstance(plain, bool | int | float | str):
@@ -421,16 +425,19 @@ def _encode(value: Any) -> Any:
 
 def _decode(value: Any) -> Any:
     if isinstance(value, list):
-        return tuple(_decode(each) for each in value)
+        return tuple(_decode(item) for item in value)
     return float(value["number"]) if isinstance(value, dict) else value
 
 
 def _make_layer_document(
-    node: str, layer: PhotonicLayer, place: int, arrays: dict[str, Array]
+    node: str, layer: PhotonicLayer, index: int, arrays: dict[str, Array]
 ) -> dict[str, Any]:
-    array_names = {each: f"layers/{place}.{each}" for each in _LAYER_ARRAYS}
+    array_names = {array_name: f"layers/{index}.{array_name}" for array_name in _LAYER_ARRAYS}
     arrays.update(
-        {array_names[each]: np.asarray(getattr(layer, each), dtype) for each, dtype in _LAYER_ARRAYS.items()}
+        {
+            array_names[array_name]: np.asarray(getattr(layer, array_name), dtype)
+            for array_name, dtype in _LAYER_ARRAYS.items()
+        }
     )
     return {
         "node": node,
@@ -444,8 +451,8 @@ def _make_layer_document(
 
 
 def _parse_layer(document: Mapping[str, Any], arrays: Mapping[str, Array]) -> PhotonicLayer:
-    values = {each: arrays[document[each]] for each in _LAYER_ARRAYS}
-    if any(values[each].dtype != dtype for each, dtype in _LAYER_ARRAYS.items()):
+    values = {array_name: arrays[document[array_name]] for array_name in _LAYER_ARRAYS}
+    if any(values[array_name].dtype != dtype for array_name, dtype in _LAYER_ARRAYS.items()):
         raise ValueError(f"layer {document['name']} has arrays of another data type")
     geometry = document["geometry"]
     return PhotonicLayer(
@@ -472,6 +479,6 @@ def _check_flag(value: Any) -> bool:
 
 def _parse_geometry(document: Mapping[str, Any]) -> Geometry:
     values: dict[str, Any] = {
-        name: tuple(each) if isinstance(each, list) else each for name, each in document.items()
+        name: tuple(value) if isinstance(value, list) else value for name, value in document.items()
     }
     return Geometry(**values)

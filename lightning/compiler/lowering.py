@@ -21,7 +21,7 @@ _EXACT_TERMS = 2**16
 
 
 @dataclass(frozen=True)
-class Lowered:
+class LoweredNode:
     """A photonic node before it is quantised."""
 
     node: Node
@@ -47,17 +47,17 @@ def photonic_nodes(network: Network) -> tuple[Node, ...]:
     )
 
 
-def lower(network: Network, node: Node) -> Lowered:
+def lower(network: Network, node: Node) -> LoweredNode:
     """Return the rows of products of a photonic node. Raise `CompileError` for weights that are not finite."""
     weights = _read_constant(network, node, node.inputs[1])
     bias = _read_constant(network, node, node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] else None
     shape = network.shapes[node.inputs[0]]
     if node.operation == "Gemm":
         vectors = prod(shape[:-1])
-        return Lowered(node, weights[None], None if bias is None else bias.reshape(1, -1), None, vectors)
+        return LoweredNode(node, weights[None], None if bias is None else bias.reshape(1, -1), None, vectors)
     groups = int(node.attributes.get("groups", 1))
     rows = weights.shape[0] // groups
-    return Lowered(
+    return LoweredNode(
         node,
         weights.reshape(groups, rows, -1),
         None if bias is None else bias.reshape(groups, rows),
@@ -80,7 +80,7 @@ def make_geometry(node: Node, shape: tuple[int, ...], kernel: tuple[int, int]) -
     )
 
 
-def make_vectors(layer: Lowered, activations: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def make_vectors(layer: LoweredNode, activations: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Convert activations (images, ...) to vectors (images * positions, groups, terms), in the order of weights."""
     geometry = layer.geometry
     if geometry is None:
@@ -109,8 +109,8 @@ def _read_constant(network: Network, node: Node, name: str) -> Floats:
 
 
 def _make_pair(values: Any) -> tuple[int, int]:
-    first, second = values
-    return int(first), int(second)
+    height, width = values
+    return int(height), int(width)
 
 
 def _make_four(values: Any) -> tuple[int, int, int, int]:

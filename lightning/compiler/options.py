@@ -68,6 +68,6 @@ class Options:
         return {name: value for name, value in asdict(self).items() if name != "hardware"}
 
 
-def _check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise OutOfRange(f"{name} {value!r} is not known", hint=f"Choose one of: {', '.join(known)}")
+def _check_choice(name: str, value: str, known_values: tuple[str, ...]) -> None:
+    if value not in known_values:
+        raise OutOfRange(f"{name} {value!r} is not known", hint=f"Choose one of: {', '.join(known_values)}")

@@ -1,14 +1,14 @@
 """Costs of an inference on photonic hardware: time and energy of each part, with sources.
 
-    from lightning.costs import costs_of
-    costs = costs_of(model, "chip")
+    from lightning.costs import estimate_costs
+    costs = estimate_costs(model, "chip")
     costs.latency_s, costs.joules_per_image, costs.joules_without_converters
     for line in costs.lines: ...            # count, energy per item, source
 
 | module | contents |
 |---|---|
 | `presets` | figures with their sources: the prototype, a published library of parts, digital hardware |
-| `cost` | `costs_of`: work of the parts for one image, and its energy |
+| `cost` | `estimate_costs`: work of the parts for one image, and its energy |
 | `file_report` | where each node of an ONNX file would run, and at which cost, without samples |
 | `shot_noise` | the limit by shot noise: accuracy over photons |
 | `energy_plot` | plots of energy, and of accuracy over photons |
@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING
 from lightbed.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from lightning.costs.cost import Costs, Line, costs_of
+    from lightning.costs.cost import Costs, Line, estimate_costs
     from lightning.costs.presets import BASELINES, PRESETS, Baseline, Figure, Preset
 
-__all__ = ["BASELINES", "PRESETS", "Baseline", "Costs", "Figure", "Line", "Preset", "costs_of"]
+__all__ = ["BASELINES", "PRESETS", "Baseline", "Costs", "Figure", "Line", "Preset", "estimate_costs"]
 
 if not TYPE_CHECKING:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "cost": "Costs Line costs_of",
+            "cost": "Costs Line estimate_costs",
             "presets": "BASELINES PRESETS Baseline Figure Preset",
         },
     )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lightning.compiler.datapath.schedule import work_of
+from lightning.compiler.datapath.schedule import compute_layer_work
 from lightning.compiler.model import CompiledModel, LayerWork
 from lightning.costs.presets import PRESETS, Count, Figure, Group, Preset
 from lightning.errors import OutOfRange
-from lightning.networks.work import macs_of
+from lightning.networks.work import count_macs
 
 MODULATORS = 2
 """Modulators in series for a product: one for the activation, one for the weight. Each encodes one byte."""
@@ -35,7 +35,7 @@ class Work:
 def compute_layer_works(model: CompiledModel) -> dict[str, LayerWork]:
     """Return the work of each photonic layer by name, in the order of the network."""
     order = [node.name for node in model.network.nodes if node.name in model.layers]
-    return {name: work_of(model.layers[name], model.hardware) for name in order}
+    return {name: compute_layer_work(model.layers[name], model.hardware) for name in order}
 
 
 def sum_work(model: CompiledModel, digital_macs: int = 0) -> Work:
@@ -113,22 +113,23 @@ class Costs:
         """Images per second without overlap; infinite if no layer is photonic."""
         return 1.0 / self.latency_s if self.latency_s else float("inf")
 
-    def joules_of(self, group: Group) -> float:
+    def compute_joules(self, group: Group) -> float:
         """Return the energy of one group of parts."""
         return sum(line.joules for line in self.lines if line.group == group)
 
 
-def costs_of(model: CompiledModel, preset: str = "chip") -> Costs:
+def estimate_costs(model: CompiledModel, preset: str = "chip") -> Costs:
     """Return the costs of one image with the parts of a preset, at the clock of the model's hardware.
 
     Raise `OutOfRange` for an unknown preset.
     """
     if preset not in PRESETS:
         raise OutOfRange(f"no preset {preset!r}", hint=f"Choose one of {', '.join(PRESETS)}")
-    chosen = PRESETS[preset]
-    digital = sum(macs for name, macs in macs_of(model.network).items() if name not in model.layers)
+    chosen_preset = PRESETS[preset]
+    digital = sum(macs for name, macs in count_macs(model.network).items() if name not in model.layers)
     work = sum_work(model, digital)
     lines = tuple(
-        Line(part.name, part.group, getattr(work, part.per), part.per, part.each) for part in chosen.parts
+        Line(part.name, part.group, getattr(work, part.per), part.per, part.each)
+        for part in chosen_preset.parts
     )
-    return Costs(chosen, model.hardware.clock_hz, compute_layer_works(model), work, lines)
+    return Costs(chosen_preset, model.hardware.clock_hz, compute_layer_works(model), work, lines)

@@ -33,13 +33,16 @@ def plot_energy(costs: Sequence[Costs], name: str) -> Plot:
     """Plot the energy of a multiply-accumulate by group of parts for each system, with digital baselines."""
     figure = new_figure(8.0, 1.4 + 0.42 * (len(BASELINES) + len(costs) * (len(GROUPS) + 1)))
     axes = figure.add_subplot()
-    rows = [*_make_photonic_rows(costs), *((each.name, each.joules_per_mac, FAINT) for each in BASELINES)]
+    rows = [
+        *_make_photonic_rows(costs),
+        *((baseline.name, baseline.joules_per_mac, FAINT) for baseline in BASELINES),
+    ]
     labels, values, colours = zip(*rows, strict=True)
     axes.barh(range(len(rows)), [value * 1e12 for value in values], color=colours, height=0.7)
-    for place, value in enumerate(values):
+    for position, value in enumerate(values):
         axes.annotate(
             f" {_format_value(value * 1e12)}",
-            (value * 1e12, place),
+            (value * 1e12, position),
             va="center",
             color=INK,
             fontsize=8,
@@ -58,13 +61,13 @@ def plot_energy(costs: Sequence[Costs], name: str) -> Plot:
 
 def _make_photonic_rows(costs: Sequence[Costs]) -> list[tuple[str, float, str]]:
     rows: list[tuple[str, float, str]] = []
-    for each in costs:
-        macs = max(each.work.macs, 1)
-        rows.append((f"{each.preset.name}: all", each.joules_per_image / macs, INK))
+    for cost in costs:
+        macs = max(cost.work.macs, 1)
+        rows.append((f"{cost.preset.name}: all", cost.joules_per_image / macs, INK))
         rows += [
-            (f"{each.preset.name}: {group}", each.joules_of(group) / macs, colour)
+            (f"{cost.preset.name}: {group}", cost.compute_joules(group) / macs, colour)
             for group, colour in GROUPS
-            if each.joules_of(group)
+            if cost.compute_joules(group)
         ]
     return rows
 

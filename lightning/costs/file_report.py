@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from lightning.compiler.explain import why_digital
-from lightning.compiler.lowering import Lowered, lower, photonic_nodes
+from lightning.compiler.lowering import LoweredNode, lower, photonic_nodes
 from lightning.compiler.model import CompiledModel, Hardware, PhotonicLayer
 from lightning.compiler.schemes.ranges import find_nonnegative
 from lightning.compiler.schemes.scaled import compute_weight_scales, quantise_weights
@@ -26,7 +26,7 @@ from lightning.networks.electronic import ELECTRONIC
 from lightning.networks.imports.onnx.choices import Choices
 from lightning.networks.imports.onnx.inspection import Inspection, inspect_model
 from lightning.networks.network import Network, Node
-from lightning.networks.work import macs_of, photonic_share
+from lightning.networks.work import count_macs, photonic_share
 
 PRESET = "chip"
 _PHOTONIC_REASON = "constant weights: sums of products"
@@ -54,8 +54,13 @@ class FileReport:
             "nodes": list(self.nodes),
             "photonic_share": self.photonic_share,
             "refusals": [
-                {"node": each.node, "operation": each.operation, "reason": each.why, "advice": each.advice}
-                for each in inspection.refusals
+                {
+                    "node": refusal.node,
+                    "operation": refusal.operation,
+                    "reason": refusal.reason,
+                    "advice": refusal.advice,
+                }
+                for refusal in inspection.refusals
             ],
             "notes": list(inspection.network.notes) if inspection.network else [],
         }
@@ -67,14 +72,16 @@ def report_file(path: Path, choices: Choices | None = None) -> FileReport:
     The report includes nodes that cannot run. Raise `NetworkError` if the file is not a valid ONNX file.
     """
     inspection = inspect_model(path, choices)
-    refused = [
-        _report_refused_node(each.node, each.operation, each.why) for each in inspection.refusals if each.node
+    refused_nodes = [
+        _report_refused_node(refusal.node, refusal.operation, refusal.reason)
+        for refusal in inspection.refusals
+        if refusal.node
     ]
     if inspection.network is None:
-        return FileReport(inspection, tuple(refused), 0.0)
-    model, macs = sketch_model(inspection.network), macs_of(inspection.network)
+        return FileReport(inspection, tuple(refused_nodes), 0.0)
+    model, macs = sketch_model(inspection.network), count_macs(inspection.network)
     nodes = [_report_node(model, node, macs) for node in inspection.network.nodes]
-    return FileReport(inspection, (*nodes, *refused), photonic_share(inspection.network))
+    return FileReport(inspection, (*nodes, *refused_nodes), photonic_share(inspection.network))
 
 
 def _report_refused_node(node: str, operation: str, reason: str) -> dict[str, Any]:
@@ -84,8 +91,8 @@ def _report_refused_node(node: str, operation: str, reason: str) -> dict[str, An
 
 def _report_node(model: CompiledModel, node: Node, macs: Mapping[str, int]) -> dict[str, Any]:
     layer, count = model.layers.get(node.name), macs.get(node.name, 0)
-    alone = replace(model, layers={} if layer is None else {node.name: layer})
-    work = sum_work(alone, 0 if layer is not None else count)
+    node_model = replace(model, layers={} if layer is None else {node.name: layer})
+    work = sum_work(node_model, 0 if layer is not None else count)
     energy = sum(getattr(work, part.per) * part.each.value for part in PRESETS[PRESET].parts)
     return {
         "name": node.name,
@@ -116,7 +123,7 @@ def sketch_model(network: Network, hardware: Hardware | None = None) -> Compiled
     return CompiledModel(network, layers, hardware or Hardware())
 
 
-def _sketch_layer(lowered: Lowered, *, signed: bool) -> PhotonicLayer:
+def _sketch_layer(lowered: LoweredNode, *, signed: bool) -> PhotonicLayer:
     weights = quantise_weights(lowered.weights, compute_weight_scales(lowered.weights, per_channel=True))
     rows = weights.shape[:2]
     return PhotonicLayer(

@@ -73,7 +73,9 @@ def measure_shot_noise(
 
     `inputs` are raw (images, ...), `labels` (images,). Raise the errors of executors, and `OutOfRange` without light.
     """
-    return tuple(_measure_point(model, inputs, labels, each, efficiency, seeds) for each in photons)
+    return tuple(
+        _measure_point(model, inputs, labels, photon_count, efficiency, seeds) for photon_count in photons
+    )
 
 
 def _measure_point(

@@ -53,17 +53,17 @@ def evaluate(executor: Executor, dataset: Dataset, *, batch: int = BATCH) -> Eva
     inputs = fit_axes(dataset.x, network)
     check_classes(dataset, network)
     executor.warm()
-    right, cycles, counters, seconds = 0, 0, Counter[str](), 0.0
+    correct_count, cycles, counters, seconds = 0, 0, Counter[str](), 0.0
     for start in range(0, len(inputs), batch):
         part = slice(start, start + batch)
         keys = np.arange(start, start + len(inputs[part]), dtype=np.uint64)
         begin = time.perf_counter()
         answers = executor.run(inputs[part], keys)
         seconds += time.perf_counter() - begin
-        right += count_correct(answers.scores, dataset.y[part])
+        correct_count += count_correct(answers.scores, dataset.y[part])
         cycles = max(cycles, answers.cycles)
         counters.update(answers.counters)
-    return Evaluation(right, len(inputs), seconds, cycles, dict(counters))
+    return Evaluation(correct_count, len(inputs), seconds, cycles, dict(counters))
 
 
 def check_classes(dataset: Dataset, network: Network) -> None:

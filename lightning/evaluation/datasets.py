@@ -175,8 +175,8 @@ def _require_file(folder: Path, name: str) -> Path:
 def _find_file(folder: Path, name: str) -> Path | None:
     """Return the path of the file, or None. Its name may end in `.gz`. Some copies have `.idx` instead of `-idx`."""
     dotted = name.replace("-idx", ".idx")
-    names = (f"{each}{ending}" for each in (name, dotted) for ending in ("", ".gz"))
-    return next((folder / each for each in names if (folder / each).is_file()), None)
+    names = (f"{base_name}{ending}" for base_name in (name, dotted) for ending in ("", ".gz"))
+    return next((folder / candidate for candidate in names if (folder / candidate).is_file()), None)
 
 
 def _unpack(content: bytes, name: str) -> bytes:

@@ -105,9 +105,9 @@ def encode(rows: Rows, encoding: Encoding) -> Floats:
     counted = np.isin(_list_numerical_columns(), COUNTED)
     scaled = np.where(counted, np.log1p(np.maximum(numbers, 0)) / np.log1p(encoding.largest), numbers)
     columns = [np.clip(scaled, 0, 1)]
-    for index, known in zip(CATEGORIES, encoding.categories, strict=True):
-        words = np.array([row[index] for row in rows])
-        columns.append(words[:, None] == np.array(known)[None, :])
+    for index, known_values in zip(CATEGORIES, encoding.categories, strict=True):
+        values = np.array([row[index] for row in rows])
+        columns.append(values[:, None] == np.array(known_values)[None, :])
     return np.concatenate(columns, axis=1).astype(np.float32)
 
 

@@ -130,8 +130,8 @@ def split_samples(dataset: Dataset) -> Iterator[tuple[Raw, Dataset]]:
         )
     half = (len(dataset.x) + 1) // 2
     halves = (slice(None, half), slice(half, None))
-    for tested, other in (halves, halves[::-1]):
-        yield _take_samples(dataset.x[other]), _select_part(dataset, tested)
+    for test_part, sample_part in (halves, halves[::-1]):
+        yield _take_samples(dataset.x[sample_part]), _select_part(dataset, test_part)
 
 
 def _take_samples(x: Raw) -> Raw:

@@ -71,8 +71,8 @@ class Provenance:
     def _describe_seeds(self) -> list[str]:
         if self.fidelity != "noisy":
             return []
-        first, last = self.seeds[0], self.seeds[-1]
-        return [f"seed {first}" if first == last else f"seeds {first} to {last}"]
+        first_seed, last_seed = self.seeds[0], self.seeds[-1]
+        return [f"seed {first_seed}" if first_seed == last_seed else f"seeds {first_seed} to {last_seed}"]
 
 
 def describe_preprocessing(preprocessing: Preprocessing) -> str:

@@ -83,9 +83,9 @@ class Sensitivity:
         """Smallest number of averaged readouts with a tolerable loss, or None if all numbers lose too much."""
         return next(
             (
-                each.average
-                for each in self.averaging_trials
-                if is_tolerable(self.exact_accuracy, each, self.allowed_loss)
+                trial.average
+                for trial in self.averaging_trials
+                if is_tolerable(self.exact_accuracy, trial, self.allowed_loss)
             ),
             None,
         )
@@ -93,7 +93,7 @@ class Sensitivity:
     @property
     def weakest(self) -> LayerLoss:
         """The layer whose noise loses the most accuracy."""
-        return max(self.layers, key=lambda each: each.loss)
+        return max(self.layers, key=lambda layer: layer.loss)
 
     def loss(self, trial: NoiseTrial) -> float:
         """Return the loss compared with no noise, in percentage points."""
@@ -153,7 +153,7 @@ def measure_sensitivity(
     )
     averaging_trials = search.average_readouts()
     factor = search.find_largest_factor()
-    level_trials = tuple(sorted(search.level_trials, key=lambda each: each.sigma))
+    level_trials = tuple(sorted(search.level_trials, key=lambda trial: trial.sigma))
     return Sensitivity(exact_accuracy, noise, allowed_loss, layers, level_trials, averaging_trials, factor)
 
 

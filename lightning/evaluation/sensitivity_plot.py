@@ -41,8 +41,8 @@ def _format_points(loss: float) -> str:
 
 def _draw_bars(axes: Any, result: Sensitivity) -> None:
     positions = range(len(result.layers))
-    losses = [each.loss for each in result.layers]
-    colours = [SERIES[3] if each is result.weakest else SERIES[0] for each in result.layers]
+    losses = [layer.loss for layer in result.layers]
+    colours = [SERIES[3] if layer is result.weakest else SERIES[0] for layer in result.layers]
     axes.barh(positions, losses, color=colours, height=0.64)
     for position, loss in zip(positions, losses, strict=True):
         axes.annotate(
@@ -54,7 +54,7 @@ def _draw_bars(axes: Any, result: Sensitivity) -> None:
             color=INK,
             fontsize=9,
         )
-    axes.set_yticks(list(positions), [each.layer for each in result.layers])
+    axes.set_yticks(list(positions), [layer.layer for layer in result.layers])
     axes.invert_yaxis()
     axes.axvline(0, color=FAINT, linewidth=1)
     low, high = min(0.0, *losses), max(0.5, *losses)
@@ -64,10 +64,10 @@ def _draw_bars(axes: Any, result: Sensitivity) -> None:
 
 
 def _draw_curve(axes: Any, result: Sensitivity) -> None:
-    sigmas = [each.sigma for each in result.level_trials]
+    sigmas = [trial.sigma for trial in result.level_trials]
     axes.plot(
         sigmas,
-        [100 * each.accuracy for each in result.level_trials],
+        [100 * trial.accuracy for trial in result.level_trials],
         "o-",
         color=SERIES[0],
         markersize=4,

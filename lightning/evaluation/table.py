@@ -13,7 +13,7 @@ from importlib import import_module
 import numpy as np
 
 from lightning.compiler import CompiledModel
-from lightning.costs import costs_of
+from lightning.costs import estimate_costs
 from lightning.costs.presets import format_joules
 from lightning.evaluation.accuracy import BATCH, evaluate, measure_throughput
 from lightning.evaluation.dataset import Dataset, Raw
@@ -51,7 +51,7 @@ def compare(
 ) -> list[Row]:
     """Return the four rows of the comparison. Each is timed on one batch for at least `seconds`.
 
-    The energy comes from `costs_of(model, preset)`. Raise `InputError` if the data do not fit the model.
+    The energy comes from `estimate_costs(model, preset)`. Raise `InputError` if the data do not fit the model.
     """
     inputs = fit_axes(dataset.x[:batch], model.network)
     with limit_to_one_thread():
@@ -76,12 +76,12 @@ def format_table(rows: Sequence[Row]) -> str:
         ("", "accuracy", "spread", "images/s", "energy/image", "without converters"),
         *map(_format_cells, rows),
     ]
-    used = [place for place in range(6) if any(line[place] for line in lines[1:])]
-    widths = [max(len(line[place]) for line in lines) for place in used]
+    used_columns = [column for column in range(6) if any(line[column] for line in lines[1:])]
+    widths = [max(len(line[column]) for line in lines) for column in used_columns]
     return "\n".join(
         "  ".join(
-            line[place].ljust(width) if place == 0 else line[place].rjust(width)
-            for place, width in zip(used, widths, strict=True)
+            line[column].ljust(width) if column == 0 else line[column].rjust(width)
+            for column, width in zip(used_columns, widths, strict=True)
         ).rstrip()
         for line in lines
     )
@@ -128,12 +128,12 @@ class _Measurement:
         )
 
     def measure_int8(self) -> Row:
-        right, speed = 0, 0.0
+        correct_count, speed = 0, 0.0
         for samples, tests in split_samples(self.dataset):
             session = open_int8_session(self.model.network, samples)
-            right += session.count_correct(tests)
+            correct_count += session.count_correct(tests)
             speed = speed or self._measure_throughput(session.scores)
-        return Row("int8, ONNX Runtime", self._compute_share(right), None, speed)
+        return Row("int8, ONNX Runtime", self._compute_share(correct_count), None, speed)
 
     def measure_photonic(
         self, fidelity: Fidelity, noise: Noise | None, seeds: Sequence[int], preset: str
@@ -143,7 +143,7 @@ class _Measurement:
             executor = open_executor(self.model, fidelity, noise=noise, seed=seed)
             accuracies.append(evaluate(executor, self.dataset).accuracy)
             speed = speed or self._measure_throughput(executor.run)
-        costs = costs_of(self.model, preset)
+        costs = estimate_costs(self.model, preset)
         return Row(
             f"photonic, {fidelity}",
             float(np.mean(accuracies)),
@@ -153,8 +153,8 @@ class _Measurement:
             costs.joules_without_converters,
         )
 
-    def _compute_share(self, right: int) -> float:
-        return right / len(self.dataset.x)
+    def _compute_share(self, correct_count: int) -> float:
+        return correct_count / len(self.dataset.x)
 
     def _measure_throughput(self, run: Callable[[Raw], object]) -> float:
         return measure_throughput(run, self.inputs, seconds=self.seconds)

@@ -44,7 +44,7 @@ def is_supported(model: CompiledModel, noise: Noise | None = None) -> bool:
         return True
     if any(noise.coefficients[HIGHEST_POWER + 1 :]):
         return False
-    shared = not noise.is_linear and model.hardware.wavelengths > 1 and noise.drawn.per_readout
+    shared = not noise.is_linear and model.hardware.wavelengths > 1 and noise.place_properties.per_readout
     return not shared and not may_clip(noise, model.hardware)
 
 
@@ -143,22 +143,22 @@ def name_counters(counters: npt.NDArray[np.int64], *, wrap: bool) -> Mapping[str
 
 
 def _pack_layers(links: Links) -> tuple[npt.NDArray[np.generic], ...]:
-    """Return table, steps, values, pointers, places, biases and scales of all layers, for `kernels.chain`."""
+    """Return table, steps, values, pointers, row indices, biases and scales of all layers, for `kernels.chain`."""
     weights = [arrange_groups(layer)[0] for layer in links.layers]
     steps = np.array([layer.input_scale for layer in links.layers], np.float32)
     return (
         _make_table(links, weights),
         steps,
-        np.concatenate([each.values for each in weights]),
-        np.concatenate([each.pointers for each in weights]),
-        np.concatenate([_pad_places(each) for each in weights]),
+        np.concatenate([layer_weights.values for layer_weights in weights]),
+        np.concatenate([layer_weights.pointers for layer_weights in weights]),
+        np.concatenate([_pad_row_indices(layer_weights) for layer_weights in weights]),
         np.concatenate([layer.bias.reshape(-1) for layer in links.layers]).astype(np.int32),
         np.concatenate([layer.output_scale.reshape(-1) for layer in links.layers]).astype(np.float32),
     )
 
 
-def _pad_places(weights: KernelWeights) -> npt.NDArray[np.uint32]:
-    """Return places padded to the number of values, so that both have the same offsets."""
+def _pad_row_indices(weights: KernelWeights) -> npt.NDArray[np.uint32]:
+    """Return row indices padded to the number of values, so that both have the same offsets."""
     return (
         np.resize(weights.rows, len(weights.values))
         if len(weights.pointers)
@@ -189,12 +189,12 @@ def _pack_noise(
     model: CompiledModel, links: Links, noise: Noise | None
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], npt.NDArray[np.float64]]:
     """Return (means, spreads, noise parameters). Spreads are deviations for constant noise, otherwise variances."""
-    checked = check_noise(noise or Noise(sigma=0.0))
-    row_noises = [compute_row_noise(layer, checked, model.hardware) for layer in links.layers]
-    means = np.concatenate([each.means for each in row_noises])
-    variances = np.concatenate([each.variances for each in row_noises])
+    checked_noise = check_noise(noise or Noise(sigma=0.0))
+    row_noises = [compute_row_noise(layer, checked_noise, model.hardware) for layer in links.layers]
+    means = np.concatenate([row_noise.means for row_noise in row_noises])
+    variances = np.concatenate([row_noise.variances for row_noise in row_noises])
     law = NoiseLaw.WITHOUT if noise is None else noise.law
-    numbers = np.concatenate([[law], pack_output_noise(checked)])
+    numbers = np.concatenate([[law], pack_output_noise(checked_noise)])
     return means, np.sqrt(variances) if law == NoiseLaw.CONSTANT else variances, numbers
 
 

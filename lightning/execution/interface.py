@@ -111,8 +111,8 @@ def check_keys(keys: npt.ArrayLike | None, images: int) -> Keys:
         array = np.asarray(keys)
     except ValueError as error:
         raise InputError(f"the keys are not an array: {error}", hint="Give one integer per input") from error
-    whole = array.dtype.kind == "u" or (array.dtype.kind == "i" and bool((array >= 0).all()))
-    if array.shape != (images,) or not whole:
+    is_whole = array.dtype.kind == "u" or (array.dtype.kind == "i" and bool((array >= 0).all()))
+    if array.shape != (images,) or not is_whole:
         raise InputError(
             f"keys of shape {array.shape} and type {array.dtype} do not match {images} inputs",
             hint="Give one integer from 0 to 2**64 - 1 for each input, for example its index or its request",

@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from lightning.compiler.datapath.schedule import cycles_of_model
+from lightning.compiler.datapath.schedule import count_model_cycles
 from lightning.compiler.model import FULL, CompiledModel, Floats, Geometry, Integers, PhotonicLayer
 from lightning.errors import InputError
 from lightning.execution.interface import (
@@ -56,7 +56,7 @@ class Interpreter:
         self.fidelity = fidelity
         self.multiplier = multiplier
         self.quirks = quirks or Quirks()
-        self.cycles = cycles_of_model(model)
+        self.cycles = count_model_cycles(model)
         self._chunk = _count_chunk_images(model)
         self._photonic = [node.name for node in model.network.nodes if node.name in model.layers]
         self._normalises_last = model.shift_normalised and self.quirks.last_layer_normalised
@@ -122,14 +122,14 @@ class Interpreter:
         self, layer: PhotonicLayer, sums: npt.NDArray[Any], counters: Counter[str]
     ) -> npt.NDArray[np.int32]:
         """Return the sums as integers: round noisy sums, wrap them with `wrap`, and normalise the last layer's."""
-        whole = sums if sums.dtype == np.int32 else np.rint(sums).astype(np.int32)
+        whole_sums = sums if sums.dtype == np.int32 else np.rint(sums).astype(np.int32)
         if self.model.wrap:
-            whole, wrapped = wrap_sums(whole)
+            whole_sums, wrapped = wrap_sums(whole_sums)
             if not getattr(self.multiplier, "wraps", False):
                 counters["wrapped_sums"] += wrapped
         if self._normalises_last and layer.name == self._photonic[-1]:
-            return normalise_last(whole, perfect=self.model.perfect_scaling)
-        return whole
+            return normalise_last(whole_sums, perfect=self.model.perfect_scaling)
+        return whole_sums
 
 
 def _make_vectors(layer: PhotonicLayer, activations: Activations) -> Activations:

@@ -89,14 +89,14 @@ class Noise:
     """Magnitude at which the converter clips a readout, in steps per wavelength; by default twice a full product."""
 
     @property
-    def drawn(self) -> NoisePlace:
+    def place_properties(self) -> NoisePlace:
         """The place where the noise is drawn."""
         return PLACES[self.place]
 
     @property
     def law(self) -> NoiseLaw:
         """The dependence of the variance on the light."""
-        if not self.drawn.per_readout:
+        if not self.place_properties.per_readout:
             return NoiseLaw.PER_OUTPUT
         return NoiseLaw.VARYING if any(self.coefficients[1:]) else NoiseLaw.CONSTANT
 
@@ -120,7 +120,10 @@ class Noise:
         11.0
         """
         constant, *higher_coefficients = self.coefficients
-        return sum((each * level**power for power, each in enumerate(higher_coefficients, 1)), start=constant)
+        return sum(
+            (coefficient * level**power for power, coefficient in enumerate(higher_coefficients, 1)),
+            start=constant,
+        )
 
     def scale(self, factor: float) -> Noise:
         """Return the same noise with `factor` times the standard deviation and an unchanged mean.

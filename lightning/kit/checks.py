@@ -73,12 +73,12 @@ def check_buffers(soccfg: Any, settings: Settings) -> None:
 
 def _suggest_shorter(settings: Settings, usable: int) -> str:
     """Return a hint for settings that fit the buffer: shorter shots, or fewer shots."""
-    ways = []
+    suggestions = []
     if samples := usable // settings.reps:
-        ways.append(f"readout_length to {samples} or less")
+        suggestions.append(f"readout_length to {samples} or less")
     if shots := usable // settings.readout_length:
-        ways.append(f"reps to {shots} or less")
-    return f"Set {' or '.join(ways) or 'both to less'}; more soft_avgs cost no room"
+        suggestions.append(f"reps to {shots} or less")
+    return f"Set {' or '.join(suggestions) or 'both to less'}; more soft_avgs cost no room"
 
 
 def check_clocks(soccfg: Any) -> None:
@@ -89,14 +89,14 @@ def check_clocks(soccfg: Any) -> None:
     _check_allowed(
         "reference clock",
         soccfg["refclk_freq"],
-        [mhz for each in profiles_of_board for mhz in each.refclk_mhz],
+        [mhz for profile in profiles_of_board for mhz in profile.refclk_mhz],
         "MHz",
     )
     for kind, name in (("dacs", "generator converter"), ("adcs", "readout converter")):
         rates = [
             rate
-            for each in profiles_of_board
-            for rate in (each.dac_msps if kind == "dacs" else each.adc_msps)
+            for profile in profiles_of_board
+            for rate in (profile.dac_msps if kind == "dacs" else profile.adc_msps)
         ]
         channels = soccfg["gens"] if kind == "dacs" else soccfg["readouts"]
         for channel in channels:
@@ -117,8 +117,10 @@ def check_same_firmware(compiled_for: Any, device: Any) -> None:
 def _read_firmware_properties(soccfg: Any) -> tuple[Any, ...]:
     """Return the firmware's properties on which a compiled program depends."""
     processor = soccfg["tprocs"][0]
-    gens = tuple((each["type"], each["fs"], each["tproc_ch"]) for each in soccfg["gens"])
-    readouts = tuple((each["ro_type"], each["fs"], each["f_output"]) for each in soccfg["readouts"])
+    gens = tuple((generator["type"], generator["fs"], generator["tproc_ch"]) for generator in soccfg["gens"])
+    readouts = tuple(
+        (readout["ro_type"], readout["fs"], readout["f_output"]) for readout in soccfg["readouts"]
+    )
     return soccfg["board"], processor["type"], processor["f_time"], gens, readouts
 
 
@@ -152,8 +154,8 @@ def _find_key(tiles: dict[Any, Any], tile: Any) -> Any:
 
 
 def _check_allowed(clock: str, rate: float, allowed: list[float], unit: str) -> None:
-    if not any(_is_same_rate(rate, each) for each in allowed):
-        choices = " or ".join(f"{each:g}" for each in sorted(set(allowed)))
+    if not any(_is_same_rate(rate, allowed_rate) for allowed_rate in allowed):
+        choices = " or ".join(f"{allowed_rate:g}" for allowed_rate in sorted(set(allowed)))
         raise UnsupportedClock(
             f"the {clock} runs at {rate:g} {unit}; this board is supported at {choices} {unit}",
             hint="Load firmware made for these rates, or add a profile for your board",

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from lightning import errors
 from lightning.kit.calibration import store
-from lightning.kit.calibration.decoder import FULL, Decoded
+from lightning.kit.calibration.decoder import FULL, DecodedLevel
 from lightning.kit.calibration.document import Calibration, check_is_calibration
 from lightning.kit.calibration.fringe import Floats
 from lightning.kit.calibration.measurement.batch import Reader, Window
@@ -65,11 +65,11 @@ class LightningCompute:
         The result is clipped to 0 to 255, or to -255 to 0 if the signs differ. Raise `OutOfRange` unless the operands
         are integers from -255 to 255 and their shapes broadcast.
         """
-        first, second = self._broadcast(a, b)
-        answers = np.rint(self.analogue_product(first, second, shots=shots)).astype(np.int64)
-        sign = np.sign(first) * np.sign(second)
+        left, right = self._broadcast(a, b)
+        answers = np.rint(self.analogue_product(left, right, shots=shots)).astype(np.int64)
+        sign = np.sign(left) * np.sign(right)
         return _shape_like(
-            np.clip(answers, FULL * np.minimum(sign, 0), FULL * np.maximum(sign, 0)), first.shape
+            np.clip(answers, FULL * np.minimum(sign, 0), FULL * np.maximum(sign, 0)), left.shape
         )
 
     def analogue_product(self, a: npt.ArrayLike, b: npt.ArrayLike, *, shots: int | None = None) -> Floats:
@@ -77,11 +77,11 @@ class LightningCompute:
 
         Noise may push it out of range.
         """
-        first, second = self._broadcast(a, b)
-        values = np.zeros((first.size, MODULATORS), dtype=np.int64)
-        values[:, 0], values[:, 1] = np.abs(first).ravel(), np.abs(second).ravel()
-        sign = np.sign(first) * np.sign(second)
-        product: Floats = sign * self.measure(values, shots=shots).reshape(first.shape)
+        left, right = self._broadcast(a, b)
+        values = np.zeros((left.size, MODULATORS), dtype=np.int64)
+        values[:, 0], values[:, 1] = np.abs(left).ravel(), np.abs(right).ravel()
+        sign = np.sign(left) * np.sign(right)
+        product: Floats = sign * self.measure(values, shots=shots).reshape(left.shape)
         return product
 
     def multiply_accumulate(self, a: npt.ArrayLike, b: npt.ArrayLike, *, shots: int | None = None) -> Any:
@@ -95,17 +95,17 @@ class LightningCompute:
 
     def analogue_sum(self, a: npt.ArrayLike, b: npt.ArrayLike, *, shots: int | None = None) -> Floats:
         """Return the sum of `multiply_accumulate` before rounding, in units of 1/255."""
-        first, second = self._broadcast(a, b)
-        if not first.ndim or first.shape[-1] != 2:
+        left, right = self._broadcast(a, b)
+        if not left.ndim or left.shape[-1] != 2:
             raise errors.OutOfRange(
                 "sums are of two products, so operands must end in an axis of 2; these have the shape "
-                f"{first.shape}"
+                f"{left.shape}"
             )
-        pairs = np.stack([first, second], axis=-1).reshape(-1, 2, 2)
+        pairs = np.stack([left, right], axis=-1).reshape(-1, 2, 2)
         sign = np.sign(pairs).prod(axis=2)
         positive = self._measure_masked(pairs, sign > 0, shots)
         negative = self._measure_masked(pairs, sign < 0, shots)
-        total: Floats = (positive - negative).reshape(first.shape[:-1])
+        total: Floats = (positive - negative).reshape(left.shape[:-1])
         return total
 
     @property
@@ -143,23 +143,23 @@ class LightningCompute:
             errors.warn_of_darkness(self.calibration.device, int(dark.sum()))
         return answers
 
-    def decode(self, level: float, values: dict[int, int], *, peak: float | None = None) -> Decoded:
+    def decode(self, level: float, values: dict[int, int], *, peak: float | None = None) -> DecodedLevel:
         """Return the result of a level in counts above idle, for these values per generator."""
         return self.calibration.decode(level, values, peak=peak)
 
     def _broadcast(self, a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Integers, Integers]:
         """Return both operands as integers, broadcast to one shape. Raise `OutOfRange` if that fails."""
         device = self.calibration.device
-        first, second = _check_operands(a, device), _check_operands(b, device)
+        left, right = _check_operands(a, device), _check_operands(b, device)
         try:
-            first_operand, second_operand = np.broadcast_arrays(first, second)
+            broadcast_left, broadcast_right = np.broadcast_arrays(left, right)
         except ValueError:
             raise errors.OutOfRange(
-                f"operands of shapes {first.shape} and {second.shape} do not match",
+                f"operands of shapes {left.shape} and {right.shape} do not match",
                 device=device,
                 hint="Give equally many of both, or a single number",
             ) from None
-        return first_operand, second_operand
+        return broadcast_left, broadcast_right
 
     def _measure_masked(self, pairs: Integers, mask: npt.NDArray[np.bool_], shots: int | None) -> Floats:
         """Return the sums (n,) of those products of (n, 2, 2) operands that `mask` (n, 2) selects."""
@@ -180,11 +180,11 @@ def _connect(device: Any) -> Any:
 
 
 def _make_reader(device: Any, calibration: Calibration, window: int | None) -> Reader:
-    one, two, three, four = (modulator.channel for modulator in calibration.modulators)
+    channel_0, channel_1, channel_2, channel_3 = (modulator.channel for modulator in calibration.modulators)
     length = Window().length if window is None else window
     return Reader(
         device,
-        channels=(one, two, three, four),
+        channels=(channel_0, channel_1, channel_2, channel_3),
         readout=calibration.readout,
         window=Window.for_arrival(calibration.timing.arrival, length=length),
     )
@@ -200,19 +200,21 @@ def _check_operands(values: npt.ArrayLike, device: str) -> Integers:
         return np.zeros(array.shape, dtype=np.int64)
     if array.dtype.kind not in "biuf":
         raise _make_operand_error(
-            next((each for each in array.flat if not isinstance(each, int) or abs(each) > FULL), values),
+            next(
+                (number for number in array.flat if not isinstance(number, int) or abs(number) > FULL), values
+            ),
             device,
         )
-    wrong = ~((np.abs(array.astype(float)) <= FULL) & (array == np.rint(array.astype(float))))
-    if wrong.any():
-        raise _make_operand_error(array[wrong][0], device)
+    invalid_mask = ~((np.abs(array.astype(float)) <= FULL) & (array == np.rint(array.astype(float))))
+    if invalid_mask.any():
+        raise _make_operand_error(array[invalid_mask][0], device)
     return array.astype(np.int64)
 
 
 def _make_operand_error(value: Any, device: str) -> errors.OutOfRange:
-    shown = value.item() if isinstance(value, np.generic) else value
+    plain_value = value.item() if isinstance(value, np.generic) else value
     return errors.OutOfRange(
-        f"{shown!r:.60} is not a valid operand: these are whole numbers of -255 to 255",
+        f"{plain_value!r:.60} is not a valid operand: these are whole numbers of -255 to 255",
         device=device,
         hint="Scale or round it first",
     )

@@ -27,10 +27,10 @@ from lightning.kit.settings import (
     Settings,
     check_integer,
     check_real,
-    put,
+    replace_entry,
 )
 
-__all__ = ["Configuration", "LightningConfig", "Settings", "from_lts", "from_slide", "settings_of"]
+__all__ = ["Configuration", "LightningConfig", "Settings", "from_lts", "from_slide", "to_settings"]
 
 _NAMED_BY_INDEX = re.compile(r"(dac|dac_gain|value|word|channel)_(\d+)")
 
@@ -160,7 +160,7 @@ def _set_channels(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     channels = settings.channels
     for key, value in changes.items():
         _resolve_key(key)
-        channels = put(channels, int(key.rpartition("_")[2]), value)
+        channels = replace_entry(channels, int(key.rpartition("_")[2]), value)
     return replace(settings, channels=channels)
 
 
@@ -205,10 +205,10 @@ def _check_lts_channel(modulator: int, value: Any) -> int:
         hint = (
             "In this vocabulary dac_i is a generator's number; for values use lightning.from_slide(mapping)"
         )
-        raise OutOfRange(error.what, hint=hint) from None
+        raise OutOfRange(error.problem, hint=hint) from None
 
 
-def settings_of(config: Settings | Configuration | Mapping[str, Any]) -> Settings:
+def to_settings(config: Settings | Configuration | Mapping[str, Any]) -> Settings:
     """Return the settings of a `Settings`, a `Configuration` or a plain dictionary.
 
     Raise `AmbiguousConfig` for a plain dictionary with a key `dac_i` or `dac_gain_i`, which could mean a value or a

@@ -37,7 +37,7 @@ def connect(address: str, *, patience: Patience | None = None) -> Any:
     if scheme not in schemes:
         raise UnknownScheme(
             f"no package is installed for {scheme}://",
-            hint=f"Known are {', '.join(f'{each}://' for each in sorted(schemes))}",
+            hint=f"Known are {', '.join(f'{known_scheme}://' for known_scheme in sorted(schemes))}",
         )
     entry_point = schemes[scheme]
     require("qick", f"for {address}")
@@ -77,8 +77,8 @@ def find_schemes() -> dict[str, EntryPoint]:
     """Return the entry point of each scheme. Other packages cannot replace built-in schemes."""
     from importlib.metadata import EntryPoint
 
-    others = {each.name: each for each in entry_points(group=GROUP)}
-    return {**others, **{name: EntryPoint(name, value, GROUP) for name, value in _BUILT_IN.items()}}
+    other_schemes = {entry.name: entry for entry in entry_points(group=GROUP)}
+    return {**other_schemes, **{name: EntryPoint(name, value, GROUP) for name, value in _BUILT_IN.items()}}
 
 
 def _connect(entry_point: EntryPoint, address: str) -> Any:

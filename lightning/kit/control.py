@@ -21,8 +21,8 @@ from lightning.kit.checks import (
     check_running_clocks,
     check_same_firmware,
 )
-from lightning.kit.config import Configuration, settings_of
-from lightning.kit.devices.identity import identity_of
+from lightning.kit.config import Configuration, to_settings
+from lightning.kit.devices.identity import read_identity
 from lightning.kit.programs import Floats, build
 from lightning.kit.settings import LINEAR_TOP_WORD, TOP_VALUE, Settings
 from lightning.kit.waveform import Origin, Waveform
@@ -49,7 +49,7 @@ class LightningControl:
         *,
         calibration: Calibration | None = None,
     ) -> None:
-        self.settings = settings_of(config)
+        self.settings = to_settings(config)
         self._soccfg = device = _configure(device)
         check_is_calibration(calibration)
         check(device, self.settings)
@@ -70,7 +70,7 @@ class LightningControl:
         """Return the calibration to use, or None. Bare gain words need none; a bad stored one must not block."""
         if self._explicit_calibration is None:
             return (
-                find_calibration(device) if any(each is not None for each in self.settings.values) else None
+                find_calibration(device) if any(value is not None for value in self.settings.values) else None
             )
         if _is_device(device):
             check_calibration(self._explicit_calibration, device)
@@ -123,14 +123,14 @@ class LightningControl:
         return device
 
     def _make_origin(self, device: GuardedSoc) -> Origin:
-        readouts = [device["readouts"][each] for each in self.settings.readouts]
+        readouts = [device["readouts"][readout] for readout in self.settings.readouts]
         generator = next(iter(self.settings.driven.values()))
         return Origin(
             settings=self.settings,
             words=self.words,
-            device=identity_of(device),
+            device=read_identity(device),
             calibration=self.calibration,
-            tick_ns=tuple(1e3 / float(each["f_output"]) for each in readouts),
+            tick_ns=tuple(1e3 / float(readout["f_output"]) for readout in readouts),
             trigger_ns=self.settings.adc_trig_offset * 1e3 / float(device["tprocs"][0]["f_time"]),
             pulse_ns=self.settings.length * 1e3 / float(device["gens"][generator]["f_fabric"]),
             rounds=self.compiled.rounds(),

@@ -99,8 +99,8 @@ def constellation(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, de
     values, error = np.asarray(results, dtype=float).ravel(), _compute_errors(results, a, b)
     figure = new_figure(6.4, 6.4)
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    ends = [min(0.0, float(truth.min())), max(255.0, float(truth.max()))]
-    top.plot(ends, ends, color=FAINT, linewidth=1, zorder=1, label="exact")
+    limits = [min(0.0, float(truth.min())), max(255.0, float(truth.max()))]
+    top.plot(limits, limits, color=FAINT, linewidth=1, zorder=1, label="exact")
     size = 9.0 if values.size <= 2_000 else 4.0
     alpha = float(np.clip(600 / values.size, 0.12, 0.8))
     top.scatter(truth, values, s=size, color=SERIES[0], alpha=alpha, linewidths=0, label="measured", zorder=2)
@@ -113,7 +113,7 @@ def constellation(results: npt.ArrayLike, a: npt.ArrayLike, b: npt.ArrayLike, de
         bottom.axhline(half, color=INK, linewidth=0.8, linestyle=":")
     style_axes(top, y="result of the light")
     style_axes(bottom, x="a × b / 255", y="error\n(LSB)")
-    top.set_xlim(ends[0] - 5, ends[1] + 5)
+    top.set_xlim(limits[0] - 5, limits[1] + 5)
     add_legend(top, loc="upper left")
     # Legend symbols inherit the faint alpha of the points, which would make them invisible.
     for handle in top.get_legend().legend_handles:
@@ -261,11 +261,11 @@ def _format_operands(settings: Settings, words: tuple[int, ...], decoded: int | 
     """Return a title like `100 × 50 / 255 = 20`, with the second pair only if lit, or the gain words."""
     if any(settings.values[i] is None for i in settings.driven):
         return f"gain words {', '.join(map(str, words))}"
-    one, two, three, four = (each or 0 for each in settings.values)
-    product = f"{one} × {two}" + (f" + {three} × {four}" if three or four else "")
+    a, b, c, d = (value or 0 for value in settings.values)
+    product = f"{a} × {b}" + (f" + {c} × {d}" if c or d else "")
     if decoded is None:
         return product
-    return f"({product}) / 255 = {decoded}" if three or four else f"{product} / 255 = {decoded}"
+    return f"({product}) / 255 = {decoded}" if c or d else f"{product} / 255 = {decoded}"
 
 
 def _format_acquisition(acquired: Waveform) -> str:

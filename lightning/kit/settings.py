@@ -102,22 +102,28 @@ class Settings:
     def with_value(self, modulator: int, value: int) -> Settings:
         """Return the settings with this operand, which replaces a gain word."""
         return replace(
-            self, values=put(self.values, modulator, value), words=put(self.words, modulator, None)
+            self,
+            values=replace_entry(self.values, modulator, value),
+            words=replace_entry(self.words, modulator, None),
         )
 
     def with_word(self, modulator: int, word: int) -> Settings:
         """Return the settings with this gain word, which replaces a value."""
-        return replace(self, words=put(self.words, modulator, word), values=put(self.values, modulator, None))
+        return replace(
+            self,
+            words=replace_entry(self.words, modulator, word),
+            values=replace_entry(self.values, modulator, None),
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings for a file, as lists and numbers by field name."""
-        pairs = ((each.name, getattr(self, each.name)) for each in fields(self))
+        pairs = ((setting.name, getattr(self, setting.name)) for setting in fields(self))
         return {name: list(value) if isinstance(value, tuple) else value for name, value in pairs}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Settings:
         """Return the settings that `as_dict` converted. Raise `UnknownKey` for a name that is not a field."""
-        field_names = {each.name for each in fields(cls)}
+        field_names = {setting.name for setting in fields(cls)}
         for name in document:
             if name not in field_names:
                 raise UnknownKey(
@@ -127,10 +133,10 @@ class Settings:
         return cls(**arguments)
 
 
-def put(before: tuple[Any, ...], index: int, value: Any) -> tuple[Any, ...]:
+def replace_entry(entries: tuple[Any, ...], index: int, value: Any) -> tuple[Any, ...]:
     """Return the tuple with the entry of modulator `index` replaced. Raise `OutOfRange` for another index."""
     index = check_integer("modulator", index, 0, MODULATORS - 1)
-    return (*before[:index], value, *before[index + 1 :])
+    return (*entries[:index], value, *entries[index + 1 :])
 
 
 def _check_per_modulator(name: str, value: Any, high: int) -> tuple[int | None, ...]:
@@ -138,14 +144,14 @@ def _check_per_modulator(name: str, value: Any, high: int) -> tuple[int | None, 
     if len(entries) != MODULATORS:
         raise OutOfRange(f"{name} has {len(entries)} entries", hint=f"Give {MODULATORS}, one per modulator")
     return tuple(
-        None if each is None else check_integer(f"{name[:-1]}_{i}", each, 0, high)
-        for i, each in enumerate(entries)
+        None if entry is None else check_integer(f"{name[:-1]}_{i}", entry, 0, high)
+        for i, entry in enumerate(entries)
     )
 
 
-def _read_entries(name: str, value: Any, *, one: bool = False) -> tuple[Any, ...]:
-    """Return the entries of a list, an array or a tuple. With `one`, accept a single integer too."""
-    if one and hasattr(value, "__index__") and not hasattr(value, "__len__"):
+def _read_entries(name: str, value: Any, *, allow_single: bool = False) -> tuple[Any, ...]:
+    """Return the entries of a list, an array or a tuple. With `allow_single`, accept a single integer too."""
+    if allow_single and hasattr(value, "__index__") and not hasattr(value, "__len__"):
         return (value,)
     try:
         return tuple(value)
@@ -155,8 +161,8 @@ def _read_entries(name: str, value: Any, *, one: bool = False) -> tuple[Any, ...
 
 def _check_channels(value: Any) -> tuple[int | None, ...]:
     channels = _check_per_modulator("channels", value, 15)
-    used = [each for each in channels if each is not None]
-    if not used or len(set(used)) != len(used):
+    used_channels = [channel for channel in channels if channel is not None]
+    if not used_channels or len(set(used_channels)) != len(used_channels):
         raise ConfigError(
             (
                 f"channels are {list(channels)}: every modulator needs its own generator, and there must be at "
@@ -168,10 +174,10 @@ def _check_channels(value: Any) -> tuple[int | None, ...]:
 
 
 def _check_readouts(value: Any) -> tuple[int, ...]:
-    readouts = _read_entries("readouts", value, one=True)
+    readouts = _read_entries("readouts", value, allow_single=True)
     if not readouts or len(set(readouts)) != len(readouts):
         raise ConfigError(f"readouts are {list(readouts)}", hint="Name at least one, and each only once")
-    return tuple(check_integer("readout", each, 0, 63) for each in readouts)
+    return tuple(check_integer("readout", readout, 0, 63) for readout in readouts)
 
 
 CHECKS: dict[str, Any] = {

@@ -30,7 +30,7 @@ from lightning.kit.waveform import Floats, Waveform
 
 if TYPE_CHECKING:
     from lightning.kit.calibration import Calibration
-    from lightning.kit.calibration.decoder import Decoded
+    from lightning.kit.calibration.decoder import DecodedLevel
 
 SETTLE_TICKS = 8
 """Samples omitted at each edge of a pulse, for rise times and different fibre lengths."""
@@ -113,7 +113,7 @@ class LightningSignalProcessing:
         return find_peak_floor(signal)
 
 
-def decode_answer(waveform: Waveform) -> Decoded:
+def decode_answer(waveform: Waveform) -> DecodedLevel:
     """Return the decoded result of this waveform with its flags, without warnings. Raise the errors of `decode`."""
     calibration = _get_calibration(_check_waveform(waveform))
     # A calibration uses pulses without a carrier. With a carrier, a modulator follows another curve.
@@ -179,10 +179,10 @@ def _compute_threshold(values: Floats) -> float:
     """Return Otsu's threshold, the largest value of the lower group."""
     ordered = np.sort(values)
     count = np.arange(1, ordered.size)
-    below = np.cumsum(ordered)[:-1]
-    means_below, means_above = below / count, (ordered.sum() - below) / (ordered.size - count)
-    between = count * (ordered.size - count) * (means_above - means_below) ** 2
-    return float(ordered[int(between.argmax())])
+    sums_below = np.cumsum(ordered)[:-1]
+    means_below, means_above = sums_below / count, (ordered.sum() - sums_below) / (ordered.size - count)
+    variance_between = count * (ordered.size - count) * (means_above - means_below) ** 2
+    return float(ordered[int(variance_between.argmax())])
 
 
 def measure_levels(waveform: Waveform, calibration: Calibration) -> tuple[float, float]:

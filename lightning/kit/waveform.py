@@ -78,5 +78,5 @@ class Waveform(list[Floats]):
             word if value is None else value
             for value, word in zip(self.origin.settings.values, self.origin.words, strict=True)
         ]
-        shapes = ", ".join(str(each.shape) for each in self)
+        shapes = ", ".join(str(trace.shape) for trace in self)
         return f"<Waveform of {self.device.label}: operands {operands}, {shapes}>"

@@ -64,16 +64,16 @@ SPIN_NS = 200_000
 
 
 class Outbox:
-    """A sender of requests, numbered from `first`. Each request holds the next row of data in `fragments` datagrams."""
+    """A sender of requests, numbered from `first_request`. Each holds the next row of data in `fragments` datagrams."""
 
     def __init__(
-        self, sender: socket.socket, model: int, rows: Rows, first: int, deadline_us: int = 0
+        self, sender: socket.socket, model: int, rows: Rows, first_request: int, deadline_us: int = 0
     ) -> None:
         datatype = Datatype.UINT8 if rows.dtype == np.uint8 else Datatype.FLOAT32
         self._library = load_system_library()
         self._descriptor = sender.fileno()
         self._rows = np.ascontiguousarray(rows.reshape(len(rows), -1), dtype=DTYPES[datatype]).view(np.uint8)
-        self._first = first
+        self._first_request = first_request
         self.fragments = max(-(-self._rows.shape[1] // MAX_PAYLOAD_BYTES), 1)
         self._headers = np.zeros(DATAGRAMS_PER_CALL, HEADER_FIELDS)
         fixed = {
@@ -109,7 +109,7 @@ class Outbox:
         starts = fragments * MAX_PAYLOAD_BYTES
         lengths = np.minimum(self._rows.shape[1] - starts, MAX_PAYLOAD_BYTES)
         count_now = len(numbers)
-        self._headers["request"][:count_now] = self._first + requests
+        self._headers["request"][:count_now] = self._first_request + requests
         self._headers["fragment"][:count_now] = fragments
         self._headers["length"][:count_now] = lengths
         rows = requests % len(self._rows)
@@ -140,7 +140,9 @@ def drive_datagrams(
     """
     due = poisson_schedule(rate, seconds, seed)
     rows = make_random_rows((size,), seed) if data == "random" else load_rows(data)
-    traces = exchange(target, model, rows, due, first=compute_first_number(seed), deadline_us=deadline_us)
+    traces = exchange(
+        target, model, rows, due, first_request=compute_first_number(seed), deadline_us=deadline_us
+    )
     return Outcome(
         target.url, rate, seed, traces, deadline_us, {code.value: code.name.lower() for code in Code}
     )
@@ -152,14 +154,16 @@ def compute_first_number(seed: int) -> int:
 
 
 def exchange(
-    target: Target, model: int, rows: Rows, due: Times, *, first: int = 0, deadline_us: int = 0
+    target: Target, model: int, rows: Rows, due: Times, *, first_request: int = 0, deadline_us: int = 0
 ) -> Traces:
     """Send the rows in turn when due, and receive the answers. Raise `LoadError` if no server receives packets."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
         try:
             client.connect(target.address())
-            return _LoadRun(client, Outbox(client, model, rows, first, deadline_us), due, first).run()
+            return _LoadRun(
+                client, Outbox(client, model, rows, first_request, deadline_us), due, first_request
+            ).run()
         except OSError as error:
             raise LoadError(
                 f"{target.url} cannot be reached ({error})", hint="Give the address of a running server"
@@ -169,12 +173,12 @@ def exchange(
 class _LoadRun:
     """A load in progress."""
 
-    def __init__(self, through: socket.socket, out: Outbox, due: Times, first: int) -> None:
-        self.socket = through
-        self.out = out
+    def __init__(self, client: socket.socket, outbox: Outbox, due: Times, first_request: int) -> None:
+        self.socket = client
+        self.outbox = outbox
         self.due = due
-        self.first = first
-        self.inbox = Inbox(through, DATAGRAMS_PER_CALL)
+        self.first_request = first_request
+        self.inbox = Inbox(client, DATAGRAMS_PER_CALL)
         self.headers = np.ndarray(
             (DATAGRAMS_PER_CALL,), HEADER_FIELDS, self.inbox.bytes, strides=(SLOT_BYTES,)
         )
@@ -186,7 +190,7 @@ class _LoadRun:
 
     def run(self) -> Traces:
         """Send and receive until all requests are answered or the grace period is over; return the traces."""
-        fragments = self.out.fragments
+        fragments = self.outbox.fragments
         count, sent_datagrams = len(self.due) * fragments, 0
         due = np.repeat(self.due, fragments).tolist()
         end = (due[-1] if due else 0) + GRACE_NS
@@ -209,8 +213,8 @@ class _LoadRun:
                 self._wait((due[sent_datagrams] if sent_datagrams < count else end) - elapsed_ns)
 
     def _send(self, sent_datagrams: int, count: int, elapsed_ns: int) -> int:
-        accepted = self.out.send(sent_datagrams, count)
-        requests = np.arange(sent_datagrams, sent_datagrams + accepted) // self.out.fragments
+        accepted = self.outbox.send(sent_datagrams, count)
+        requests = np.arange(sent_datagrams, sent_datagrams + accepted) // self.outbox.fragments
         self.lag[requests] = elapsed_ns - self.due[requests]
         return accepted
 
@@ -219,7 +223,7 @@ class _LoadRun:
         if count:
             elapsed_ns = clock() - start
             headers = self.headers[:count]
-            numbers = headers["request"].astype(np.int64) - self.first
+            numbers = headers["request"].astype(np.int64) - self.first_request
             belongs_here = (headers["magic"] == MAGIC) & (numbers >= 0) & (numbers < len(self.due))
             self._record_answers(headers[belongs_here], numbers[belongs_here], elapsed_ns)
         return count

@@ -82,10 +82,10 @@ def echo_http(server: socket.socket, stop: int) -> None:
                 clients[client.fileno()] = client, b""
                 poll.register(client, select.EPOLLIN)
             else:
-                client, rest = clients[descriptor]
+                client, incomplete = clients[descriptor]
                 data = client.recv(1 << 16)
                 if data:
-                    clients[descriptor] = client, _answer(client, rest + data)
+                    clients[descriptor] = client, _answer(client, incomplete + data)
                 else:
                     poll.unregister(descriptor)
                     clients.pop(descriptor)[0].close()

@@ -48,16 +48,16 @@ def drive_http(
     seed: int = 0,
     connections: int = CONNECTIONS,
     deadline_us: int = 0,
-    into: ModelInput | None = None,
+    model_input: ModelInput | None = None,
 ) -> Outcome:
-    """Send a model `rate` requests per second on average. `into` defaults to the input in the server's metadata.
+    """Send a model `rate` requests per second on average. `model_input` defaults to the input in the server's metadata.
 
     Raise `LoadError` if the server or the model is missing, or the data does not fit the input.
     """
-    into = into or parse_input(read_metadata(target, model))
+    model_input = model_input or parse_input(read_metadata(target, model))
     due = poisson_schedule(rate, seconds, seed)
-    rows = make_rows(data, into.shape, seed)
-    requests = encode_requests(target, model, into, rows, binary=binary)
+    rows = make_rows(data, model_input.shape, seed)
+    requests = encode_requests(target, model, model_input, rows, binary=binary)
     traces = send_on_time(target.address(), requests, due, connections=connections)
     return Outcome(target.url, rate, seed, traces, deadline_us, {BROKEN_STATUS: "broken"})
 
@@ -80,7 +80,7 @@ def find_only_model(target: Target) -> str:
     """
     status, index = _request(target, "POST", "/v2/repository/index", b'{"ready": true}')
     try:
-        names = [str(each["name"]) for each in index] if status == http.client.OK else []
+        names = [str(entry["name"]) for entry in index] if status == http.client.OK else []
     except (TypeError, KeyError):
         names = []
     if len(names) != 1:
@@ -200,8 +200,8 @@ class _Load:
     def close(self) -> None:
         """Close all connections."""
         self.poll.close()
-        for each in self.all.values():
-            each.socket.close()
+        for connection in self.all.values():
+            connection.socket.close()
 
 
 def _send_rest(to: socket.socket, unsent: bytes) -> None:

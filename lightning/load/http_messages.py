@@ -62,13 +62,15 @@ def parse_input(metadata: Any) -> ModelInput:
     return ModelInput(name, datatype, tuple(axes[1:]))
 
 
-def encode_requests(target: Target, model: str, into: ModelInput, rows: Rows, *, binary: bool) -> list[bytes]:
+def encode_requests(
+    target: Target, model: str, model_input: ModelInput, rows: Rows, *, binary: bool
+) -> list[bytes]:
     """Return an encoded HTTP request with batch size 1 for each row."""
     body = _make_binary_body if binary else _make_json_body
     start = f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: {target.host}:{target.port}\r\n"
     requests = []
     for row in rows:
-        headers, content = body(into, row.astype(DATATYPES[into.datatype])[None])
+        headers, content = body(model_input, row.astype(DATATYPES[model_input.datatype])[None])
         head = f"{start}{headers}Content-Length: {len(content)}\r\n\r\n"
         requests.append(head.encode() + content)
     return requests

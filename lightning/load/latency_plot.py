@@ -71,14 +71,14 @@ def _draw_distribution(top: Any, bottom: Any, outcome: Outcome, colour: str) -> 
 
 
 def _draw_over_rates(top: Any, bottom: Any, outcomes: Sequence[Outcome]) -> None:
-    ordered = sorted(outcomes, key=lambda each: each.rate)
-    rates = [each.rate for each in ordered]
-    lost_percent = [100 * each.loss for each in ordered]
+    ordered = sorted(outcomes, key=lambda outcome: outcome.rate)
+    rates = [outcome.rate for outcome in ordered]
+    lost_percent = [100 * outcome.loss for outcome in ordered]
     top.plot(rates, lost_percent, "o-", color=INK, markersize=4, linewidth=1.2, clip_on=False)
     top.set_ylim(0, max(1, 1.1 * max(lost_percent)))
     style_axes(top, y="lost (%)")
     for (percent, name), colour in zip(PERCENTILES, SERIES, strict=False):
-        values = [each.percentile_us(percent) for each in ordered]
+        values = [outcome.percentile_us(percent) for outcome in ordered]
         bottom.plot(rates, values, "o-", color=colour, markersize=4, linewidth=1.4, label=name)
     bottom.set_yscale("log")
     _use_plain_numbers(bottom.yaxis)

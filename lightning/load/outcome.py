@@ -40,7 +40,7 @@ def make_traces(
 ) -> Traces:
     """Return the traces with the elapsed time, computed from due times and latencies."""
     has_ended = latency != WAITING
-    end_times = [int(each.max()) for each in (due, (due + latency)[has_ended]) if len(each)]
+    end_times = [int(times.max()) for times in (due, (due + latency)[has_ended]) if len(times)]
     return Traces(latency, lag, refusal, max(end_times, default=0) / 1e9)
 
 
@@ -150,18 +150,18 @@ HINTS = {
 
 def describe_failure(outcomes: Sequence[Outcome]) -> LoadError | None:
     """Return an error if no request of any load was answered, else None."""
-    if any(each.answered for each in outcomes):
+    if any(outcome.answered for outcome in outcomes):
         return None
     refused = Counter[str]()
-    for each in outcomes:
-        refused.update(each.refused)
+    for outcome in outcomes:
+        refused.update(outcome.refused)
     reasons = [f"{count:,} were refused with {name}" for name, count in refused.most_common()]
-    unanswered = sum(each.lost for each in outcomes)
+    unanswered = sum(outcome.lost for outcome in outcomes)
     reasons += [f"{unanswered:,} got no answer"] if unanswered else []
     hint = HINTS.get(refused.most_common(1)[0][0]) if refused else "Check that a server listens there"
     return LoadError(
         (
-            f"none of {sum((each.scheduled for each in outcomes)):,} requests was answered: "
+            f"none of {sum((outcome.scheduled for outcome in outcomes)):,} requests was answered: "
             f"{', '.join(reasons)}"
         ),
         hint=hint or "Send one such request by hand and read the error in its answer",

@@ -45,7 +45,7 @@ class Operation:
     domain: str
     opset: int
     kinds: tuple[str, ...]
-    given: tuple[tuple[str, Any], ...]
+    attributes: tuple[tuple[str, Any], ...]
     outputs: int
 
     def run(self, inputs: Sequence[Array | None]) -> list[Array]:
@@ -119,7 +119,7 @@ def _build_model(operation: Operation) -> Any:
     names = [f"i{index}" if kind else "" for index, kind in enumerate(operation.kinds)]
     outputs = [f"o{index}" for index in range(operation.outputs)]
     node = helper.make_node(operation.name, names, outputs, domain=operation.domain)
-    for name, value in operation.given:
+    for name, value in operation.attributes:
         node.attribute.append(helper.make_attribute(name, _convert_attribute(name, value)))
     entries = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(kind)), None)

@@ -108,10 +108,12 @@ class Network:
 
         The output and the `retained` tensors are never among them.
         """
-        last = {name: place for place, node in enumerate(self.nodes) for name in node.inputs}
+        last_index = {name: index for index, node in enumerate(self.nodes) for name in node.inputs}
         permanent = {self.output, *retained}
-        for place, node in enumerate(self.nodes):
+        for index, node in enumerate(self.nodes):
             yield (
                 node,
-                frozenset(name for name in node.inputs if last[name] == place and name not in permanent),
+                frozenset(
+                    name for name in node.inputs if last_index[name] == index and name not in permanent
+                ),
             )

@@ -149,14 +149,14 @@ def _write_concat(graph: _Graph, node: Node) -> None:
     shapes, constants = graph.network.shapes, graph.network.constants
     activation = next(tensor for tensor in node.inputs if tensor in shapes)
     inputs = []
-    for place, tensor in enumerate(node.inputs):
+    for index, tensor in enumerate(node.inputs):
         if tensor in shapes:
             inputs.append(tensor)
             continue
-        name = f"{node.output}//{place}"
+        name = f"{node.output}//{index}"
         images = graph.add("Shape", [activation], f"{name}//images", start=0, end=1)
-        rest = graph.add_constant(np.array(constants[tensor].shape[1:], np.int64), f"{name}//rest")
-        target = graph.add("Concat", [images, rest], f"{name}//shape", axis=0)
+        other_axes = graph.add_constant(np.array(constants[tensor].shape[1:], np.int64), f"{name}//rest")
+        target = graph.add("Concat", [images, other_axes], f"{name}//shape", axis=0)
         inputs.append(graph.add("Expand", [tensor, target], name))
     graph.add("Concat", inputs, node.output, axis=node.attributes["axis"])
 

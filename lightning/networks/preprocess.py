@@ -30,13 +30,13 @@ def preprocess(network: Network, raw: npt.ArrayLike) -> Floats:
         numbers = numbers.transpose(0, 3, 1, 2)
     expected_shape = network.input_shape
     shape = numbers.shape[1:]
-    same = [size for size in shape if size != 1] == [size for size in expected_shape if size != 1]
+    is_same_shape = [size for size in shape if size != 1] == [size for size in expected_shape if size != 1]
     as_rows = (
         len(expected_shape) == 1
         and prod(shape) == expected_shape[0]
         and network.preprocessing.layout == "as-is"
     )
-    if numbers.ndim == 0 or not (same or as_rows):
+    if numbers.ndim == 0 or not (is_same_shape or as_rows):
         expected = ", ".join(map(str, expected_shape))
         raise InputError(f"{network.name} takes (n, {expected}), but the data have shape {numbers.shape}")
     images = numbers.reshape(len(numbers), *expected_shape)

@@ -89,10 +89,10 @@ def draw_arrivals(requests: int, gbps: float, seed: int) -> tuple[Arrival, ...]:
 def simulate(processor: Processor, arrivals: Sequence[Arrival]) -> dict[str, float]:
     """Return the mean time in ns from arrival to answer, by network."""
     tables = _Tables.of(MODELS)
-    latency = [math.ceil(processor.latency_ns.get(each.name, 0.0) * processor.ghz) for each in MODELS]
+    latency = [math.ceil(processor.latency_ns.get(model.name, 0.0) * processor.ghz) for model in MODELS]
     end_cycles = _simulate_compiled(
-        np.array([each.model for each in arrivals], np.int64),
-        np.array([math.ceil(each.ns * processor.ghz) for each in arrivals], np.int64),
+        np.array([arrival.model for arrival in arrivals], np.int64),
+        np.array([math.ceil(arrival.ns * processor.ghz) for arrival in arrivals], np.int64),
         np.array(latency, np.int64),
         tables.first,
         tables.length,
@@ -105,7 +105,7 @@ def simulate(processor: Processor, arrivals: Sequence[Arrival]) -> dict[str, flo
     times: dict[str, list[float]] = {}
     for arrival, end in zip(arrivals, end_cycles.tolist(), strict=True):
         times.setdefault(MODELS[arrival.model].name, []).append(end / processor.ghz - arrival.ns)
-    return {name: sum(each) / len(each) for name, each in times.items()}
+    return {name: sum(model_times) / len(model_times) for name, model_times in times.items()}
 
 
 @dataclass(frozen=True)
@@ -129,20 +129,22 @@ class _Tables:
         for model in models:
             children: list[list[int]] = [[] for _ in model.layers]
             for layer_index, layer in enumerate(model.layers):
-                for predecessor in layer.after:
+                for predecessor in layer.predecessors:
                     children[predecessor].append(layer_index)
                 pieces.append(
                     (layer.length, layer.count)
                     if layer.length >= PIECE_PRODUCTS
                     else (PIECE_PRODUCTS, -(-layer.products // PIECE_PRODUCTS))
                 )
-                waits.append(len(layer.after))
+                waits.append(len(layer.predecessors))
             following += children
             first_layers.append(len(waits))
         length, count = np.array(pieces, np.int64).T.copy()
         starts = np.cumsum([0, *map(len, following)])
-        flat = [each for children in following for each in children]
-        return cls(*(np.array(each, np.int64) for each in (first_layers, length, count, waits, starts, flat)))
+        flat = [child for children in following for child in children]
+        return cls(
+            *(np.array(column, np.int64) for column in (first_layers, length, count, waits, starts, flat))
+        )
 
 
 def _cut_range(begins: NDArray[np.int64], free: NDArray[np.int64], ranges: int, core: int) -> int:
@@ -194,12 +196,12 @@ def _simulate(
     models: NDArray[np.int64],
     arrivals: NDArray[np.int64],
     latency: NDArray[np.int64],
-    first: NDArray[np.int64],
+    first_layers: NDArray[np.int64],
     length: NDArray[np.int64],
     count: NDArray[np.int64],
     waits: NDArray[np.int64],
     next_from: NDArray[np.int64],
-    following: NDArray[np.int64],
+    successors: NDArray[np.int64],
     cores: int,
 ) -> NDArray[np.int64]:
     """Return the cycle in which each request ends.
@@ -211,13 +213,13 @@ def _simulate(
     begins, free = np.zeros(cores, np.int64), np.zeros(cores, np.int64)
     ranges, next_core = 1, 0
     end_cycles = np.zeros(len(models), np.int64)
-    most_layers = (first[1:] - first[:-1]).max()
-    open_layers = np.zeros((len(models), most_layers), np.int64)
+    max_layers = (first_layers[1:] - first_layers[:-1]).max()
+    open_layers = np.zeros((len(models), max_layers), np.int64)
     layers_left = np.zeros(len(models), np.int64)
     events = [(arrivals[0], 0, 0, 0)]  # numba learns the type of an event from one
     events.clear()
     for request in range(len(models)):
-        begin, end = first[models[request]], first[models[request] + 1]
+        begin, end = first_layers[models[request]], first_layers[models[request] + 1]
         layers_left[request] = end - begin
         for layer_index in range(end - begin):
             open_layers[request, layer_index] = waits[begin + layer_index]
@@ -225,7 +227,7 @@ def _simulate(
                 heappush(events, (arrivals[request] + latency[models[request]], request, 0, layer_index))
     while events:
         cycle, request, kind, layer_index = heappop(events)
-        layer = first[models[request]] + layer_index
+        layer = first_layers[models[request]] + layer_index
         if kind == 0:
             full, single_cores = count[layer] // cores, count[layer] % cores
             last_cycle = 0
@@ -256,7 +258,7 @@ def _simulate(
             if layers_left[request] == 0:
                 end_cycles[request] = cycle
             for index in range(next_from[layer], next_from[layer + 1]):
-                child = following[index]
+                child = successors[index]
                 open_layers[request, child] -= 1
                 if open_layers[request, child] == 0:
                     heappush(events, (cycle, request, 0, child))

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """`count` dot products of `length` products each. They begin when the layers `after` are done."""
+    """`count` dot products of `length` products each. They begin when the layers `predecessors` are done."""
 
     length: int
     count: int
-    after: tuple[int, ...] = ()
+    predecessors: tuple[int, ...] = ()
 
     @property
     def products(self) -> int:
@@ -36,7 +36,7 @@ class PublishedModel:
     @property
     def products(self) -> int:
         """The number of products of an inference."""
-        return sum(each.products for each in self.layers)
+        return sum(layer.products for layer in self.layers)
 
 
 _IMAGE = 224 * 224 * 3
@@ -99,7 +99,7 @@ def _make_transformer(
 
     `vocabulary` adds the layer that scores tokens.
     """
-    layers = [Layer(each, width) for each in embeddings]
+    layers = [Layer(length, width) for length in embeddings]
     predecessors = tuple(range(len(layers)))
     part = tokens * width // heads
     for _ in range(blocks):

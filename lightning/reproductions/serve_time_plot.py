@@ -19,7 +19,9 @@ def plot_serve_times(rows: Sequence[Row]) -> Plot:
             lines.setdefault(match[1], {}).setdefault(match[3], []).append((float(match[2]), row.ours))
     figure = new_figure(7.2, 4.4)
     axes = figure.add_subplot()
-    published = [(name, each) for name, each in lines.items() if name in SERVE_TIME]
+    published = [
+        (name, points_by_statistic) for name, points_by_statistic in lines.items() if name in SERVE_TIME
+    ]
     for (name, by_statistic), colour in zip(published, SERIES, strict=False):
         for (statistic, points), marker in zip(by_statistic.items(), "o^", strict=True):
             label = f"{name}, {statistic}"

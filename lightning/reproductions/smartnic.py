@@ -93,8 +93,8 @@ def reproduce(scale: Scale, report: Callable[[str], None]) -> tuple[Row, ...]:
 def _count_cycles() -> Iterator[Row]:
     """Yield the cycles of LeNet: for products, for the datapath around them, and for its memory."""
     layers = cycles_of(LENET_SHAPES)
-    beats = sum(each.beats for each in layers)
-    total = sum(each.total for each in layers)
+    beats = sum(layer.beats for layer in layers)
+    total = sum(layer.total for layer in layers)
     published = _compute_published_cycles()
     rows = ", ".join(map(str, LENET_ROW_BEATS))
     yield Row(
@@ -157,7 +157,7 @@ def _compute_published_cycles() -> list[int]:
 def _simulate_traces(scale: Scale, speed: float) -> list[Times]:
     """Return the serve times of each trace."""
     traces = (draw_arrivals(scale.requests, speed, seed) for seed in range(scale.traces))
-    return [{each.name: simulate(each, trace) for each in PROCESSORS} for trace in traces]
+    return [{processor.name: simulate(processor, trace) for processor in PROCESSORS} for trace in traces]
 
 
 def _compute_ratios(traces: Sequence[Times], processor: str) -> list[list[float]]:
@@ -170,7 +170,9 @@ def _compare_serve_times(traces: Sequence[Times]) -> Iterator[Row]:
     for processor in PROCESSORS:
         for model in MODELS:
             times = [
-                each[processor.name][model.name] for each in traces if model.name in each[processor.name]
+                trace_times[processor.name][model.name]
+                for trace_times in traces
+                if model.name in trace_times[processor.name]
             ]
             if times:
                 yield Row(2, f"serve time of {model.name} on {processor.name}, ms", None, fmean(times) / 1e6)
@@ -205,11 +207,11 @@ def _compare_ratios_at(speed: float, traces: Sequence[Times]) -> Iterator[Row]:
 
 def _compare_energies(traces: Sequence[Times]) -> Iterator[Row]:
     """Yield ratios of energy: by the released formula for products alone, and from power and serve time."""
-    cores = {each.name: each.cores for each in PROCESSORS} | {LIGHTNING.name: ENERGY_CORES}
+    cores = {processor.name: processor.cores for processor in PROCESSORS} | {LIGHTNING.name: ENERGY_CORES}
     joules = {
-        each.name: WATTS[each.name] / (cores[each.name] * each.ghz)
-        for each in PROCESSORS
-        if each.name in WATTS
+        processor.name: WATTS[processor.name] / (cores[processor.name] * processor.ghz)
+        for processor in PROCESSORS
+        if processor.name in WATTS
     }
     for name, published in ENERGY.items():
         powers = f"{WATTS[name]:g} W{' (recalled)' if name != 'A100' else ''} and {WATTS[LIGHTNING.name]:g} W"

@@ -184,6 +184,6 @@ class ModelInstance:
 def join_answers(pieces: list[Answers]) -> Answers:
     """Join the answers to the pieces of a batch."""
     counters = Counter[str]()
-    for each in pieces:
-        counters.update(each.counters)
-    return Answers(np.concatenate([each.scores for each in pieces]), pieces[0].cycles, dict(counters))
+    for piece in pieces:
+        counters.update(piece.counters)
+    return Answers(np.concatenate([piece.scores for piece in pieces]), pieces[0].cycles, dict(counters))

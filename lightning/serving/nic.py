@@ -127,7 +127,7 @@ def _parse_interface(text: str) -> IPv4Interface:
 def _parse_mac(text: str) -> str:
     digits = text.lower().split(":")
     if len(digits) != 6 or not all(
-        len(each) == 2 and set(each) <= set("0123456789abcdef") for each in digits
+        len(octet) == 2 and set(octet) <= set("0123456789abcdef") for octet in digits
     ):
         raise AddressError(f"{text!r} is not a MAC address", hint="Write for example 02:00:00:00:00:02")
     if int(digits[0], 16) & 1 or set(digits) == {"00"}:
@@ -181,7 +181,7 @@ def load_program(files: Mapping[str, Path]) -> tuple[NicProgram, list[NicModelFi
     return program, [NicModelFile(name, number, path) for number, (name, path) in enumerate(files.items())]
 
 
-def make_nic(program: NicProgram, where: NicAddress, *, noise: bool = False) -> SmartNic:
+def make_nic(program: NicProgram, nic_address: NicAddress, *, noise: bool = False) -> SmartNic:
     """Return a simulated NIC with a program. The caller must close it.
 
     The first call builds the simulator, which takes a minute. Raise `ServingError` if a tool is missing or fails.
@@ -189,13 +189,13 @@ def make_nic(program: NicProgram, where: NicAddress, *, noise: bool = False) -> 
     from fpga.smartnic.simulator import SmartNic
 
     with _translate_errors():
-        nic = SmartNic(_make_settings(where, noise=noise))
+        nic = SmartNic(_make_settings(nic_address, noise=noise))
         nic.load(program)
         return nic
 
 
 def serve_nic(
-    nic: SmartNic, where: NicAddress, namespace: str | None, ready: Callable[[], None], stop: Stop
+    nic: SmartNic, nic_address: NicAddress, namespace: str | None, ready: Callable[[], None], stop: Stop
 ) -> dict[str, int]:
     """Serve on a simulated NIC until `stop` is readable, and return its counters.
 
@@ -204,7 +204,7 @@ def serve_nic(
     from fpga.smartnic.tap import open_tap, serve_tap
 
     with _translate_errors():
-        with open_tap(where.interface, where.address, namespace) as tap:
+        with open_tap(nic_address.interface, nic_address.address, namespace) as tap:
             ready()
             serve_tap(nic, tap, stop)
         return nic.counters()
@@ -250,13 +250,13 @@ def _make_settings(nic_address: NicAddress, *, noise: bool) -> Settings:
         "noise": noise,
     }
     latency = None if nic_address.latency_ns is None else -(-nic_address.latency_ns // _CYCLE_NS)
-    others = {"preamble": nic_address.preamble, "memory_latency": latency}
+    other_settings = {"preamble": nic_address.preamble, "memory_latency": latency}
     return Settings(
         mac=nic_address.mac,
         address=str(nic_address.address.ip),
         port=nic_address.port,
         optics=Optics(**_drop_none(optics)),
-        **_drop_none(others),
+        **_drop_none(other_settings),
     )
 
 
@@ -293,10 +293,10 @@ def stop_on_signals(signals: Sequence[int] = (signal.SIGINT, signal.SIGTERM)) ->
     with receiver, sender:
         sender.setblocking(False)
         previous_descriptor = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
-        previous_handlers = {each: signal.signal(each, lambda *_: None) for each in signals}
+        previous_handlers = {number: signal.signal(number, lambda *_: None) for number in signals}
         try:
             yield receiver
         finally:
-            for each, handler in previous_handlers.items():
-                signal.signal(each, handler)
+            for number, handler in previous_handlers.items():
+                signal.signal(number, handler)
             signal.set_wakeup_fd(previous_descriptor)

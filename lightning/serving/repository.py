@@ -196,7 +196,7 @@ class Repository:
 
     def _make_unknown_model(self, name: str | int, version: str | None = None) -> UnknownModel:
         wanted_model = f"model {name!r}" if version is None else f"version {version!r} of model {name!r}"
-        loaded = ", ".join(f"{each.name} (version {each.version})" for each in self.serving())
+        loaded = ", ".join(f"{instance.name} (version {instance.version})" for instance in self.serving())
         return UnknownModel(
             f"no {wanted_model} is loaded",
             hint=f"There is {loaded}" if loaded else "No model is loaded: load one first",

@@ -179,23 +179,23 @@ class Server(http_server.Server):
             yield
             return
         previous_handlers = {
-            each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)
+            number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)
         }
         try:
             yield
         finally:
-            for each, handler in previous_handlers.items():
-                signal.signal(each, handler)
+            for number, handler in previous_handlers.items():
+                signal.signal(number, handler)
 
 
 def _describe_models(infer: Infer) -> list[Document]:
     return [
         {
-            "name": each.name,
-            "version": each.version,
-            "number": each.number,
-            "file": str(each.source or ""),
-            "fidelity": each.executor.fidelity,
+            "name": instance.name,
+            "version": instance.version,
+            "number": instance.number,
+            "file": str(instance.source or ""),
+            "fidelity": instance.executor.fidelity,
         }
-        for each in infer.repository.serving()
+        for instance in infer.repository.serving()
     ]

@@ -42,11 +42,11 @@ def plot_noise_curves(
     axes = figure.subplots()
     for index, (name, curve) in enumerate(curves.items()):
         sigmas = [max(sigma, ZERO_POSITION) for sigma in curve.sigmas]
-        right = [PER_CENT * accuracy for accuracy in curve.accuracies]
+        percentages = [PER_CENT * accuracy for accuracy in curve.accuracies]
         half = f": half at {curve.half_point:.1f}" if math.isfinite(curve.half_point) else ""
         axes.plot(
             sigmas,
-            right,
+            percentages,
             "o-",
             color=SERIES[index % len(SERIES)],
             markersize=3.5,

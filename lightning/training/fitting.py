@@ -78,9 +78,9 @@ def _make_emulation(module: Any, emulation: Emulation | None, seed: int) -> Any:
 
 def _freeze_statistics(module: Any) -> None:
     normalisations = (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d)
-    for each in module.modules():
-        if isinstance(each, normalisations):
-            each.eval()
+    for submodule in module.modules():
+        if isinstance(submodule, normalisations):
+            submodule.eval()
 
 
 def _train(module: Any, x: Any, y: Any, schedule: Schedule, seed: int) -> None:

@@ -187,27 +187,27 @@ class PhotonicForward:
     def _draw_noise(self, sums: Tensor, steps: Tensor, weights: Tensor) -> Tensor:
         """Return one draw for each sum, with the total variance of its readouts. See `execution.noise.Noise`."""
         noise = self.emulation.noise
-        drawn = torch.randn(sums.shape, generator=self.generator)
-        if not noise.drawn.per_readout:
-            return self._draw_per_output(sums, drawn)
+        draws = torch.randn(sums.shape, generator=self.generator)
+        if not noise.place_properties.per_readout:
+            return self._draw_per_output(sums, draws)
         mean, variance = self._find_noise_moments(steps, weights)
-        return mean + (variance / noise.average).sqrt() * drawn
+        return mean + (variance / noise.average).sqrt() * draws
 
-    def _draw_per_output(self, sums: Tensor, drawn: Tensor) -> Tensor:
+    def _draw_per_output(self, sums: Tensor, draws: Tensor) -> Tensor:
         """Return the noise of sums x, sign(x) * ||x| + n| - x, in units where the largest sum of an image is 255."""
         noise = self.emulation.noise
         largest = sums.abs().flatten(1).amax(1).clamp_min(MIN_SCALE) / FULL
         step = largest.reshape(-1, *[1] * (sums.ndim - 1))
         level = sums.abs() / step
         deviation = (noise.variance(level) / noise.average).sqrt()
-        noisy = (level + noise.mean + deviation * drawn).abs()
+        noisy = (level + noise.mean + deviation * draws).abs()
         return sums.sign() * noisy * step - sums
 
     def _find_noise_moments(self, steps: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         noise, passes = self.emulation.noise, 2 if self.range.signed else 1
         readouts, net = count_readouts(
             weights.flatten(1),
-            dense=noise.drawn.dense,
+            dense=noise.place_properties.dense,
             wavelengths=self.emulation.options.hardware.wavelengths,
         )
         # With two passes, the mean errors of the positive and the negative part cancel.
@@ -292,7 +292,7 @@ def emulate(module: Any, emulation: Emulation, *, seed: int = 0) -> Iterator[Any
         else None
     )
     for index, layer in enumerate(layers.values()):
-        layer_range = common.range_of(index) if common else FixedRange(emulation.percentile)
+        layer_range = common.find_range(index) if common else FixedRange(emulation.percentile)
         layer.forward = PhotonicForward(layer, layer_range, emulation, generator, common)
     outliers = find_outliers(module, layers)
     try:
@@ -317,7 +317,7 @@ class JointScale:
             largest = torch.stack([layer.weight.abs().amax() for layer in self.layers]).amax()
         return largest.clamp_min(1.0) / FULL
 
-    def range_of(self, index: int) -> ShiftedRange:
+    def find_range(self, index: int) -> ShiftedRange:
         """Return the range of the layer at this index of the chain.
 
         Each earlier layer multiplies the value of a step by 256 times the common scale.

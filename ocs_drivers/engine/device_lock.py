@@ -29,7 +29,7 @@ LOCK_DIRECTORY = "LIGHTBED_LOCK_DIR"
 """Environment variable that overrides the directory of the lock files."""
 
 
-def lock_directory() -> Path:
+def find_lock_directory() -> Path:
     """Return the directory of lock files, shared by all users of the machine; create it on first use."""
     configured = os.environ.get(LOCK_DIRECTORY)
     directory = Path(configured) if configured else _find_shared_folder() / "ocs_drivers"
@@ -46,12 +46,12 @@ def _find_shared_folder() -> Path:
     return shared if open_to_all else Path("/tmp")  # noqa: S108 - TMPDIR differs from user to user
 
 
-def lock_names(address: str, vendor: str = "", serial: str = "") -> tuple[str, ...]:
+def make_lock_names(address: str, vendor: str = "", serial: str = "") -> tuple[str, ...]:
     """Return the names under which one device is locked: its place, and its serial number if `serial` is not empty.
 
     Options are ignored. An address that cannot be parsed is its own name.
 
-    >>> lock_names("polatis+scpi://127.0.0.1:5025?poll_s=1", "Polatis", "0123")
+    >>> make_lock_names("polatis+scpi://127.0.0.1:5025?poll_s=1", "Polatis", "0123")
     ('polatis+scpi://127.0.0.1:5025', 'Polatis 0123 at 127.0.0.1')
     """
     text = address.partition("?")[0]
@@ -59,10 +59,10 @@ def lock_names(address: str, vendor: str = "", serial: str = "") -> tuple[str, .
         parsed = parse_address(text)
     except AddressError:
         return (text,)
-    place = os.path.realpath(parsed.path) if parsed.path else _resolve_host(parsed.host)
+    location = os.path.realpath(parsed.path) if parsed.path else _resolve_host(parsed.host)
     port = "" if parsed.port is None else f":{parsed.port}"
-    place_name = f"{parsed.scheme}://{place}{port}"
-    return (place_name, f"{vendor} {serial} at {place}") if serial else (place_name,)
+    location_name = f"{parsed.scheme}://{location}{port}"
+    return (location_name, f"{vendor} {serial} at {location}") if serial else (location_name,)
 
 
 @lru_cache(maxsize=256)
@@ -73,10 +73,10 @@ def _resolve_host(host: str) -> str:
         return host
 
 
-def lock_path(address: str) -> Path:
+def make_lock_path(address: str) -> Path:
     """Return the lock file of a device address: readable, and distinct for distinct addresses."""
     readable = re.sub(r"[^A-Za-z0-9.]+", "-", address)[:80].strip("-")
-    return lock_directory() / f"{readable}-{sha256(address.encode()).hexdigest()[:8]}.lock"
+    return find_lock_directory() / f"{readable}-{sha256(address.encode()).hexdigest()[:8]}.lock"
 
 
 class _NameLock:
@@ -138,7 +138,7 @@ class DeviceLock:
 
 
 def _lock_file(address: str) -> int:
-    path = lock_path(address)
+    path = make_lock_path(address)
     descriptor = _open_lock_file(path)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

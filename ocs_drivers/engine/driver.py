@@ -16,7 +16,7 @@ from typing import ClassVar, Literal, Protocol, Self, TypeVar
 
 from ocs_drivers.contract import Guard, allow_all
 from ocs_drivers.engine import planning, transaction
-from ocs_drivers.engine.device_lock import DeviceLock, lock_names
+from ocs_drivers.engine.device_lock import DeviceLock, make_lock_names
 from ocs_drivers.engine.step_execution import Progress, StepExecution, StepHooks
 from ocs_drivers.errors import (
     AddressError,
@@ -142,7 +142,7 @@ class SwitchDriver(ABC):
         self._timeout_s = timeout_s
         self._clock = clock
         self._session = session
-        self._write_lock = DeviceLock(*lock_names(address))
+        self._write_lock = DeviceLock(*make_lock_names(address))
         self._identity: Identity | None = None
         self._capabilities: Capabilities | None = None
         self._last_snapshot: Snapshot | None = None
@@ -166,7 +166,7 @@ class SwitchDriver(ABC):
         """Send the commands of the step; call `guard` again before each further write command.
 
         Return when the device reports completion or, if it never does, when it has accepted the
-        command (see `_still_moving`). Raise the errors that the device reports.
+        command (see `_is_moving`). Raise the errors that the device reports.
         """
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
@@ -182,7 +182,7 @@ class SwitchDriver(ABC):
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports with their state now."""
 
-    def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
+    def _is_moving(self, step: Step, read_back: Snapshot) -> bool:
         """Return True while the device is executing the step. Raise `RobotFault` if it cannot complete it."""
         del step, read_back
         return False
@@ -215,7 +215,7 @@ class SwitchDriver(ABC):
             self._session.open()
             self._identity, self._capabilities = self._discover()
             self._write_lock = DeviceLock(
-                *lock_names(self._address, self._identity.vendor, self._identity.serial)
+                *make_lock_names(self._address, self._identity.vendor, self._identity.serial)
             )
         except BaseException as error:  # also an interrupt: leave no login behind
             self._session.close()
@@ -313,29 +313,34 @@ class SwitchDriver(ABC):
     def plan(
         self,
         target: CrossConnects,
-        seen: Snapshot | CrossConnects,
+        current: Snapshot | CrossConnects,
         scope: Collection[int] | None = None,
     ) -> tuple[Step, ...]:
-        """Return the steps from `seen` to `target`; see `planning.plan`, and `check_undisturbed` for robots."""
-        steps = planning.plan(target, seen, capabilities=self.capabilities, scope=scope, device=self._address)
-        if self.capabilities.serial_robot and isinstance(seen, Snapshot):
-            transaction.check_undisturbed(target, seen, steps, scope, device=self._address)
+        """Return the steps from `current` to `target`; see `planning.plan`, and `check_undisturbed` for robots."""
+        steps = planning.plan(
+            target, current, capabilities=self.capabilities, scope=scope, device=self._address
+        )
+        if self.capabilities.serial_robot and isinstance(current, Snapshot):
+            transaction.check_undisturbed(target, current, steps, scope, device=self._address)
         return steps
 
     def execute(self, step: Step, guard: Guard = allow_all) -> Outcome:
         """Execute one step and read back until it is complete; raises as `OpticalSwitch.execute` does."""
         with self._write_lock, self._session.lock():
             self._prepare_step(step, guard)
-            before, self._last_snapshot = self._last_snapshot, None  # unknown until the step is verified
+            snapshot_before, self._last_snapshot = (
+                self._last_snapshot,
+                None,
+            )  # unknown until the step is verified
             self._claimed_pairs = set()
             self._silence = Silence(max(SILENCE_S, self._timeout_s), self._clock)
             self._progress = Progress(step, self._address, self._clock, self._silence)
             outcome = StepExecution(
                 step, guard, self._make_hooks(), device=self._address, clock=self._clock
             ).run()
-            if self.capabilities.serial_robot and before is not None:
-                self._note_claims(before.pending)
-                outcome = transaction.with_lost_circuits(step, before, outcome, self._claimed_pairs)
+            if self.capabilities.serial_robot and snapshot_before is not None:
+                self._note_claims(snapshot_before.pending)
+                outcome = transaction.add_lost_circuits(step, snapshot_before, outcome, self._claimed_pairs)
             self._last_snapshot = outcome.read_back
             return outcome
 
@@ -344,7 +349,7 @@ class SwitchDriver(ABC):
             perform=self._perform,
             read_back=self._read_back,
             read_again=self._read_again,
-            still_moving=self._still_moving,
+            is_moving=self._is_moving,
             explain=self._explain,
             longest_s=self._longest_s,
             pauses_s=self._yield_pauses(),
@@ -378,8 +383,8 @@ class SwitchDriver(ABC):
         events, connections = self._counts_at_read
         if self._session.connections != connections:
             return True
-        news = self.events(events) if self._session.event_count > events else ()
-        return any(self._reports_change(event) for event in news)
+        new_events = self.events(events) if self._session.event_count > events else ()
+        return any(self._reports_change(event) for event in new_events)
 
     def _reports_change(self, event: Event) -> bool:
         """Return True if an unsolicited message reports a change of the configuration, by us or by somebody else."""
@@ -392,9 +397,9 @@ class SwitchDriver(ABC):
             yield min(pause_s, self.poll_s)
             pause_s *= 2
 
-    def _longest_s(self, first: Snapshot) -> float:
+    def _longest_s(self, snapshot: Snapshot) -> float:
         """Return the longest time a step may take, including the moves ahead of it in a robot's queue."""
-        return self._timeout_s + self.capabilities.switch_time_s[1] * (1 + len(first.pending))
+        return self._timeout_s + self.capabilities.switch_time_s[1] * (1 + len(snapshot.pending))
 
     def _explain(self, refusal: OcsError, step: Step) -> OcsError:
         """Return the refusal of a step with its ports: the ports reported as unfit, else all ports of the step."""
@@ -413,7 +418,7 @@ class SwitchDriver(ABC):
                     unfit,
                     device=self._address,
                     sent=refusal.sent,
-                    received=refusal.received or refusal.what,
+                    received=refusal.received or refusal.problem,
                 )
         refusal.ports = refusal.ports or tuple(step_ports)
         refusal.hint = (
@@ -477,9 +482,9 @@ class SwitchDriver(ABC):
             return ()
         return self._session.events(since)
 
-    def _make_unsupported(self, what: str, ports: Iterable[int] = ()) -> Unsupported:
+    def _make_unsupported(self, function: str, ports: Iterable[int] = ()) -> Unsupported:
         return Unsupported(
-            f"this device or this protocol has no command for {what}",
+            f"this device or this protocol has no command for {function}",
             device=self._address,
             ports=ports,
             hint="See `capabilities`; on a Polatis, attenuators answer on TL1 and REST only.",
@@ -496,18 +501,18 @@ def advise(error: OcsError) -> None:
 
 def _find_hints(error: OcsError) -> list[str]:
     """Return hints about likely causes. A refusal in the protocol of the scheme shows that the port is right."""
-    text = f"{error.what} {error.received}"
+    text = f"{error.problem} {error.received}"
     is_refusal = isinstance(error, DeviceError | AuthError)
     if is_refusal and (_SESSION_LIMIT.search(text) or _TOO_MANY.search(text)):  # the device itself says so
         return [SESSIONS]
     if isinstance(error, TransportError):
-        closed = isinstance(error, ConnectionLost) or (
-            isinstance(error, ConnectError) and _CLOSED_BY_PEER.search(error.what)
+        is_closed = isinstance(error, ConnectionLost) or (
+            isinstance(error, ConnectError) and _CLOSED_BY_PEER.search(error.problem)
         )
-        return [SESSIONS, CHECK_PORT] if closed else [CHECK_PORT]
+        return [SESSIONS, CHECK_PORT] if is_closed else [CHECK_PORT]
     if isinstance(error, DeviceError) and error.device_code in _NO_SUCH_PAGE:
         return [CHECK_PORT]
-    is_unknown = isinstance(error, DeviceError | AddressError) and _NO_SUCH_COMMAND.search(error.what)
+    is_unknown = isinstance(error, DeviceError | AddressError) and _NO_SUCH_COMMAND.search(error.problem)
     if is_unknown or isinstance(error, AuthError) or (isinstance(error, Unsupported) and error.sent):
         return [ANOTHER_MAKE]
     return []

@@ -26,12 +26,12 @@ def check_inputs(ports: Iterable[int], capabilities: Capabilities, *, device: st
     """Raise `UnknownPort` or `WrongSide` unless all ports are inputs, 1..inputs."""
     ports = tuple(ports)
     check_known(ports, capabilities, device=device)
-    wrong = [port for port in ports if port > capabilities.inputs]
-    if wrong:
+    wrong_ports = [port for port in ports if port > capabilities.inputs]
+    if wrong_ports:
         raise WrongSide(
             "outputs were named where inputs belong",
             device=device,
-            ports=wrong,
+            ports=wrong_ports,
             hint=f"Inputs are {_format_input_range(capabilities)}; a pair is INPUT:OUTPUT.",
         )
 
@@ -40,12 +40,12 @@ def check_outputs(ports: Iterable[int], capabilities: Capabilities, *, device: s
     """Raise `UnknownPort` or `WrongSide` unless all ports are outputs, inputs+1..inputs+outputs."""
     ports = tuple(ports)
     check_known(ports, capabilities, device=device)
-    wrong = [port for port in ports if port <= capabilities.inputs]
-    if wrong:
+    wrong_ports = [port for port in ports if port <= capabilities.inputs]
+    if wrong_ports:
         raise WrongSide(
             "inputs were named where outputs belong",
             device=device,
-            ports=wrong,
+            ports=wrong_ports,
             hint=f"Outputs are {_format_output_range(capabilities)}; a pair is INPUT:OUTPUT.",
         )
 
@@ -95,13 +95,13 @@ def _check_banks(target: Mapping[int, int], capabilities: Capabilities, device: 
     if width is None:
         return
     for source, output in target.items():
-        first = capabilities.inputs + (source - 1) * width + 1
-        if not first <= output < first + width:
+        first_output = capabilities.inputs + (source - 1) * width + 1
+        if not first_output <= output < first_output + width:
             raise PortError(
                 f"input {source} cannot reach output {output}",
                 device=device,
                 ports=(source, output),
-                hint=f"Its bank has outputs {first}..{first + width - 1}.",
+                hint=f"Its bank has outputs {first_output}..{first_output + width - 1}.",
             )
 
 
@@ -112,10 +112,10 @@ def make_plain_ports(capabilities: Capabilities) -> dict[int, PortInfo]:
     [(1, 'in', '1'), (2, 'out', '1'), (3, 'out', '2')]
     """
     inputs, outputs = range(1, capabilities.inputs + 1), range(1, capabilities.outputs + 1)
-    places = [(Side.IN, n) for n in inputs] + [(Side.OUT, n) for n in outputs]
+    port_numbers = [(Side.IN, n) for n in inputs] + [(Side.OUT, n) for n in outputs]
     return {
         number: PortInfo(number, side, PortState.ENABLED, name=str(n))
-        for number, (side, n) in enumerate(places, 1)
+        for number, (side, n) in enumerate(port_numbers, 1)
     }
 
 
@@ -142,35 +142,35 @@ def plan(
     check_target(target, scope, capabilities, device=device)
     if isinstance(snapshot, CrossConnects):
         snapshot = Snapshot(snapshot, 0.0)
-    before = snapshot.connections
+    current = snapshot.connections
     if scope is None or len(set(scope)) == capabilities.inputs:
         scope = range(1, capabilities.inputs + 1)
         if capabilities.atomic_whole:
-            _check_fit(snapshot, target.pairs - before.pairs, before.pairs - target.pairs, device)
-            return _plan_replacement(target, before, capabilities)
+            _check_fit(snapshot, target.pairs - current.pairs, current.pairs - target.pairs, device)
+            return _plan_replacement(target, current, capabilities)
     remove, add = _find_difference(target, snapshot, frozenset(scope), device)
     if not capabilities.disconnects:
         remove = _omit_disconnects(remove, add, device)
     _check_fit(snapshot, add, remove, device)
-    _check_outputs_free(add, CrossConnects(before.pairs - remove - _find_moved(before, add)), device)
+    _check_outputs_free(add, CrossConnects(current.pairs - remove - _find_moved(current, add)), device)
     return _plan_break_then_make(remove, add, snapshot, capabilities)
 
 
 def _plan_replacement(
-    target: CrossConnects, before: CrossConnects, capabilities: Capabilities
+    target: CrossConnects, current: CrossConnects, capabilities: Capabilities
 ) -> tuple[Step, ...]:
-    if target == before:
+    if target == current:
         return ()
-    return (Step("replace", target, before, target, capabilities.switch_time_s[0]),)
+    return (Step("replace", target, current, target, capabilities.switch_time_s[0]),)
 
 
 def _find_difference(
     target: CrossConnects, snapshot: Snapshot, scope: frozenset[int], device: str
 ) -> tuple[frozenset[Pair], frozenset[Pair]]:
     """Return the pairs to remove and to add within the scope; pairs tied to a removed pair are removed too."""
-    before = snapshot.connections
-    remove = {(i, o) for i, o in before.items() if i in scope and target.get(i) != o}
-    tied = {pair for group in snapshot.tied if group & remove for pair in group & before.pairs} - remove
+    current = snapshot.connections
+    remove = {(i, o) for i, o in current.items() if i in scope and target.get(i) != o}
+    tied = {pair for group in snapshot.tied if group & remove for pair in group & current.pairs} - remove
     outside = sorted(pair for pair in tied if pair[0] not in scope)
     if outside:
         source, output = outside[0]
@@ -182,7 +182,7 @@ def _find_difference(
             hint="Include that input in the scope, or keep the circuit.",
         )
     remove |= tied
-    return frozenset(remove), frozenset(target.pairs - (before.pairs - remove))
+    return frozenset(remove), frozenset(target.pairs - (current.pairs - remove))
 
 
 def _omit_disconnects(remove: frozenset[Pair], add: frozenset[Pair], device: str) -> frozenset[Pair]:
@@ -202,10 +202,10 @@ def _omit_disconnects(remove: frozenset[Pair], add: frozenset[Pair], device: str
     return frozenset()
 
 
-def _find_moved(before: CrossConnects, add: frozenset[Pair]) -> frozenset[Pair]:
+def _find_moved(connections: CrossConnects, add: frozenset[Pair]) -> frozenset[Pair]:
     """Return the pairs that end because their input moves to another output."""
     sources = {source for source, _ in add}
-    return frozenset(pair for pair in before.items() if pair[0] in sources)
+    return frozenset(pair for pair in connections.items() if pair[0] in sources)
 
 
 def _plan_break_then_make(
@@ -214,13 +214,13 @@ def _plan_break_then_make(
     steps: list[Step] = []
     current, switch_time_s = snapshot.connections, capabilities.switch_time_s[0]
     for pairs in _group_commands(remove, snapshot.tied, bulk=capabilities.bulk_add):
-        after = CrossConnects(current.pairs - pairs.pairs)
-        steps.append(Step("remove", pairs, current, after, switch_time_s))
-        current = after
+        remaining = CrossConnects(current.pairs - pairs.pairs)
+        steps.append(Step("remove", pairs, current, remaining, switch_time_s))
+        current = remaining
     for pairs in _group_commands(add, frozenset(), bulk=capabilities.bulk_add):
-        after = CrossConnects((current.pairs - _find_moved(current, pairs.pairs)) | pairs.pairs)
-        steps.append(Step("add", pairs, current, after, switch_time_s))
-        current = after
+        remaining = CrossConnects((current.pairs - _find_moved(current, pairs.pairs)) | pairs.pairs)
+        steps.append(Step("add", pairs, current, remaining, switch_time_s))
+        current = remaining
     return tuple(steps)
 
 
@@ -247,8 +247,8 @@ def _check_fit(snapshot: Snapshot, add: Collection[Pair], remove: Collection[Pai
     added_ports = {port for pair in add for port in pair}
     removed_ports = {port for pair in remove for port in pair}
     for state in _UNFIT_ERRORS:
-        checked = added_ports | removed_ports if state is PortState.LOCKED else added_ports
-        ports = sorted(port for port in checked if snapshot.unfit.get(port) is state)
+        checked_ports = added_ports | removed_ports if state is PortState.LOCKED else added_ports
+        ports = sorted(port for port in checked_ports if snapshot.unfit.get(port) is state)
         if ports:
             raise make_unfit_error(state, ports, device=device)
 
@@ -261,8 +261,8 @@ def make_unfit_error(
     >>> print(make_unfit_error(PortState.LOCKED, [3], device="polatis+tl1://10.0.0.2"))
     polatis+tl1://10.0.0.2: locked [port 3]. Ask who reserved it, or have it unlocked.
     """
-    error, what, hint = _UNFIT_ERRORS[state]
-    return error(what, device=device, ports=ports, sent=sent, received=received, hint=hint)
+    error_class, problem, hint = _UNFIT_ERRORS[state]
+    return error_class(problem, device=device, ports=ports, sent=sent, received=received, hint=hint)
 
 
 def _check_outputs_free(add: Collection[Pair], remaining: CrossConnects, device: str) -> None:

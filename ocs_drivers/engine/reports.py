@@ -21,9 +21,9 @@ from ocs_drivers.model import ApplyReport, CrossConnects, Outcome, Snapshot, Sta
 Pair = tuple[int, int]
 
 
-def report_of(
+def make_report(
     target: CrossConnects,
-    seen: Snapshot,
+    initial: Snapshot,
     steps: tuple[Step, ...],
     outcomes: Collection[Outcome],
     *,
@@ -37,35 +37,35 @@ def report_of(
     pairs: dict[Pair, Status] = {}
     for outcome in outcomes:
         pairs.update(outcome.pairs)
-    read_back = outcomes[-1].read_back if outcomes else seen
+    read_back = outcomes[-1].read_back if outcomes else initial
     if outcomes and read_back is not None:
         current = read_back.connections
         pairs |= _find_undone(pairs, current, steps[len(outcomes) - 1].after)
-        foreign = _find_foreign_changes(target, seen.connections, current, scope)
+        foreign = _find_foreign_changes(target, initial.connections, current, scope)
         pairs |= dict.fromkeys(sorted(foreign - pairs.keys()), Status.FAILED)
     for step in steps[len(outcomes) :]:  # never sent
         pairs.update(dict.fromkeys(step.pairs.items(), Status.FAILED))
-    return ApplyReport(target, seen, steps, outcomes, read_back, pairs)
+    return ApplyReport(target, initial, steps, outcomes, read_back, pairs)
 
 
 def _find_undone(
-    pairs: Mapping[Pair, Status], current: CrossConnects, after: CrossConnects
+    pairs: Mapping[Pair, Status], current: CrossConnects, goal: CrossConnects
 ) -> dict[Pair, Status]:
     """Return the completed pairs that the last read-back contradicts, each with the status FAILED."""
     completed = (pair for pair, status in pairs.items() if status is Status.DONE)
-    return {pair: Status.FAILED for pair in completed if (pair in current.pairs) != (pair in after.pairs)}
+    return {pair: Status.FAILED for pair in completed if (pair in current.pairs) != (pair in goal.pairs)}
 
 
 def _find_foreign_changes(
-    target: CrossConnects, before: CrossConnects, current: CrossConnects, scope: Collection[int] | None
+    target: CrossConnects, initial: CrossConnects, current: CrossConnects, scope: Collection[int] | None
 ) -> frozenset[Pair]:
     """Return pairs of the target that existed before and are gone, and new pairs in the scope outside the target."""
-    gone = (target.pairs & before.pairs) - current.pairs
-    added = current.pairs - before.pairs - target.pairs
-    return gone | {pair for pair in added if scope is None or pair[0] in scope}
+    lost_pairs = (target.pairs & initial.pairs) - current.pairs
+    added_pairs = current.pairs - initial.pairs - target.pairs
+    return lost_pairs | {pair for pair in added_pairs if scope is None or pair[0] in scope}
 
 
-def failure_of(report: ApplyReport, *, device: str) -> OcsError:
+def make_failure(report: ApplyReport, *, device: str) -> OcsError:
     """Return the error that best describes an incomplete report, with `report` as its `.report`.
 
     It is, in this order:
@@ -96,15 +96,15 @@ def failure_of(report: ApplyReport, *, device: str) -> OcsError:
 def _has_changed(report: ApplyReport) -> bool:
     if report.read_back is None:
         return True
-    return report.read_back.connections != report.seen.connections
+    return report.read_back.connections != report.initial.connections
 
 
 def _make_partial(report: ApplyReport, device: str) -> PartialApply:
     open_pairs = [pair for pair, status in report.pairs.items() if status is not Status.DONE]
-    done = len(report.pairs) - len(open_pairs)
+    done_count = len(report.pairs) - len(open_pairs)
     unknown = [pair for pair in open_pairs if report.pairs[pair] is Status.UNKNOWN]
     failed = [pair for pair in open_pairs if report.pairs[pair] is Status.FAILED]
-    parts = [f"{done} of {len(report.pairs)} pairs done"]
+    parts = [f"{done_count} of {len(report.pairs)} pairs done"]
     parts += [f"failed: {describe_pairs(failed)}"] if failed else []
     parts += [f"unknown: {describe_pairs(unknown)}"] if unknown else []
     error = report.outcomes[-1].error
@@ -113,16 +113,16 @@ def _make_partial(report: ApplyReport, device: str) -> PartialApply:
         "; ".join(parts),
         report=report,
         device=device,
-        ports=ports_of(open_pairs),
+        ports=list_ports(open_pairs),
         hint="Read the switch and plan again from what it holds; nothing was sent twice.",
     )
 
 
 def _make_mismatch(report: ApplyReport, device: str) -> VerifyMismatch:
-    wrong = [pair for pair, status in report.pairs.items() if status is not Status.DONE]
+    wrong_pairs = [pair for pair, status in report.pairs.items() if status is not Status.DONE]
     target_pairs = report.target.pairs
-    missing = {i: o for i, o in wrong if (i, o) in target_pairs}
-    extra = {i: o for i, o in wrong if (i, o) not in target_pairs}
+    missing = {i: o for i, o in wrong_pairs if (i, o) in target_pairs}
+    extra = {i: o for i, o in wrong_pairs if (i, o) not in target_pairs}
     parts = [f"missing {describe_pairs(missing.items())}"] if missing else []
     parts += [f"not removed or not ours {describe_pairs(extra.items())}"] if extra else []
     return VerifyMismatch(
@@ -130,7 +130,7 @@ def _make_mismatch(report: ApplyReport, device: str) -> VerifyMismatch:
         missing=missing,
         extra=extra,
         device=device,
-        ports=ports_of(wrong),
+        ports=list_ports(wrong_pairs),
         hint="Read the switch and plan again; if it repeats, look at these ports on the device.",
     )
 
@@ -144,6 +144,6 @@ def describe_pairs(pairs: Iterable[Pair]) -> str:
     return list_some(f"{source}->{output}" for source, output in pairs)
 
 
-def ports_of(pairs: Iterable[Pair]) -> tuple[int, ...]:
+def list_ports(pairs: Iterable[Pair]) -> tuple[int, ...]:
     """Return the ports of pairs, sorted."""
     return tuple(sorted({port for pair in pairs for port in pair}))

@@ -53,12 +53,12 @@ class StepEvent(Enum):
 
     ACCEPTED = auto()
     REFUSED = auto()  # by the device, or by the caller's guard after the first command
-    LINE_LOST = auto()
+    CONNECTION_LOST = auto()
     SETTLED = auto()
-    AS_WANTED = auto()
+    COMPLETE = auto()
     UNREADABLE = auto()
-    AT_WORK = auto()
-    AT_REST = auto()  # not complete, and nothing moves any more
+    MOVING = auto()
+    STOPPED = auto()  # not complete, and nothing moves any more
     FAULT = auto()  # the driver knows that the step cannot complete
     PAUSE_OVER = auto()
     OVERDUE = auto()
@@ -67,13 +67,13 @@ class StepEvent(Enum):
 TRANSITIONS: Mapping[tuple[State, StepEvent], State] = {
     (State.SENDING, StepEvent.ACCEPTED): State.READING,
     (State.SENDING, StepEvent.REFUSED): State.READING,
-    (State.SENDING, StepEvent.LINE_LOST): State.SETTLING,
+    (State.SENDING, StepEvent.CONNECTION_LOST): State.SETTLING,
     (State.SETTLING, StepEvent.SETTLED): State.READING,
-    (State.READING, StepEvent.AS_WANTED): State.FINISHED,
+    (State.READING, StepEvent.COMPLETE): State.FINISHED,
     (State.READING, StepEvent.UNREADABLE): State.FINISHED,
-    (State.READING, StepEvent.AT_REST): State.FINISHED,
+    (State.READING, StepEvent.STOPPED): State.FINISHED,
     (State.READING, StepEvent.FAULT): State.FINISHED,
-    (State.READING, StepEvent.AT_WORK): State.WAITING,
+    (State.READING, StepEvent.MOVING): State.WAITING,
     (State.WAITING, StepEvent.PAUSE_OVER): State.READING,
     (State.WAITING, StepEvent.FAULT): State.FINISHED,
     (State.WAITING, StepEvent.OVERDUE): State.FINISHED,
@@ -93,7 +93,7 @@ class StepHooks:
     perform: Callable[[Step, Guard], None]
     read_back: Callable[[Step], tuple[Snapshot | None, OcsError | None]]
     read_again: Callable[[Step], Snapshot]
-    still_moving: Callable[[Step, Snapshot], bool]
+    is_moving: Callable[[Step, Snapshot], bool]
     explain: Callable[[OcsError, Step], OcsError]
     longest_s: Callable[[Snapshot], float]
     pauses_s: Iterator[float]
@@ -165,13 +165,15 @@ class StepExecution:
                 self._failure = failure
             else:
                 raise
-            return StepEvent.LINE_LOST if isinstance(self._failure, TransportError) else StepEvent.REFUSED
+            return (
+                StepEvent.CONNECTION_LOST if isinstance(self._failure, TransportError) else StepEvent.REFUSED
+            )
         return StepEvent.ACCEPTED
 
     def _make_stop_error(self, refusal: Exception) -> OcsError:
         if isinstance(refusal, OcsError):
             return refusal
-        stopped = OcsError(
+        stop_error = OcsError(
             (
                 "the caller stopped the step before its next command: "
                 f"{str(refusal) or type(refusal).__name__}"
@@ -179,13 +181,13 @@ class StepExecution:
             device=self._device,
             hint="Read the switch and plan again from its state.",
         )
-        stopped.__cause__ = refusal
-        return stopped
+        stop_error.__cause__ = refusal
+        return stop_error
 
     def _settle(self) -> StepEvent:
         if self._hooks.settle_s:
-            arrived_s = self._started_s + self._hooks.settle_s
-            self._clock.sleep(max(arrived_s - self._clock.now(), 0.0))
+            settled_s = self._started_s + self._hooks.settle_s
+            self._clock.sleep(max(settled_s - self._clock.now(), 0.0))
         return StepEvent.SETTLED
 
     def _read(self) -> StepEvent:
@@ -197,15 +199,15 @@ class StepExecution:
             return StepEvent.UNREADABLE
         self._hooks.silence.note_answer()  # a third-party session may not note its answers
         if outcome.status is Status.DONE:
-            return StepEvent.AS_WANTED
+            return StepEvent.COMPLETE
         self._deadline = self._deadline or Deadline(self._hooks.longest_s(self._read_back), self._clock)
         if self._failure is not None and not self._hooks.watches_after_failure:
-            return StepEvent.AT_REST
+            return StepEvent.STOPPED
         try:
-            at_work = self._hooks.still_moving(self._step, self._read_back)
+            is_moving = self._hooks.is_moving(self._step, self._read_back)
         except OcsError as fault:
             return self._judge_fault(fault)
-        return StepEvent.AT_WORK if at_work else StepEvent.AT_REST
+        return StepEvent.MOVING if is_moving else StepEvent.STOPPED
 
     def _read_configuration(self) -> Snapshot | None:
         """Return the configuration of the device, or None if it no longer answers. Record the error as the failure."""
@@ -234,12 +236,12 @@ class StepExecution:
         except OcsError as fault:
             return self._judge_fault(fault)
         if self._deadline.passed:
-            overdue = Timeout(
+            timeout = Timeout(
                 f"the device is still moving after {self._deadline.timeout_s:.3g} s",
                 device=self._device,
                 hint="Look at the device; then read, and plan again from what it holds.",
             )
-            self._judge(overdue)
+            self._judge(timeout)
             return StepEvent.OVERDUE
         pending = len(self._read_back.pending) if self._read_back else 0
         left_s = min(self._deadline.remaining_s(), self._hooks.silence.remaining_s())
@@ -268,8 +270,8 @@ class Progress:
 
     def log_wait(self, pending: int = 0) -> None:
         """Log a line if one is due; `pending` is the number of moves in the device's queue."""
-        if self._silence.lasted_s:
-            self._log(f"no answer for {self._silence.lasted_s:.0f} s, asking again")
+        if self._silence.duration_s:
+            self._log(f"no answer for {self._silence.duration_s:.0f} s, asking again")
         else:
             self._log(_describe_queue(pending))
 
@@ -290,14 +292,14 @@ class Progress:
         due_s = self._logged_s + LOG_INTERVAL_S - self._clock.now()
         return due_s if due_s > DUE_TOLERANCE_S else 0.0
 
-    def _log(self, more: str) -> None:
+    def _log(self, detail: str) -> None:
         if self._due_s():
             return
         self._logged_s = now_s = self._clock.now()
         if self._step is not None:
             action = f"{_VERBS[self._step.kind]} {describe_pairs(self._step.pairs.items())}"
             text = f"{action}: {now_s - self._began_s:.0f} s so far"
-            logger.info("%s: %s", self._device, "; ".join(filter(None, (text, more))))
+            logger.info("%s: %s", self._device, "; ".join(filter(None, (text, detail))))
 
 
 def _describe_queue(pending: int) -> str:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from ocs_drivers.contract import Guard, allow_all
-from ocs_drivers.engine.reports import describe_pairs, failure_of, ports_of, report_of
+from ocs_drivers.engine.reports import describe_pairs, list_ports, make_failure, make_report
 from ocs_drivers.errors import Conflict, NoLight, OcsError, Timeout
 from ocs_drivers.model import ApplyReport, CrossConnects, Outcome, Power, Snapshot, Status, Step
 
@@ -29,9 +29,9 @@ class Executor(Protocol):
         """Return the configuration of the device."""
 
     def plan(
-        self, target: CrossConnects, seen: Snapshot | CrossConnects, scope: Collection[int] | None = None
+        self, target: CrossConnects, current: Snapshot | CrossConnects, scope: Collection[int] | None = None
     ) -> tuple[Step, ...]:
-        """Return the steps from `seen` to `target`."""
+        """Return the steps from `current` to `target`."""
 
     def execute(self, step: Step, guard: Guard = allow_all) -> Outcome:
         """Execute one step."""
@@ -63,7 +63,7 @@ def judge(
 
 def check_undisturbed(
     target: CrossConnects,
-    seen: Snapshot,
+    snapshot: Snapshot,
     steps: tuple[Step, ...],
     scope: Collection[int] | None,
     *,
@@ -73,11 +73,11 @@ def check_undisturbed(
 
     Without this check "nothing to do" would hold only until the queue is processed.
     """
-    touched = {port for step in steps for pair in step.pairs.items() for port in pair}
-    for request in seen.pending:
+    touched_ports = {port for step in steps for pair in step.pairs.items() for port in pair}
+    for request in snapshot.pending:
         if (
             request.pair is None
-            or touched & set(request.pair)
+            or touched_ports & set(request.pair)
             or (scope is not None and request.pair[0] not in scope)
         ):
             continue
@@ -85,14 +85,16 @@ def check_undisturbed(
             raise Conflict(
                 f"a request to {request.kind} {request.pair[0]}-{request.pair[1]} is waiting in the device's queue",
                 expected=target,
-                found=seen.connections,
+                actual=snapshot.connections,
                 device=device,
                 ports=request.pair,
                 hint="Wait until it is done, then read the switch and plan again.",
             )
 
 
-def with_lost_circuits(step: Step, before: Snapshot, outcome: Outcome, claimed: Collection[Pair]) -> Outcome:
+def add_lost_circuits(
+    step: Step, snapshot_before: Snapshot, outcome: Outcome, claimed: Collection[Pair]
+) -> Outcome:
     """Return the outcome of a robot's step. Circuits that the step keeps, but that disappeared, count as failed.
 
     `claimed` contains the pairs that other requests in the robot's queue remove.
@@ -100,18 +102,18 @@ def with_lost_circuits(step: Step, before: Snapshot, outcome: Outcome, claimed: 
     if outcome.read_back is None:
         return outcome
     current = outcome.read_back.connections
-    expected = before.connections.pairs - (step.before.pairs - step.after.pairs) - step.pairs.pairs
-    gone = sorted(expected - current.pairs - frozenset(claimed))
-    if not gone:
+    expected = snapshot_before.connections.pairs - (step.before.pairs - step.after.pairs) - step.pairs.pairs
+    lost_pairs = sorted(expected - current.pairs - frozenset(claimed))
+    if not lost_pairs:
         return outcome
     error = outcome.error or Conflict(
-        f"circuits that the request does not name are gone: {describe_pairs(gone)}",
+        f"circuits that the request does not name are gone: {describe_pairs(lost_pairs)}",
         expected=step.after,
-        found=current,
-        ports=ports_of(gone),
+        actual=current,
+        ports=list_ports(lost_pairs),
         hint="The device removed them with it, or somebody else did: read, and connect them again if they are wanted.",
     )
-    pairs = {**outcome.pairs, **dict.fromkeys(gone, Status.FAILED)}
+    pairs = {**outcome.pairs, **dict.fromkeys(lost_pairs, Status.FAILED)}
     return replace(outcome, status=_find_worst(pairs.values()), pairs=pairs, error=error)
 
 
@@ -133,13 +135,13 @@ def apply(
     """Set the circuits of `scope` to `target`. If nothing differs, only the read is sent.
 
     Ports are checked before the first byte. Stops at the first step that is not done. Raises `Conflict` if somebody
-    else has changed the ports of the next step or the switch does not hold `expect`, and the errors of `failure_of`.
+    else has changed the ports of the next step or the switch does not hold `expect`, and the errors of `make_failure`.
     """
     switch.plan(target, target, scope)
-    seen = switch.read()
-    if expect is not None and seen.connections != expect:
-        raise make_conflict(expect, seen.connections, device=switch.address)
-    steps = switch.plan(target, seen, scope)
+    initial = switch.read()
+    if expect is not None and initial.connections != expect:
+        raise make_conflict(expect, initial.connections, device=switch.address)
+    steps = switch.plan(target, initial, scope)
     outcomes: list[Outcome] = []
     for step in steps:
         try:
@@ -148,13 +150,13 @@ def apply(
             outcomes.append(switch.execute(step, guard))
         except OcsError as error:
             if outcomes:
-                error.report = report_of(target, seen, steps, outcomes, scope=scope)
+                error.report = make_report(target, initial, steps, outcomes, scope=scope)
             raise
         if outcomes[-1].status is not Status.DONE:
             break
-    report = report_of(target, seen, steps, outcomes, scope=scope)
+    report = make_report(target, initial, steps, outcomes, scope=scope)
     if not report.complete:
-        raise failure_of(report, device=switch.address) from report.outcomes[-1].error
+        raise make_failure(report, device=switch.address) from report.outcomes[-1].error
     return report
 
 
@@ -166,23 +168,26 @@ def _get_read_back(outcome: Outcome) -> CrossConnects:
 
 def check_unmoved(step: Step, current: CrossConnects, *, device: str) -> None:
     """Raise `Conflict` unless the ports that `step` touches are connected as in `step.before`."""
-    touched = ports_of(step.pairs.items()) if step.kind != "replace" else None
-    if _select_touching(current, touched) != _select_touching(step.before, touched):
+    touched_ports = list_ports(step.pairs.items()) if step.kind != "replace" else None
+    if _select_touching(current, touched_ports) != _select_touching(step.before, touched_ports):
         raise make_conflict(step.before, current, device=device)
 
 
 def check_unclaimed(step: Step, snapshot: Snapshot, *, device: str) -> None:
     """Raise `Conflict` if the device's queue holds a request for ports of the step, whoever sent the request."""
-    touched = ports_of(step.pairs.items())
+    touched_ports = list_ports(step.pairs.items())
     for request in snapshot.pending:
-        if request.pair and set(touched) & set(request.pair):
-            by = f" by {request.user}" if request.user else ""
+        if request.pair and set(touched_ports) & set(request.pair):
+            user_text = f" by {request.user}" if request.user else ""
             raise Conflict(
-                f"a request to {request.kind} {request.pair[0]}-{request.pair[1]}{by} is waiting in the device's queue",
+                (
+                    f"a request to {request.kind} {request.pair[0]}-{request.pair[1]}{user_text} "
+                    "is waiting in the device's queue"
+                ),
                 expected=step.before,
-                found=snapshot.connections,
+                actual=snapshot.connections,
                 device=device,
-                ports=sorted(set(touched) & set(request.pair)),
+                ports=sorted(set(touched_ports) & set(request.pair)),
                 hint="Wait until it is done, then read the switch and plan again.",
             )
 
@@ -193,29 +198,29 @@ def _select_touching(connections: CrossConnects, ports: Collection[int] | None) 
 
 def make_conflict(expected: CrossConnects, current: CrossConnects, *, device: str) -> Conflict:
     """Return the error for a switch that somebody else has changed."""
-    differing = sorted(current.pairs ^ expected.pairs)
+    differing_pairs = sorted(current.pairs ^ expected.pairs)
     return Conflict(
-        f"the switch is not as expected: {describe_pairs(differing)} differ; nothing more was sent",
+        f"the switch is not as expected: {describe_pairs(differing_pairs)} differ; nothing more was sent",
         expected=expected,
-        found=current,
+        actual=current,
         device=device,
-        ports=ports_of(differing),
+        ports=list_ports(differing_pairs),
         hint="Somebody else changed it: read again, and plan from what is there now.",
     )
 
 
 def check_light(report: ApplyReport, readings: Mapping[int, Power | None], *, device: str) -> None:
     """Raise `NoLight`, with the report, if a connected output of the target is dark."""
-    dark = tuple(port for port, reading in sorted(readings.items()) if reading and reading.below_floor)
-    if not dark:
+    dark_ports = tuple(port for port, reading in sorted(readings.items()) if reading and reading.below_floor)
+    if not dark_ports:
         return
     error = NoLight(
         "connected as asked for, but no light comes out",
         device=device,
-        ports=dark,
+        ports=dark_ports,
         hint="Check the transmitters and fibres of these circuits; they stay connected.",
     )
-    error.report = replace(report, dark=dark)
+    error.report = replace(report, dark=dark_ports)
     raise error
 
 

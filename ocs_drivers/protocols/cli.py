@@ -44,12 +44,12 @@ class Prompt:
 CliEvent = Line | Prompt
 
 
-def command_bytes(command: str, line_end: bytes) -> bytes:
+def encode_command(command: str, line_end: bytes) -> bytes:
     r"""Return the bytes of a command line. Raise `ValueError` if it contains a control character.
 
-    >>> command_bytes("switchstate input 3", b"\r")
+    >>> encode_command("switchstate input 3", b"\r")
     b'switchstate input 3\r'
-    >>> command_bytes("show\rreboot", b"\r")
+    >>> encode_command("show\rreboot", b"\r")
     Traceback (most recent call last):
     ...
     ValueError: '\r' cannot be sent inside a command
@@ -163,8 +163,8 @@ class Decoder:
         if text:
             self._events.append(Line(text))
 
-    def _enter(self, inside: _Context) -> None:
-        self._context = inside
+    def _enter(self, context: _Context) -> None:
+        self._context = context
         self._sequence_length = 0
 
     def _decode_escape_character(self, character: str) -> None:
@@ -190,16 +190,16 @@ class Decoder:
             self._context = _Context.TEXT
 
     def _decode_string_character(self, character: str) -> None:
-        ended = character == "\x07" or (self._context is _Context.STRING_ESCAPE and character == "\\")
-        if ended:
+        is_ended = character == "\x07" or (self._context is _Context.STRING_ESCAPE and character == "\\")
+        if is_ended:
             self._context = _Context.TEXT
         else:
             self._context = _Context.STRING_ESCAPE if character == "\x1b" else _Context.STRING
 
 
-def _make_endless_error(what: str, received: str) -> ProtocolDesync:
+def _make_endless_error(subject: str, received: str) -> ProtocolDesync:
     return ProtocolDesync(
-        f"{what} without end",
+        f"{subject} without end",
         received=received,
         hint="Check that the address is the command line of the device.",
     )

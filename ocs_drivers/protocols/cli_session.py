@@ -11,9 +11,9 @@ from typing import TypeVar
 
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import ConnectError, ConnectionLost, LoginFailed, OcsError, TransportError
-from ocs_drivers.protocols.cli import CliEvent, Decoder, Line, Prompt, command_bytes
+from ocs_drivers.protocols.cli import CliEvent, Decoder, Line, Prompt, encode_command
 from ocs_drivers.protocols.session import TransportSession
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, answer_deadline, note_answer
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, make_answer_deadline, note_answer
 from ocs_drivers.transports import wire
 from ocs_drivers.transports.transport import Transport, make_connection_lost, make_timeout
 
@@ -105,9 +105,9 @@ class CliSession(TransportSession):
         characters raises `ValueError` before anything is sent.
         """
         with self._lock:
-            command_bytes(command, self._line_end)
+            encode_command(command, self._line_end)
             self.ready()
-            deadline = answer_deadline(self._timeout_s if timeout_s is None else timeout_s, self._clock)
+            deadline = make_answer_deadline(self._timeout_s if timeout_s is None else timeout_s, self._clock)
             with self._closing_on_failure(command):
                 lines = self._converse(command, deadline)
                 note_answer()
@@ -139,7 +139,7 @@ class CliSession(TransportSession):
         self._pending_events.clear()
         try:
             with self._closing_on_failure(""):
-                self._reach_prompt(answer_deadline(self._timeout_s, self._clock))
+                self._reach_prompt(make_answer_deadline(self._timeout_s, self._clock))
         except ConnectionLost as error:
             raise ConnectError(
                 "the device closed the connection before it was ready for a command",
@@ -236,7 +236,7 @@ class CliSession(TransportSession):
 
     def _type(self, command: str, deadline: Deadline, *, secret: bool = False) -> None:
         wire.log_sent(self._device, "***" if secret else command)
-        self._transport.send(command_bytes(command, self._line_end), deadline)
+        self._transport.send(encode_command(command, self._line_end), deadline)
 
     def _next_event(self, deadline: Deadline) -> CliEvent:
         while not self._pending_events:

@@ -77,10 +77,10 @@ class HttpReply:
 
 def _check_depth(document: Any) -> Any:
     """Return the document. Raise `ValueError` if it is nested more than `DEEPEST_DOCUMENT` levels deep."""
-    level = [document]
+    nodes = [document]
     for _ in range(DEEPEST_DOCUMENT):
-        level = [inner for item in level for inner in _list_children(item)]
-    if level:
+        nodes = [child for item in nodes for child in _list_children(item)]
+    if nodes:
         raise ValueError("nested too deeply")
     return document
 
@@ -117,8 +117,8 @@ class CookieJar:
         pair, *attributes = [part.strip() for part in set_cookie.split(";")]
         name, _, value = pair.partition("=")
         self._values.pop(name, None)
-        ended = not value or any(attribute.lower() == "max-age=0" for attribute in attributes)
-        if name and not ended and len(self._values) < _MAX_COOKIES:
+        is_deleted = not value or any(attribute.lower() == "max-age=0" for attribute in attributes)
+        if name and not is_deleted and len(self._values) < _MAX_COOKIES:
             self._values[name] = value
 
     def clear(self) -> None:
@@ -126,10 +126,10 @@ class CookieJar:
         self._values.clear()
 
 
-def basic_authorization(credentials: Credentials) -> tuple[str, str]:
+def make_basic_authorization(credentials: Credentials) -> tuple[str, str]:
     """Return the header of HTTP Basic authentication (RFC 7617).
 
-    >>> basic_authorization(Credentials("admin", "root"))
+    >>> make_basic_authorization(Credentials("admin", "root"))
     ('Authorization', 'Basic YWRtaW46cm9vdA==')
 
     Raises `LoginFailed` for a user name with a colon.
@@ -210,9 +210,9 @@ class HttpConnection:
             raise _make_desync("the connection ended before the reply was complete", b"")
 
     def _finish(self) -> HttpReply:
-        surplus, _ = self._connection.trailing_data
-        if surplus:
-            raise _make_desync("bytes after the end of the reply", surplus)
+        surplus_bytes, _ = self._connection.trailing_data
+        if surplus_bytes:
+            raise _make_desync("bytes after the end of the reply", surplus_bytes)
         return HttpReply(
             self._head.status_code, bytes(self._body), dict(self.headers), self._head.reason.decode("latin-1")
         )
@@ -232,8 +232,8 @@ def _import_h11() -> Any:
     return h11
 
 
-def _make_desync(why: str, received: bytes) -> ProtocolDesync:
-    shown = received[:_MAX_BYTES_SHOWN].decode("ascii", "backslashreplace")
+def _make_desync(problem: str, received: bytes) -> ProtocolDesync:
+    text = received[:_MAX_BYTES_SHOWN].decode("ascii", "backslashreplace")
     return ProtocolDesync(
-        why, received=shown, hint="Check that this port serves the switch's REST interface."
+        problem, received=text, hint="Check that this port serves the switch's REST interface."
     )

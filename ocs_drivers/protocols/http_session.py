@@ -37,10 +37,10 @@ from ocs_drivers.protocols.http import (
     HttpConnection,
     HttpReply,
     Request,
-    basic_authorization,
+    make_basic_authorization,
 )
 from ocs_drivers.protocols.session import TransportSession
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, answer_deadline, note_answer
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, make_answer_deadline, note_answer
 from ocs_drivers.transports import wire
 from ocs_drivers.transports.transport import Transport
 
@@ -107,11 +107,11 @@ class HttpSession(TransportSession):
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         with self._lock, self._closing_on_failure(request.line):
             had_login = bool(self._cookies)
-            reply = self._ask(request, may_repeat, answer_deadline(timeout_s, self._clock))
+            reply = self._ask(request, may_repeat, make_answer_deadline(timeout_s, self._clock))
             if reply.status == 401 and had_login:
                 self._cookies.clear()
                 before_resending()
-                reply = self._ask(request, may_repeat, answer_deadline(timeout_s, self._clock))
+                reply = self._ask(request, may_repeat, make_answer_deadline(timeout_s, self._clock))
             note_answer()
             self._check_authorized(reply)
             return reply
@@ -127,10 +127,10 @@ class HttpSession(TransportSession):
     ) -> _T:
         """Return the decoded resource at `target`. Raise `DeviceError` for a status that is not in `statuses`."""
         reply = self.request("GET", target, headers=(("Accept", accept), *headers))
-        sent = f"GET {target}"
-        with self._closing_on_failure(sent):
+        command = f"GET {target}"
+        with self._closing_on_failure(command):
             if reply.status not in statuses:
-                raise self.refusal(reply, sent)
+                raise self.make_refusal(reply, command)
             return decode(reply)
 
     def get_json(
@@ -161,7 +161,7 @@ class HttpSession(TransportSession):
             before_resending=before_resending,
         )
 
-    def refusal(self, reply: HttpReply, sent: str) -> DeviceError:
+    def make_refusal(self, reply: HttpReply, sent: str) -> DeviceError:
         """Return the error for an unsuccessful reply; its `device_code` is the status."""
         return DeviceError(
             f"the device refused: {reply.status} {reply.reason}".rstrip(),
@@ -225,7 +225,7 @@ class HttpSession(TransportSession):
 
     def _login_headers(self) -> Headers:
         """Return the headers of the login: the account, if there is one, and the cookies."""
-        basic = () if self._credentials is None else (basic_authorization(self._credentials),)
+        basic = () if self._credentials is None else (make_basic_authorization(self._credentials),)
         return (*basic, *self._cookies.header)
 
     def _check_authorized(self, reply: HttpReply) -> None:

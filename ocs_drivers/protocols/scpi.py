@@ -54,10 +54,10 @@ class ReplyReader:
 
     def _feed(self, data: bytes) -> list[str]:
         self._line += data
-        *complete, rest = re.split(rb"[\r\n]", self._line)
-        self._line = bytearray(rest)
-        if len(rest) > LONGEST_LINE_BYTES:
-            raise _make_desync("a reply without end", bytes(rest[:40]).decode("ascii", "replace"))
+        *complete, incomplete = re.split(rb"[\r\n]", self._line)
+        self._line = bytearray(incomplete)
+        if len(incomplete) > LONGEST_LINE_BYTES:
+            raise _make_desync("a reply without end", bytes(incomplete[:40]).decode("ascii", "replace"))
         return [
             reply for line in complete if line.strip() for reply in split_replies(_decode_printable(line))
         ]
@@ -129,9 +129,9 @@ def decode_complete(reply: str) -> None:
         raise _make_desync("not the 1 that means complete", reply)
 
 
-def _make_desync(why: str, received: str) -> ProtocolDesync:
+def _make_desync(problem: str, received: str) -> ProtocolDesync:
     return ProtocolDesync(
-        f"the reply is not SCPI: {why}",
+        f"the reply is not SCPI: {problem}",
         received=received[:200],
         hint="Check that the address is the device's SCPI port and that nobody shares this connection.",
     )

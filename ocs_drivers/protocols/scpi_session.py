@@ -19,7 +19,7 @@ from ocs_drivers.errors import (
 from ocs_drivers.model import Identity
 from ocs_drivers.protocols import scpi
 from ocs_drivers.protocols.session import TransportSession
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, answer_deadline, note_answer
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, make_answer_deadline, note_answer
 from ocs_drivers.transports import wire
 from ocs_drivers.transports.transport import Transport, make_not_open
 
@@ -93,7 +93,7 @@ class ScpiSession(TransportSession):
         with self._exchange(query, timeout_s) as next_reply:
             return decode(next_reply())
 
-    def tell(self, command: str) -> None:
+    def send_command(self, command: str) -> None:
         """Send a command without a reply; only later queries show its effect."""
         with self._exchange(command):
             pass
@@ -135,9 +135,9 @@ class ScpiSession(TransportSession):
                 raise ProtocolDesync("neither an answer nor an error", received=reply)
         return answer, self._read_rest_of_queue(entry, query)
 
-    def drain_errors(self, doing: str) -> tuple[DeviceError, ...]:
+    def drain_errors(self, command: str) -> tuple[DeviceError, ...]:
         """Read the device's error queue until it is empty; return its errors, oldest first."""
-        return self._read_rest_of_queue(self.ask(self._dialect.errors, scpi.decode_error), doing)
+        return self._read_rest_of_queue(self.ask(self._dialect.errors, scpi.decode_error), command)
 
     def _read_rest_of_queue(self, entry: scpi.QueuedError, sent: str) -> tuple[DeviceError, ...]:
         errors: list[DeviceError] = []
@@ -190,7 +190,7 @@ class ScpiSession(TransportSession):
     @contextmanager
     def _query(self, command: str, timeout_s: float) -> Iterator[Callable[[], str]]:
         """Send a command and yield a function that returns its next reply."""
-        deadline = answer_deadline(timeout_s, self._clock)
+        deadline = make_answer_deadline(timeout_s, self._clock)
         with self._closing_on_failure(command):
             wire.log_sent(self._device, command)
             self._transport.send(command.encode("ascii") + self._dialect.terminator, deadline)

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 from ocs_drivers.errors import ConnectError, OcsError, Timeout
 from ocs_drivers.model import Event
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, answer_deadline, parts_of
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, make_answer_deadline, split_deadline
 from ocs_drivers.transports.transport import Transport, make_connection_lost, make_timeout
 
 EVENTS_KEPT = 1024
@@ -114,7 +114,7 @@ class TransportSession(ABC):
                 self._connect()
 
     def _connect(self) -> None:
-        deadline = answer_deadline(self._timeout_s, self._clock)
+        deadline = make_answer_deadline(self._timeout_s, self._clock)
         if deadline.silence_s is not None and deadline.passed:
             raise make_timeout(self._device, deadline)
         try:
@@ -130,11 +130,11 @@ class TransportSession(ABC):
         """Return the bytes that have arrived, at least one. Log the progress of a long wait during a step."""
         if not deadline.allow_read():
             raise make_timeout(self._device, deadline)
-        for part in parts_of(deadline):
+        for part_deadline in split_deadline(deadline):
             try:
-                return self._transport.receive(part)
+                return self._transport.receive(part_deadline)
             except Timeout:
-                if not part.is_part or part.remaining_s() > EARLY_S:
+                if not part_deadline.is_part or part_deadline.remaining_s() > EARLY_S:
                     raise
         raise make_timeout(self._device, deadline)
 

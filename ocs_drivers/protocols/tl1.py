@@ -76,10 +76,10 @@ class Command:
         return f"{self.verb}:{tid}:{self.aid}:{self.tag}{tail};"
 
 
-def port_list(ports: Iterable[int]) -> str:
+def format_port_list(ports: Iterable[int]) -> str:
     """Format ports as a TL1 list.
 
-    >>> port_list([1, 4, 10])
+    >>> format_port_list([1, 4, 10])
     '1&4&10'
     """
     return "&".join(map(str, ports))
@@ -90,10 +90,10 @@ def ignore(lines: tuple[str, ...]) -> None:
     del lines
 
 
-def port_range(first: int, last: int) -> str:
+def format_port_range(first: int, last: int) -> str:
     """Format ports as a TL1 range.
 
-    >>> port_range(1, 32)
+    >>> format_port_range(1, 32)
     '1&&32'
     """
     return f"{first}&&{last}"
@@ -324,18 +324,20 @@ def _split_text(text: list[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     for line in text:
         tokens = list(_QUOTED_OR_COMMENT.finditer(line))
         comments += [" ".join(token[2].split()) for token in tokens if token[2] is not None]
-        rest = _QUOTED_OR_COMMENT.sub(lambda token: token[0] if token[2] is None else "", line).strip()
-        quoted = [token for token in tokens if token[1] is not None]
-        if len(quoted) == 1 and quoted[0][0] == rest:
-            lines.append(re.sub(r"\\(.)", r"\1", quoted[0][1]))
-        elif rest:
-            lines.append(rest)
+        visible_text = _QUOTED_OR_COMMENT.sub(
+            lambda token: token[0] if token[2] is None else "", line
+        ).strip()
+        quoted_tokens = [token for token in tokens if token[1] is not None]
+        if len(quoted_tokens) == 1 and quoted_tokens[0][0] == visible_text:
+            lines.append(re.sub(r"\\(.)", r"\1", quoted_tokens[0][1]))
+        elif visible_text:
+            lines.append(visible_text)
     return tuple(lines), tuple(comments)
 
 
-def _make_desync(why: str, received: str) -> ProtocolDesync:
+def _make_desync(problem: str, received: str) -> ProtocolDesync:
     return ProtocolDesync(
-        f"the reply is not TL1: {why}",
+        f"the reply is not TL1: {problem}",
         received=received if len(received) <= 200 else f"{received[:200]}...",
         hint="Check that the address is a raw TL1 port, not an interactive or SCPI one.",
     )

@@ -24,7 +24,7 @@ from ocs_drivers.errors import (
 )
 from ocs_drivers.protocols import tl1
 from ocs_drivers.protocols.session import TransportSession
-from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, answer_deadline, note_answer
+from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline, make_answer_deadline, note_answer
 from ocs_drivers.transports import wire
 from ocs_drivers.transports.transport import Transport, make_timeout
 
@@ -165,7 +165,7 @@ class Tl1Session(TransportSession):
                 device=self._device,
                 hint="Use letters, digits and punctuation other than , ; : quotes and backslash.",
             ) from None
-        reply = self._converse(command, answer_deadline(self._timeout_s, self._clock))
+        reply = self._converse(command, make_answer_deadline(self._timeout_s, self._clock))
         if self._dialect.is_welcome(reply):
             return
         if self._dialect.needs_login(reply):
@@ -219,7 +219,7 @@ class Tl1Session(TransportSession):
         return self._tag
 
     def _send(self, command: tl1.Command, timeout_s: float | None) -> tl1.Reply:
-        deadline = answer_deadline(self._timeout_s if timeout_s is None else timeout_s, self._clock)
+        deadline = make_answer_deadline(self._timeout_s if timeout_s is None else timeout_s, self._clock)
         reply = self._converse(replace(command, tag=self._next_tag()), deadline)
         note_answer()
         return reply

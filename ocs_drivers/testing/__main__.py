@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--timeout", default="5", metavar="SECONDS", help="timeout of every answer")
     parser.add_argument("--record", metavar="FILE", help="write a record of the tests and their results")
     parser.add_argument("--sign-with", metavar="KEY", help="OpenSSH private key to sign the record with")
-    options, rest = parser.parse_known_args(arguments)
+    options, pytest_options = parser.parse_known_args(arguments)
     command = [str(Path(__file__).with_name("test_conformance.py")), "-p", "ocs_drivers.testing.plugin"]
     folder = str(Path(__file__).parent)  # ignore the pytest settings of any surrounding project
     command += ["-c", os.devnull, "--rootdir", folder]
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             find_free_ports(switch, options.free_ports)
     except OcsError as error:
         parser.exit(1, f"error: {error}\n")
-    return int(pytest.main([*command, *rest]))
+    return int(pytest.main([*command, *pytest_options]))
 
 
 if __name__ == "__main__":

@@ -65,12 +65,12 @@ class OnFreePorts:
     @pytest.fixture
     def empty(self, switch: OpticalSwitch, free: FreePorts) -> Iterator[OpticalSwitch]:
         """Yield the switch without circuits on its free ports; clear them afterwards, and check all other circuits."""
-        others = _exclude_free(switch.read().connections, free)
+        other_circuits = _exclude_free(switch.read().connections, free)
         switch.apply(CrossConnects(), scope=free.scope)
         yield switch
         switch.open()
         switch.apply(CrossConnects(), scope=free.scope)
-        assert switch.read().connections == others
+        assert switch.read().connections == other_circuits
 
     @staticmethod
     def read_held(switch: OpticalSwitch, free: FreePorts) -> CrossConnects:
@@ -127,8 +127,8 @@ class SwitchContract(OnFreePorts):
         assert kinds == (["replace"] if switch.capabilities.atomic_whole else in_turn)
 
     def test_break_before_make_within_the_scope(self, switch: OpticalSwitch, free: FreePorts) -> None:
-        seen = free.pairs(1, 2, 3)
-        steps = switch.plan(free.pairs(2, 1), seen, {free.input(1), free.input(2)})
+        current = free.pairs(1, 2, 3)
+        steps = switch.plan(free.pairs(2, 1), current, {free.input(1), free.input(2)})
         removals = [step for step in steps if step.kind == "remove"]
         additions = steps[len(removals) :]
         assert {step.kind for step in additions} == {"add"}
@@ -138,10 +138,10 @@ class SwitchContract(OnFreePorts):
         assert steps[-1].after == free.pairs(2, 1, 3)
 
     def test_unknown_port_is_refused(self, switch: OpticalSwitch, free: FreePorts) -> None:
-        beyond = switch.capabilities.inputs + switch.capabilities.outputs + 1
+        unknown_port = switch.capabilities.inputs + switch.capabilities.outputs + 1
         with pytest.raises(UnknownPort) as caught:
-            switch.plan(CrossConnects({free.input(1): beyond}), CrossConnects())
-        assert caught.value.ports == (beyond,)
+            switch.plan(CrossConnects({free.input(1): unknown_port}), CrossConnects())
+        assert caught.value.ports == (unknown_port,)
 
     def test_wrong_side_is_refused(self, switch: OpticalSwitch, free: FreePorts) -> None:
         with pytest.raises(WrongSide) as caught:
@@ -190,13 +190,19 @@ class SwitchContract(OnFreePorts):
 
     def test_guard_is_asked_before_every_write(self, empty: OpticalSwitch, free: FreePorts) -> None:
         empty.apply(free.pairs(1, 2), scope=free.scope)
-        seen: list[CrossConnects] = []
+        configurations: list[CrossConnects] = []
         report = empty.apply(
-            free.pairs(2, 1), guard=lambda: seen.append(self.read_held(empty, free)), scope=free.scope
+            free.pairs(2, 1),
+            guard=lambda: configurations.append(self.read_held(empty, free)),
+            scope=free.scope,
         )
-        once_each = [before for before, _ in groupby(seen)]  # some steps take several commands
+        distinct_configurations = [
+            configuration for configuration, _ in groupby(configurations)
+        ]  # some steps take several commands
         expected = [free.pairs(1, 2), *(step.after for step in report.steps[:-1])]
-        assert [held.pairs for held in once_each] == [held.pairs & _list_all_pairs(free) for held in expected]
+        assert [circuits.pairs for circuits in distinct_configurations] == [
+            circuits.pairs & _list_all_pairs(free) for circuits in expected
+        ]
 
     def test_guard_that_raises_lets_nothing_pass(self, empty: OpticalSwitch, free: FreePorts) -> None:
         def refuse() -> None:
@@ -210,7 +216,7 @@ class SwitchContract(OnFreePorts):
         empty.apply(free.pairs(1), scope=free.scope)
         with pytest.raises(Conflict) as caught:
             empty.apply(free.full(), expect=free.pairs(2), scope=free.scope)
-        assert caught.value.found == dict(empty.read().connections)
+        assert caught.value.actual == dict(empty.read().connections)
         assert caught.value.expected == dict(free.pairs(2))
         assert self.read_held(empty, free) == free.pairs(1)
         assert empty.apply(free.full(), expect=empty.read().connections, scope=free.scope).complete
@@ -281,11 +287,11 @@ class SwitchContract(OnFreePorts):
         self, empty: OpticalSwitch, free: FreePorts
     ) -> None:
         """A device may omit its reports to the session that made the change (unknown for a Polatis)."""
-        last = max((event.number for event in empty.events()), default=0)
+        last_number = max((event.number for event in empty.events()), default=0)
         empty.apply(free.pairs(1), scope=free.scope)
-        news = empty.events(since=last)
-        assert empty.capabilities.async_events or not news
-        assert all(event.number > last for event in news)
+        new_events = empty.events(since=last_number)
+        assert empty.capabilities.async_events or not new_events
+        assert all(event.number > last_number for event in new_events)
 
     def test_circuits_outlive_the_connection(self, empty: OpticalSwitch, free: FreePorts) -> None:
         empty.apply(free.full(), scope=free.scope)
@@ -299,8 +305,8 @@ class SwitchContract(OnFreePorts):
     def test_threads_get_their_own_answers(self, empty: OpticalSwitch, free: FreePorts) -> None:
         empty.apply(free.full(), scope=free.scope)
         identity = copy.copy(empty.identity())
-        wrong: list[object] = []
-        questions = [
+        failures: list[object] = []
+        checks = [
             lambda: self.read_held(empty, free) == free.full(),
             lambda: empty.identity() == identity,
             lambda: len(empty.ports()) == empty.capabilities.inputs + empty.capabilities.outputs,
@@ -309,18 +315,18 @@ class SwitchContract(OnFreePorts):
 
         def ask(number: int) -> None:
             turns = range(20)
-            wrong.extend((number, n) for n in turns if not questions[(number + n) % len(questions)]())
+            failures.extend((number, n) for n in turns if not checks[(number + n) % len(checks)]())
 
-        threads = [threading.Thread(target=ask, args=(number,)) for number in range(len(questions))]
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(len(checks))]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join(30)
         assert not any(thread.is_alive() for thread in threads)
-        assert wrong == []
+        assert failures == []
 
     def test_equal_configurations_have_equal_revisions(self, empty: OpticalSwitch, free: FreePorts) -> None:
         empty.apply(free.pairs(2, 1), scope=free.scope)
-        first, again = empty.read(), empty.read()
-        assert first.revision == again.revision == Snapshot(again.connections, 0.0).revision
-        assert again.monotonic_s >= first.monotonic_s
+        first_read, second_read = empty.read(), empty.read()
+        assert first_read.revision == second_read.revision == Snapshot(second_read.connections, 0.0).revision
+        assert second_read.monotonic_s >= first_read.monotonic_s

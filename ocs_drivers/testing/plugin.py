@@ -38,7 +38,7 @@ Control = Callable[..., dict[str, Any]]
 """`control("set_fault", fault="stuck", pair=[1, 49])` sends a request to a simulated switch and checks the reply."""
 
 
-def now() -> str:
+def format_utc_now() -> str:
     """Return the current UTC time in the format of records."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
@@ -54,7 +54,7 @@ class Record:
     address: str
     results: dict[str, str] = field(default_factory=dict)
     switch: dict[str, Any] = field(default_factory=dict)
-    started: str = field(default_factory=now)
+    started: str = field(default_factory=format_utc_now)
 
     def describe(self, switch: OpticalSwitch) -> None:
         """Add the address, identity, capabilities and driver of the switch."""
@@ -75,7 +75,7 @@ class Record:
             "lightbed": _find_version(),
             "python": platform.python_version(),
             "started": self.started,
-            "ended": now(),
+            "ended": format_utc_now(),
             "results": dict(sorted(self.results.items())),
         }
         return {**content, "sha256": digest(content)}
@@ -87,8 +87,8 @@ def digest(content: Mapping[str, Any]) -> str:
     >>> digest({"a": 1}) == digest({"a": 1, "sha256": "anything"})
     True
     """
-    rest = {key: value for key, value in content.items() if key != "sha256"}
-    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    signed_content = {key: value for key, value in content.items() if key != "sha256"}
+    text = json.dumps(signed_content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return sha256(text.encode()).hexdigest()
 
 

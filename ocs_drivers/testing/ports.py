@@ -15,9 +15,9 @@ _ITEM = re.compile(r"(\d+)(?:-(\d+))?")
 
 @dataclass(frozen=True, slots=True)
 class FreePorts:
-    """Inputs and outputs that a test may use; `whole` is True if they are all ports of the switch.
+    """Inputs and outputs that a test may use; `is_whole_switch` is True if they are all ports of the switch.
 
-    >>> free = FreePorts((3, 4, 7, 8), (49, 50, 51, 52), whole=False)
+    >>> free = FreePorts((3, 4, 7, 8), (49, 50, 51, 52), is_whole_switch=False)
     >>> free.pairs(2, 1)
     CrossConnects({3: 50, 4: 49})
     >>> free.full(1)
@@ -26,12 +26,12 @@ class FreePorts:
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    whole: bool
+    is_whole_switch: bool
 
     @property
     def scope(self) -> frozenset[int] | None:
         """Scope for `apply`: None if the whole switch may be used."""
-        return None if self.whole else frozenset(self.inputs)
+        return None if self.is_whole_switch else frozenset(self.inputs)
 
     def input(self, number: int) -> int:
         """Return the port of the free input with this number, from 1."""
@@ -56,7 +56,9 @@ class FreePorts:
 def all_ports(capabilities: Capabilities) -> FreePorts:
     """Return all ports of a switch as free."""
     inputs, outputs = capabilities.inputs, capabilities.outputs
-    return FreePorts(tuple(range(1, inputs + 1)), tuple(range(inputs + 1, inputs + outputs + 1)), whole=True)
+    return FreePorts(
+        tuple(range(1, inputs + 1)), tuple(range(inputs + 1, inputs + outputs + 1)), is_whole_switch=True
+    )
 
 
 def parse_free_ports(text: str) -> FreePorts:
@@ -66,7 +68,7 @@ def parse_free_ports(text: str) -> FreePorts:
     (49, 50, 51, 52)
     """
     inputs, colon, outputs = text.partition(":")
-    free = FreePorts(_numbers(inputs), _numbers(outputs), whole=False)
+    free = FreePorts(_numbers(inputs), _numbers(outputs), is_whole_switch=False)
     if not colon or min(len(free.inputs), len(free.outputs)) < MIN_PORTS_PER_SIDE:
         raise AddressError(
             f"{text!r} does not name {MIN_PORTS_PER_SIDE} free inputs and {MIN_PORTS_PER_SIDE} free outputs",

@@ -61,10 +61,10 @@ class TestUnderFaults(OnFreePorts):
         self, empty: OpticalSwitch, free: FreePorts, control: Control
     ) -> None:
         _skip_unless_reading_back(empty)
-        seen = empty.read().connections
+        connections = empty.read().connections
         control("operator", connect=[[free.input(1), free.output(2)]])
         with pytest.raises(Conflict):
-            empty.apply(free.pairs(1), scope=free.scope, expect=seen)
+            empty.apply(free.pairs(1), scope=free.scope, expect=connections)
 
     def test_noise_on_the_line_costs_nothing_but_time(
         self, empty: OpticalSwitch, free: FreePorts, control: Control

@@ -10,7 +10,7 @@ from ocs_drivers.transports.transport import Transport
 _LOGIN = re.compile(rb"ACT-USER:[^:]*:[^:]*:[^:]*:[^:]*:(?=.)", re.IGNORECASE)
 
 
-class EchoCancelled:
+class EchoCanceller:
     """A transport that removes the echo of each command, however it is split.
 
     Only text that equals the last command is removed; input without an echo passes unchanged. The device may echo or
@@ -50,16 +50,18 @@ class EchoCancelled:
     def receive(self, deadline: Deadline) -> bytes:
         """Return the bytes that have arrived, without the echo or a beginning of the echo; possibly empty."""
         received = self._pending + self._transport.receive(deadline)
-        before, echo, after = received.partition(self._expected) if self._expected else (received, b"", b"")
+        text_before, echo, text_after = (
+            received.partition(self._expected) if self._expected else (received, b"", b"")
+        )
         if echo and self._may_hide_password:
-            _, end, rest = after.partition(b";")
+            _, end, remainder = text_after.partition(b";")
             if not end:
-                self._pending = echo + after
-                return before
-            after = rest
+                self._pending = echo + text_after
+                return text_before
+            text_after = remainder
         if echo:
             self._expected = self._pending = b""
-            return before + after
+            return text_before + text_after
         partial = self._count_partial_echo(received)
         self._pending = received[len(received) - partial :]
         return received[: len(received) - partial]

@@ -13,23 +13,23 @@ from ocs_drivers.transports.recording import record
 from ocs_drivers.transports.transport import SocketTransport, Transport
 
 HTTP_OPTIONS = ("tls", "ca", "insecure")
-"""Options of an address that `http_line` reads."""
+"""Options of an address that `make_http_line` reads."""
 
 
-def tcp_line(address: Address, default_port: int) -> Transport:
+def make_tcp_line(address: Address, default_port: int) -> Transport:
     """Return a plain TCP connection to the host of the address."""
     device = str(address)
     return record(SocketTransport(address.host, address.port or default_port, device=device), device)
 
 
-def telnet_line(address: Address, default_port: int) -> Transport:
+def make_telnet_line(address: Address, default_port: int) -> Transport:
     """Return a telnet connection to the host of the address."""
     from ocs_drivers.transports.telnet import TelnetTransport
 
-    return TelnetTransport(tcp_line(address, default_port))
+    return TelnetTransport(make_tcp_line(address, default_port))
 
 
-def visa_line(address: Address, default_port: int) -> Transport:
+def make_visa_line(address: Address, default_port: int) -> Transport:
     """Return a TCP connection through PyVISA (extra `visa`)."""
     from ocs_drivers.transports.visa import VisaTransport
 
@@ -37,7 +37,7 @@ def visa_line(address: Address, default_port: int) -> Transport:
     return record(VisaTransport(address.host, address.port or default_port, device=device), device)
 
 
-def serial_line(address: Address, default_baud: int) -> Transport:
+def make_serial_line(address: Address, default_baud: int) -> Transport:
     """Return a serial line, 8N1 without flow control; the option `baud` of the address overrides the default.
 
     Raises `AddressError` for an invalid rate.
@@ -60,14 +60,14 @@ def with_http_port(address: Address, *, port: int, tls_port: int) -> Address:
     return address.with_port(tls_port if _is_on(address, "tls") else port)
 
 
-def http_line(address: Address, *, port: int, tls_port: int) -> Transport:
+def make_http_line(address: Address, *, port: int, tls_port: int) -> Transport:
     """Return a TCP connection, with `?tls=1` inside TLS; `port` and `tls_port` are the default ports.
 
     With TLS, `ca=FILE` names the trusted certificate authority, and `insecure=1` accepts any certificate. Raises
     `AddressError` unless `tls` and `insecure` are 0 or 1.
     """
     if not _is_on(address, "tls"):
-        return tcp_line(address, port)
+        return make_tcp_line(address, port)
     from ocs_drivers.transports.tls import TlsTransport
 
     line = TlsTransport(
@@ -87,7 +87,7 @@ def _is_on(address: Address, option: str) -> bool:
     return text == "1"
 
 
-def ssh_line(address: Address, default_port: int, credentials: Credentials) -> Transport:
+def make_ssh_line(address: Address, default_port: int, credentials: Credentials) -> Transport:
     """Return an interactive shell over SSH (extra `ssh`); the option `key` of the address names a private key file."""
     from ocs_drivers.transports.ssh import SshTransport
 

@@ -21,7 +21,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TextIO
 
-from ocs_drivers.credentials import Credentials, credentials_in_use
+from ocs_drivers.credentials import Credentials, list_used_credentials
 from ocs_drivers.errors import OcsError, ProtocolDesync, Timeout
 from ocs_drivers.timing import Deadline
 from ocs_drivers.transports.transport import Transport, make_connection_lost
@@ -59,11 +59,11 @@ class Recorder:
         self._file = file
         self._started_s = time.monotonic()
 
-    def write_entry(self, device: str, what: str, data: bytes = b"") -> None:
+    def write_entry(self, device: str, kind: str, data: bytes = b"") -> None:
         """Write one line and flush it, so that a crash loses nothing."""
-        entry = {"s": round(time.monotonic() - self._started_s, 6), "device": device, "what": what}
+        entry = {"s": round(time.monotonic() - self._started_s, 6), "device": device, "what": kind}
         if data:
-            entry["data"] = redact(data, credentials_in_use()).decode("latin-1")
+            entry["data"] = redact(data, list_used_credentials()).decode("latin-1")
         self._file.write(json.dumps(entry) + "\n")
         self._file.flush()
 
@@ -85,14 +85,14 @@ def record_sessions(path: Path) -> Iterator[None]:
 def record(transport: Transport, device: str) -> Transport:
     """Return `transport`; inside `record_sessions`, return a wrapper that records its traffic."""
     recorder = _recorder.get()
-    return transport if recorder is None else _Recorded(transport, device, recorder)
+    return transport if recorder is None else _RecordingTransport(transport, device, recorder)
 
 
-class _Recorded:
+class _RecordingTransport:
     """A transport that records its traffic."""
 
-    def __init__(self, inner: Transport, device: str, recorder: Recorder) -> None:
-        self._inner = inner
+    def __init__(self, transport: Transport, device: str, recorder: Recorder) -> None:
+        self._inner = transport
         self._device = device
         self._recorder = recorder
 
@@ -171,7 +171,7 @@ class Replay:
     def send(self, data: bytes, deadline: Deadline) -> None:
         """Compare with the recorded bytes; redacted parts count as equal. Raise `ProtocolDesync` if they differ."""
         del deadline
-        accounts = credentials_in_use()
+        accounts = list_used_credentials()
         recorded_data = self._use_entry("sent", data)
         if redact(recorded_data, accounts) != redact(data, accounts):
             raise self._make_mismatch(recorded_data, redact(data, accounts))
@@ -184,11 +184,11 @@ class Replay:
             raise make_connection_lost(self._device, "as recorded")
         return self._use_entry("received", b"")
 
-    def _use_entry(self, what: str, data: bytes) -> bytes:
+    def _use_entry(self, expected_kind: str, data: bytes) -> bytes:
         if self._next == len(self._entries):
             raise self._make_mismatch(b"the end of the recording", data)
         kind, recorded_data = self._entries[self._next]
-        if kind != what:
+        if kind != expected_kind:
             raise self._make_mismatch(
                 f"{kind} {recorded_data!r}".encode(), data or b"(waiting for an answer)"
             )

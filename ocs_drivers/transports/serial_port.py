@@ -61,12 +61,12 @@ class SerialTransport:
     def send(self, data: bytes, deadline: Deadline) -> None:
         """Send all of `data`. Raises `ConnectionLost`, `Timeout`."""
         descriptor = self._require_port().fileno()
-        rest = memoryview(data)
-        while rest:
+        unsent = memoryview(data)
+        while unsent:
             if not wait_for(descriptor, select.POLLOUT, deadline.remaining_s()):
                 raise make_timeout(self._device, deadline)
             try:
-                rest = rest[os.write(descriptor, rest) :]
+                unsent = unsent[os.write(descriptor, unsent) :]
             except BlockingIOError:
                 continue  # the buffer had less room than reported
             except OSError as error:

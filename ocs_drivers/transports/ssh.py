@@ -51,7 +51,7 @@ CLOSE_TIMEOUT_S = 1.0
 _T = TypeVar("_T")
 
 
-def asyncssh_module() -> ModuleType:
+def import_asyncssh() -> ModuleType:
     """Return the module asyncssh. Raise `Unsupported` if it is not installed."""
     try:
         import asyncssh
@@ -85,7 +85,7 @@ class HostKeys:
             if asked_port != named_port:  # another port may forward to another device, with another key
                 return [], [], []
             try:
-                keys = asyncssh_module().match_known_hosts(str(users_file), host, address, asked_port)
+                keys = import_asyncssh().match_known_hosts(str(users_file), host, address, asked_port)
             except OSError:
                 return [], [], []
             self._in_file = any(keys)
@@ -120,9 +120,9 @@ class _EventLoopThread:
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, name="ocs_drivers.ssh", daemon=True).start()
 
-    def run(self, doing: Coroutine[Any, Any, _T]) -> _T:
+    def run(self, coroutine: Coroutine[Any, Any, _T]) -> _T:
         """Run a coroutine and return its result. The coroutine must limit its own time."""
-        future = asyncio.run_coroutine_threadsafe(doing, self._loop)
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
         except BaseException:  # even an interrupt of this thread must not leave a connection behind
@@ -154,10 +154,10 @@ class _Inbox:
             self._data += data
             self._changed.notify_all()
 
-    def finish(self, why: str) -> None:
+    def finish(self, reason: str) -> None:
         """Record that nothing more will arrive, and the reason."""
         with self._changed:
-            self.end = self.end or why
+            self.end = self.end or reason
             self._changed.notify_all()
 
     def ready(self) -> bool:
@@ -190,7 +190,7 @@ class SshTransport:
         key: str | None = None,
         known_hosts: str | None = None,
     ) -> None:
-        self._asyncssh = asyncssh_module()
+        self._asyncssh = import_asyncssh()
         self._target = (host, port)
         self._device = device
         self._credentials = credentials

@@ -20,7 +20,7 @@ logger = logging.getLogger("ocs_drivers.tls")
 _CHUNK_BYTES = 1 << 16
 
 
-def client_context(*, ca: str | None = None, insecure: bool = False) -> ssl.SSLContext:
+def make_client_context(*, ca: str | None = None, insecure: bool = False) -> ssl.SSLContext:
     """Return the context with the trusted certificates. Raise `OSError` if `ca` cannot be read."""
     context = ssl.create_default_context(cafile=ca)
     if insecure:
@@ -50,7 +50,7 @@ class TlsTransport:
     def open(self, timeout_s: float) -> None:
         """Connect and negotiate TLS. Raise `ConnectError`, also for a certificate that is not trusted."""
         try:
-            context = client_context(ca=self._ca, insecure=self._insecure)
+            context = make_client_context(ca=self._ca, insecure=self._insecure)
             tcp_socket = socket.create_connection(self._target, timeout_s)
         except OSError as error:
             raise make_connect_error(self._device, error) from error

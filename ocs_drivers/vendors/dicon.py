@@ -16,10 +16,10 @@ from dataclasses import replace
 
 from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
 from ocs_drivers.credentials import Credentials
-from ocs_drivers.transports.lines import serial_line, visa_line
+from ocs_drivers.transports.lines import make_serial_line, make_visa_line
 from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.banks.codec import CommandSet
-from ocs_drivers.vendors.banks.driver import BankSwitch, flag_in, size_in
+from ocs_drivers.vendors.banks.driver import BankSwitch, read_flag, read_size
 
 __all__ = ["serial_switch", "tcp_switch"]
 
@@ -45,7 +45,7 @@ def tcp_switch(
     """Return an unopened `dicon+scpi://host?banks=2&channels=8` on PyVISA; there is no login."""
     del credentials
     address = address.check_options(*_OPTIONS).with_port(PORT)
-    return _make_switch(address, visa_line(address, PORT), timeout_s)
+    return _make_switch(address, make_visa_line(address, PORT), timeout_s)
 
 
 def serial_switch(
@@ -54,14 +54,14 @@ def serial_switch(
     """Return an unopened `dicon+serial:/dev/ttyUSB0?baud=9600&banks=2&channels=8`; there is no login."""
     del credentials
     address = address.check_options(*_OPTIONS, "baud")
-    return _make_switch(address, serial_line(address, BAUD), timeout_s)
+    return _make_switch(address, make_serial_line(address, BAUD), timeout_s)
 
 
 def _make_switch(address: Address, line: Transport, timeout_s: float) -> BankSwitch:
-    banks, channels = size_in(address)
+    banks, channels = read_size(address)
     commands = COMMANDS
-    if flag_in(address, "open_state", default=False):
+    if read_flag(address, "open_state", default=False):
         commands = replace(commands, open_state=OPEN_STATE)
-    if not flag_in(address, "identity", default=True):
+    if not read_flag(address, "identity", default=True):
         commands = replace(commands, identity="")
     return BankSwitch(str(address), line, commands, banks=banks, channels=channels, timeout_s=timeout_s)

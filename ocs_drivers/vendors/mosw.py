@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
 from ocs_drivers.credentials import Credentials
-from ocs_drivers.transports.lines import visa_line
+from ocs_drivers.transports.lines import make_visa_line
 from ocs_drivers.vendors.banks.codec import CommandSet
-from ocs_drivers.vendors.banks.driver import BankSwitch, size_in
+from ocs_drivers.vendors.banks.driver import BankSwitch, read_size
 
 __all__ = ["tcp_switch"]
 
@@ -36,7 +36,7 @@ def tcp_switch(
 ) -> BankSwitch:
     """Return an unopened `mosw+scpi://host?banks=2&channels=8` on PyVISA; there is no login."""
     del credentials
-    banks, channels = size_in(address.check_options("banks", "channels"))
+    banks, channels = read_size(address.check_options("banks", "channels"))
     address = address.with_port(PORT)
-    line = visa_line(address, PORT)
+    line = make_visa_line(address, PORT)
     return BankSwitch(str(address), line, COMMANDS, banks=banks, channels=channels, timeout_s=timeout_s)

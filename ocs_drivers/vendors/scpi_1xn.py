@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import AddressError
-from ocs_drivers.transports.lines import serial_line, visa_line
+from ocs_drivers.transports.lines import make_serial_line, make_visa_line
 from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.banks.codec import CommandSet
-from ocs_drivers.vendors.banks.driver import BankSwitch, check_banks_apart, size_in
+from ocs_drivers.vendors.banks.driver import BankSwitch, check_banks_apart, read_size
 
 __all__ = ["serial_switch", "tcp_switch"]
 
@@ -76,7 +76,7 @@ def tcp_switch(
     """Return an unopened 1xN switch on PyVISA; there is no login."""
     del credentials
     address = address.check_options(*OPTIONS).with_port(PORT)
-    return _make_switch(address, visa_line(address, PORT), timeout_s)
+    return _make_switch(address, make_visa_line(address, PORT), timeout_s)
 
 
 def serial_switch(
@@ -85,23 +85,23 @@ def serial_switch(
     """Return an unopened 1xN switch on a serial line; the option `baud` overrides the rate of the preset."""
     del credentials
     address = address.check_options(*OPTIONS, "baud")
-    return _make_switch(address, serial_line(address, make_in(address).baud), timeout_s)
+    return _make_switch(address, make_serial_line(address, find_make(address).baud), timeout_s)
 
 
 def _make_switch(address: Address, line: Transport, timeout_s: float) -> BankSwitch:
-    banks, channels = size_in(address)
-    commands = commands_in(address)
+    banks, channels = read_size(address)
+    commands = read_commands(address)
     check_banks_apart(commands, banks, address)
     return BankSwitch(str(address), line, commands, banks=banks, channels=channels, timeout_s=timeout_s)
 
 
-def commands_in(address: Address) -> CommandSet:
+def read_commands(address: Address) -> CommandSet:
     """Return the commands of the address's preset, overridden by its options. Raise `AddressError`."""
     options = address.options
-    changed = {field: options[option] for option, field in _FIELDS_BY_OPTION.items() if option in options}
-    commands = replace(make_in(address).commands, terminator=_find_line_end(address))
+    overrides = {field: options[option] for option, field in _FIELDS_BY_OPTION.items() if option in options}
+    commands = replace(find_make(address).commands, terminator=_find_line_end(address))
     try:
-        return replace(commands, **changed)  # type: ignore[arg-type]
+        return replace(commands, **overrides)  # type: ignore[arg-type]
     except ValueError as error:
         raise AddressError(
             f"cannot use these commands: {error}",
@@ -110,7 +110,7 @@ def commands_in(address: Address) -> CommandSet:
         ) from None
 
 
-def make_in(address: Address) -> Make:
+def find_make(address: Address) -> Make:
     """Return the preset of an address. Raise `AddressError` for an unknown preset."""
     name = address.options.get("preset", "scpi")
     if name not in PRESETS:
@@ -123,7 +123,7 @@ def make_in(address: Address) -> Make:
 def _find_line_end(address: Address) -> bytes:
     name = address.options.get("end")
     if name is None:
-        return make_in(address).commands.terminator
+        return find_make(address).commands.terminator
     if name not in _LINE_ENDS:
         raise AddressError(f"unknown line end {name!r}", device=str(address), hint="Known: lf, cr, crlf.")
     return _LINE_ENDS[name]

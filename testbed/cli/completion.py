@@ -24,9 +24,9 @@ def addresses(incomplete: str) -> Completions:
 
 def families(incomplete: str) -> list[str]:
     """Return the families of simulated switches, and `list`, that begin with `incomplete`."""
-    from ocs_drivers.families import FAMILIES, twin_family_name
+    from ocs_drivers.families import FAMILIES, find_twin_family
 
-    return sorted(name for name in {"list", *map(twin_family_name, FAMILIES)} if name.startswith(incomplete))
+    return sorted(name for name in {"list", *map(find_twin_family, FAMILIES)} if name.startswith(incomplete))
 
 
 def lab_files(incomplete: str) -> Completions:

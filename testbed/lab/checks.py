@@ -13,7 +13,7 @@ from ipaddress import AddressValueError, IPv4Address
 from typing import Literal, NamedTuple
 
 from lightbed.wording import count_noun
-from ocs_drivers.families import lab_schemes
+from ocs_drivers.families import list_lab_schemes
 from testbed.lab.document import Document, Location
 from testbed.lab.schema import BoardPortSchema, FibreSchema, HostSchema, LabSchema, SwitchSchema, TwinSchema
 
@@ -235,9 +235,9 @@ def _check_switches(document: Document, schema: LabSchema) -> None:
             raise document.error(location, problem, "write it like polatis+scpi://10.99.0.2:5025")
         if endpoint.port is not None and not 1 <= endpoint.port <= 65535:
             raise document.error(location, f"{endpoint.port} is not a TCP port", "use one from 1 to 65535")
-        if schema.simulated and endpoint.language not in lab_schemes():
+        if schema.simulated and endpoint.language not in list_lab_schemes():
             problem = f"no simulated switch of a lab supports '{endpoint.language}'"
-            schemes = ", ".join(lab_schemes())
+            schemes = ", ".join(list_lab_schemes())
             raise document.error(location, problem, f"use one of {schemes}; or 'simulated: false'")
         if schema.simulated and endpoint.port is None and endpoint.language not in LANGUAGE_PORTS:
             problem = f"the simulated switch '{switch.name}' has no TCP port"

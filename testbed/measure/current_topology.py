@@ -21,10 +21,10 @@ from testbed.measure.collectives.ranks import (
 )
 from testbed.measure.collectives.rows import PROVING_SIZE_BYTES, find_misplaced
 from testbed.measure.model import CollectiveResult, Timing
-from testbed.measure.nccl.json_output import nccl_document
+from testbed.measure.nccl.json_output import make_nccl_document
 from testbed.measure.nccl.launch import NcclSettings, NcclTest, run_nccl
-from testbed.measure.nccl.log import RingFinding, check_rings
-from testbed.measure.nccl.table import NcclTable, table_json
+from testbed.measure.nccl.log import RingFinding, find_ring_differences
+from testbed.measure.nccl.table import NcclTable, make_table_document
 from testbed.measure.results.run import Run
 from testbed.operate.design import Design
 from testbed.operate.session import LabSession
@@ -42,7 +42,7 @@ class NcclTestsResult:
     rings: tuple[RingFinding, ...]
 
 
-def all_rings_name(rings: Sequence[RingOrder]) -> str:
+def make_rings_name(rings: Sequence[RingOrder]) -> str:
     """Return the name of a configuration over all rings of a topology, such as `four rings`."""
     return f"{_NUMBERS.get(len(rings), str(len(rings)))} rings"
 
@@ -52,9 +52,11 @@ def make_node_configurations(
 ) -> tuple[Configuration, ...]:
     """Return the AllReduces over all nodes: on one ring, and on all rings of the topology if it has several."""
     rings = rings_of(design.topology)
-    one = Configuration(ONE_RING, rings[:1], sizes)
-    several = with_all_rings and len(rings) > 1
-    return (one, Configuration(all_rings_name(rings), rings, sizes)) if several else (one,)
+    one_ring = Configuration(ONE_RING, rings[:1], sizes)
+    has_several_rings = with_all_rings and len(rings) > 1
+    return (
+        (one_ring, Configuration(make_rings_name(rings), rings, sizes)) if has_several_rings else (one_ring,)
+    )
 
 
 def collect(
@@ -97,16 +99,16 @@ def record(run: Run, lab: Lab, spec: CollectiveSpec, result: CollectiveResult) -
     run.add_versions(result.versions)
     for configuration in spec.configurations:
         rows = [row for row in result.timings if row.configuration == configuration.name]
-        document = nccl_document(lab, rows, result.versions)
+        document = make_nccl_document(lab, rows, result.versions)
         run.add_nccl(f"{spec.topology}-{configuration.name}", document)
-    run.add_phase(f"ring proof {spec.topology}", ring_proof(result))
+    run.add_phase(f"ring proof {spec.topology}", count_proof(result))
 
 
-def ring_proof(result: CollectiveResult) -> dict[str, int]:
+def count_proof(result: CollectiveResult) -> dict[str, int]:
     """Count the NIC counters that agree with the plan and those that contradict it, at sizes that can prove it."""
-    wrong = find_misplaced(result.nic_bytes)
+    misplaced = find_misplaced(result.nic_bytes)
     large_enough = [entry for entry in result.nic_bytes if entry.size_bytes >= PROVING_SIZE_BYTES]
-    return {"counters_as_planned": len(large_enough) - len(wrong), "counters_off_plan": len(wrong)}
+    return {"counters_as_planned": len(large_enough) - len(misplaced), "counters_off_plan": len(misplaced)}
 
 
 def measure_current(
@@ -150,16 +152,17 @@ def measure_nccl_tests(
     check_in_force(session, design)
     rings = rings_of(design.topology)
     nccl_run = run_nccl(session.fleet, session.lab, replace(settings, channels=len(rings)), test)
-    run.add_nccl(f"{design.name}-{test.program}", table_json(nccl_run.table))
-    return NcclTestsResult(nccl_run.table, check_rings(rings, nccl_run.rings))
+    run.add_nccl(f"{design.name}-{test.program}", make_table_document(nccl_run.table))
+    return NcclTestsResult(nccl_run.table, find_ring_differences(rings, nccl_run.rings))
 
 
 def check_in_force(session: LabSession, design: Design) -> None:
     """Raise `VerifyFailed` unless switches, light and fibres match the design."""
     verified = session.verify(session.plan(design))
     if not verified.ok:
-        first = verified.findings[0]
+        first_finding = verified.findings[0]
         raise VerifyFailed(
             f"the topology is not in force: {count_noun(len(verified.findings), 'finding')}, the first: "
-            f"{first.kind}: {first.subject}: {first.detail}. Apply this topology first, then measure"
+            f"{first_finding.kind}: {first_finding.subject}: {first_finding.detail}. "
+            "Apply this topology first, then measure"
         )

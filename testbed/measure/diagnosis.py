@@ -87,7 +87,7 @@ def find_causes(
 ) -> tuple[Finding, ...]:
     """Return the causes that made a run slow, the worst first. A healthy run has none."""
     findings = [*_find_slow_ranks(ranks), *_find_slow_links(ranks, flows, links)]
-    return tuple(sorted(findings, key=lambda one: -one.slower))
+    return tuple(sorted(findings, key=lambda finding: -finding.slower))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +102,13 @@ class Explanation:
 def explain_run(stored: StoredRun) -> Explanation:
     """Return what held up a stored run."""
     if stored.ranks:
-        ranks = len({one.rank for one in stored.ranks})
+        ranks = len({figures.rank for figures in stored.ranks})
         findings = find_causes(stored.ranks, stored.flows, stored.links)
-        few = f"{ranks} ranks cannot tell which of them is slow, only links are judged: measure on three hosts or more"
-        return Explanation(ranks, findings, few if ranks < 3 else "")
+        few_ranks_note = (
+            f"{ranks} ranks cannot tell which of them is slow, only links are judged: "
+            "measure on three hosts or more"
+        )
+        return Explanation(ranks, findings, few_ranks_note if ranks < 3 else "")
     if stored.summary.hosts == "model":
         note = "the hosts of this run are modelled: no rank ran, so none was slow"
     else:
@@ -136,31 +139,31 @@ class Loss:
 def group_by_row(ranks: Iterable[RankFigures]) -> dict[Row, dict[int, list[RankFigures]]]:
     """Return the iterations of each row, by rank and in order."""
     rows: dict[Row, dict[int, list[RankFigures]]] = defaultdict(lambda: defaultdict(list))
-    for one in ranks:
-        rows[one.topology, one.configuration, one.size_bytes][one.rank].append(one)
+    for figures in ranks:
+        rows[figures.topology, figures.configuration, figures.size_bytes][figures.rank].append(figures)
     return rows
 
 
-def measure_idle_s(one: RankFigures) -> float:
+def measure_idle_s(figures: RankFigures) -> float:
     """Return the seconds in which a rank neither ran nor waited for anything known.
 
     A rank that is stopped from outside cannot time itself, so its watch thread does (`stopped_s`).
     """
-    known_s = one.waiting_s + one.processor_s + one.queued_s + one.writes_s
-    return max(one.stopped_s, one.seconds - known_s, 0.0)
+    known_s = figures.waiting_s + figures.processor_s + figures.queued_s + figures.writes_s
+    return max(figures.stopped_s, figures.seconds - known_s, 0.0)
 
 
-def measure_computing_s(one: RankFigures) -> float:
+def measure_computing_s(figures: RankFigures) -> float:
     """Return the seconds of computing: processor time, plus what the computing of a job took beyond its plan."""
-    late_s = one.stopped_s + one.queued_s
-    return one.processor_s + max(0.0, one.computing_s - one.planned_s - late_s)
+    late_s = figures.stopped_s + figures.queued_s
+    return figures.processor_s + max(0.0, figures.computing_s - figures.planned_s - late_s)
 
 
 _QUANTITIES: Mapping[Cause, tuple[Callable[[RankFigures], float], str]] = {
     "late": (measure_idle_s, "stood still or started late for"),
     "compute": (measure_computing_s, "computed for"),
-    "processor": (lambda one: one.queued_s, "waited for a processor for"),
-    "disk": (lambda one: one.disk_s, "wrote to its disk for"),
+    "processor": (lambda figures: figures.queued_s, "waited for a processor for"),
+    "disk": (lambda figures: figures.disk_s, "wrote to its disk for"),
 }
 """For each cause of a slow rank: a function that returns its seconds in an iteration, and words for the evidence."""
 
@@ -171,23 +174,40 @@ def find_losses(ranks: Iterable[RankFigures], quantity: Callable[[RankFigures], 
     The iteration with the largest excess is left out, so that one hiccup yields no finding. It counts if at most two
     iterations have a value, because the disk is measured once per row.
     """
-    for row, of_rank in group_by_row(ranks).items():
-        if len(of_rank) < 3:
+    for row, figures_by_rank in group_by_row(ranks).items():
+        if len(figures_by_rank) < 3:
             continue
-        iterations = min(map(len, of_rank.values()))
-        values = {rank: [quantity(one) for one in ones] for rank, ones in of_rank.items()}
-        whole_s = sum(median(ones[place].seconds for ones in of_rank.values()) for place in range(iterations))
+        iterations = min(map(len, figures_by_rank.values()))
+        values = {
+            rank: [quantity(figures) for figures in rank_figures]
+            for rank, rank_figures in figures_by_rank.items()
+        }
+        row_s = sum(
+            median(rank_figures[iteration].seconds for rank_figures in figures_by_rank.values())
+            for iteration in range(iterations)
+        )
         for rank, all_values in values.items():
-            own = all_values[:iterations]
-            others = [
-                median(values[other][place] for other in values if other != rank)
-                for place in range(iterations)
+            own_values = all_values[:iterations]
+            typical_values = [
+                median(values[other_rank][iteration] for other_rank in values if other_rank != rank)
+                for iteration in range(iterations)
             ]
-            excess = sorted(mine - usual for mine, usual in zip(own, others, strict=True))
-            active = sum(one > 0 for one in own)
+            excess = sorted(
+                own_value - typical_value
+                for own_value, typical_value in zip(own_values, typical_values, strict=True)
+            )
+            active = sum(value > 0 for value in own_values)
             kept_excess = excess[:-1] if active > 2 else excess
             scale = len(excess) / len(kept_excess)
-            yield Loss(row, rank, max(0.0, sum(kept_excess)) * scale, sum(own), sum(others), whole_s, active)
+            yield Loss(
+                row,
+                rank,
+                max(0.0, sum(kept_excess)) * scale,
+                sum(own_values),
+                sum(typical_values),
+                row_s,
+                active,
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,82 +221,98 @@ class Lag:
 def find_lags(ranks: Iterable[RankFigures]) -> dict[Row, list[list[Lag]]]:
     """Return the lags of each row, indexed by rank and iteration."""
     return {
-        row: [_measure_lags(rank, of_rank) for rank in sorted(of_rank)]
-        for row, of_rank in group_by_row(ranks).items()
+        row: [_measure_lags(rank, figures_by_rank) for rank in sorted(figures_by_rank)]
+        for row, figures_by_rank in group_by_row(ranks).items()
     }
 
 
-def _measure_lags(rank: int, of_rank: Mapping[int, Sequence[RankFigures]]) -> list[Lag]:
+def _measure_lags(rank: int, figures_by_rank: Mapping[int, Sequence[RankFigures]]) -> list[Lag]:
     lags = []
-    for place, mine in enumerate(of_rank[rank]):
-        others = [ones[place] for other, ones in of_rank.items() if other != rank and place < len(ones)]
-        whole_s = median(one.seconds for one in (mine, *others)) or 1.0
-        lost: dict[Cause, float] = {
-            cause: max(0.0, quantity(mine) - median(map(quantity, others))) if others else 0.0
+    for iteration, own_figures in enumerate(figures_by_rank[rank]):
+        other_figures = [
+            rank_figures[iteration]
+            for other_rank, rank_figures in figures_by_rank.items()
+            if other_rank != rank and iteration < len(rank_figures)
+        ]
+        typical_s = median(figures.seconds for figures in (own_figures, *other_figures)) or 1.0
+        lost_s: dict[Cause, float] = {
+            cause: max(0.0, quantity(own_figures) - median(map(quantity, other_figures)))
+            if other_figures
+            else 0.0
             for cause, (quantity, _) in _QUANTITIES.items()
         }
-        cause = max(lost, key=lambda one: lost[one])
-        lags.append(Lag(min(1.0, lost[cause] / whole_s), cause if lost[cause] else ""))
+        cause = max(lost_s, key=lambda candidate: lost_s[candidate])
+        lags.append(Lag(min(1.0, lost_s[cause] / typical_s), cause if lost_s[cause] else ""))
     return lags
 
 
 def _find_slow_ranks(ranks: Sequence[RankFigures]) -> Iterator[Finding]:
-    own: dict[int, list[RankFigures]] = defaultdict(list)
-    for one in ranks:
-        own[one.rank].append(one)
-    busy_hosts = {finding.rank: finding for finding in _find_busy_hosts(own)}
+    figures_by_rank: dict[int, list[RankFigures]] = defaultdict(list)
+    for figures in ranks:
+        figures_by_rank[figures.rank].append(figures)
+    busy_hosts = {finding.rank: finding for finding in _find_busy_hosts(figures_by_rank)}
     yield from busy_hosts.values()
-    for cause, (quantity, words) in _QUANTITIES.items():
+    for cause, (quantity, verb_phrase) in _QUANTITIES.items():
         by_rank: dict[int, list[Loss]] = defaultdict(list)
         for loss in find_losses(ranks, quantity):
             by_rank[loss.rank].append(loss)
         for rank, losses in by_rank.items():
             if cause == "processor" and rank in busy_hosts:
                 continue
-            if finding := _judge_rank(cause, words, losses, own[rank]):
+            if finding := _judge_rank(cause, verb_phrase, losses, figures_by_rank[rank]):
                 yield finding
 
 
-def _find_busy_hosts(own: Mapping[int, Sequence[RankFigures]]) -> Iterator[Finding]:
+def _find_busy_hosts(figures_by_rank: Mapping[int, Sequence[RankFigures]]) -> Iterator[Finding]:
     """Yield a finding for each rank that queues for a processor while other processes of its host use it."""
-    whole_s = {rank: sum(one.seconds for one in ones) for rank, ones in own.items()}
-    used = {rank: sum(one.others_s for one in ones) / whole_s[rank] for rank, ones in own.items()}
-    queued = {rank: sum(one.queued_s for one in ones) / whole_s[rank] for rank, ones in own.items()}
-    for rank, ones in own.items() if len(own) > 2 else ():
-        usual = median(used[other] for other in own if other != rank)
-        if used[rank] - usual >= OTHERS_SHARE and queued[rank] >= QUEUE_SHARE:
+    total_s = {
+        rank: sum(figures.seconds for figures in rank_figures)
+        for rank, rank_figures in figures_by_rank.items()
+    }
+    other_use = {
+        rank: sum(figures.others_s for figures in rank_figures) / total_s[rank]
+        for rank, rank_figures in figures_by_rank.items()
+    }
+    queued_share = {
+        rank: sum(figures.queued_s for figures in rank_figures) / total_s[rank]
+        for rank, rank_figures in figures_by_rank.items()
+    }
+    for rank, rank_figures in figures_by_rank.items() if len(figures_by_rank) > 2 else ():
+        typical_use = median(other_use[other_rank] for other_rank in figures_by_rank if other_rank != rank)
+        if other_use[rank] - typical_use >= OTHERS_SHARE and queued_share[rank] >= QUEUE_SHARE:
             evidence = (
-                f"other processes on {ones[0].host} used {used[rank]:.2f} processors ({usual:.2f} on the median "
-                f"host), and the rank waited for one {queued[rank] * 100:.0f} % of the time"
+                f"other processes on {rank_figures[0].host} used {other_use[rank]:.2f} processors "
+                f"({typical_use:.2f} on the median "
+                f"host), and the rank waited for one {queued_share[rank] * 100:.0f} % of the time"
             )
-            slower = 1 / (1 - min(queued[rank], 0.9))
-            yield Finding("processor", rank, ones[0].host, "", evidence, slower)
+            slower = 1 / (1 - min(queued_share[rank], 0.9))
+            yield Finding("processor", rank, rank_figures[0].host, "", evidence, slower)
 
 
 def _judge_rank(
-    cause: Cause, words: str, losses: Sequence[Loss], own: Sequence[RankFigures]
+    cause: Cause, verb_phrase: str, losses: Sequence[Loss], rank_figures: Sequence[RankFigures]
 ) -> Finding | None:
     """Return the finding of a cause on a rank, or None if it does not persist over the rows."""
-    hits = [
-        one
-        for one in losses
-        if one.lost_s >= max(MIN_SHARE[cause] * one.whole_s, MIN_LOSS_S * one.active)
-        and _is_clear(cause, one)
+    clear_losses = [
+        loss
+        for loss in losses
+        if loss.lost_s >= max(MIN_SHARE[cause] * loss.whole_s, MIN_LOSS_S * loss.active)
+        and _is_clear(cause, loss)
     ]
-    if len(hits) < MIN_ROWS * len(losses) and sum(one.whole_s for one in hits) < MIN_ROWS * sum(
-        one.whole_s for one in losses
-    ):
+    if len(clear_losses) < MIN_ROWS * len(losses) and sum(
+        loss.whole_s for loss in clear_losses
+    ) < MIN_ROWS * sum(loss.whole_s for loss in losses):
         return None
-    lost_s, whole_s = sum(one.lost_s for one in hits), sum(one.whole_s for one in hits)
-    if not hits:
+    lost_s, total_s = sum(loss.lost_s for loss in clear_losses), sum(loss.whole_s for loss in clear_losses)
+    if not clear_losses:
         return None
-    mine_s, usual_s = sum(one.own_s for one in hits), sum(one.typical_s for one in hits)
-    evidence = f"it {words} {mine_s:.2f} s of {whole_s:.2f} s, the others for {usual_s:.2f} s (median)"
+    own_s, typical_s = sum(loss.own_s for loss in clear_losses), sum(loss.typical_s for loss in clear_losses)
+    evidence = f"it {verb_phrase} {own_s:.2f} s of {total_s:.2f} s, the others for {typical_s:.2f} s (median)"
     # Writes between iterations add their time to the run. Every other loss is part of an iteration.
-    inside_s = min(lost_s, 0.9 * whole_s)
-    is_inside = cause != "disk" or any(one.writes_s for one in own)
-    slower = whole_s / (whole_s - inside_s) if is_inside else 1 + lost_s / whole_s
-    return Finding(cause, own[0].rank, own[0].host, "", evidence, slower)
+    inside_s = min(lost_s, 0.9 * total_s)
+    is_inside = cause != "disk" or any(figures.writes_s for figures in rank_figures)
+    slower = total_s / (total_s - inside_s) if is_inside else 1 + lost_s / total_s
+    return Finding(cause, rank_figures[0].rank, rank_figures[0].host, "", evidence, slower)
 
 
 def _is_clear(cause: Cause, loss: Loss) -> bool:
@@ -336,114 +372,118 @@ def _find_slow_links(
     direction wait on it. The slow link is the one on which data waited longest.
     """
     uses = measure_links(ranks, flows, links)
-    usual_loss = sorted(one.loss for one in uses)[len(uses) // 4] if uses else 0.0
-    lossy = max(
+    typical_loss = sorted(use.loss for use in uses)[len(uses) // 4] if uses else 0.0
+    lossy_link = max(
         (
-            one
-            for one in uses
-            if one.loss >= max(LOSS_SHARE, LOSS_RATIO * usual_loss)
-            and one.lost_bytes >= MIN_LOST_BYTES
-            and one.lossy_bytes >= MIN_LOSSY_SHARE * one.sent_bytes
+            use
+            for use in uses
+            if use.loss >= max(LOSS_SHARE, LOSS_RATIO * typical_loss)
+            and use.lost_bytes >= MIN_LOST_BYTES
+            and use.lossy_bytes >= MIN_LOSSY_SHARE * use.sent_bytes
         ),
-        key=lambda one: one.likelihood_of_loss,
+        key=lambda use: use.likelihood_of_loss,
         default=None,
     )
-    if lossy:
-        evidence = f"TCP sent {lossy.loss * 100:.1f} % of the bytes again ({lossy.lost_bytes} bytes)"
-        slower = 1 / max(MIN_TIME_LEFT, 1 - lossy.busy * max(0.0, 1 - lossy.rate))
-        yield Finding("retransmission", lossy.rank, lossy.host, lossy.link, evidence, slower)
-    usual_rate, usual_peak = (
-        min(1.0, median(values)) if values else 1.0
-        for values in ([one.rate for one in uses], [one.peak for one in uses])
-    )
-    slow = max(
-        (
-            one
-            for one in uses
-            if max(one.rate, one.peak) < SLOW_LINK
-            and one.busy >= BUSY_LINK
-            and one.waits_elsewhere <= WAITS_RATIO * one.waits
-            and (one.rate < SLOW_LINK * usual_rate or one.peak < SLOW_LINK * usual_peak)
-        ),
-        key=lambda one: one.waits,
-        default=None,
-    )
-    if slow and slow != lossy:
-        rate = min(slow.rate, slow.peak)
+    if lossy_link:
         evidence = (
-            f"data waited on it {slow.busy * 100:.0f} % of the time, although it carried only "
-            f"{rate * slow.limit_mbps:.1f} of its {slow.limit_mbps:g} Mbit/s"
+            f"TCP sent {lossy_link.loss * 100:.1f} % of the bytes again ({lossy_link.lost_bytes} bytes)"
         )
-        slower = 1 / max(MIN_TIME_LEFT, 1 - slow.busy * (1 - rate))
-        yield Finding("link", slow.rank, slow.host, slow.link, evidence, slower)
+        slower = 1 / max(MIN_TIME_LEFT, 1 - lossy_link.busy * max(0.0, 1 - lossy_link.rate))
+        yield Finding("retransmission", lossy_link.rank, lossy_link.host, lossy_link.link, evidence, slower)
+    typical_rate, typical_peak = (
+        min(1.0, median(values)) if values else 1.0
+        for values in ([use.rate for use in uses], [use.peak for use in uses])
+    )
+    slow_link = max(
+        (
+            use
+            for use in uses
+            if max(use.rate, use.peak) < SLOW_LINK
+            and use.busy >= BUSY_LINK
+            and use.waits_elsewhere <= WAITS_RATIO * use.waits
+            and (use.rate < SLOW_LINK * typical_rate or use.peak < SLOW_LINK * typical_peak)
+        ),
+        key=lambda use: use.waits,
+        default=None,
+    )
+    if slow_link and slow_link != lossy_link:
+        rate = min(slow_link.rate, slow_link.peak)
+        evidence = (
+            f"data waited on it {slow_link.busy * 100:.0f} % of the time, although it carried only "
+            f"{rate * slow_link.limit_mbps:.1f} of its {slow_link.limit_mbps:g} Mbit/s"
+        )
+        slower = 1 / max(MIN_TIME_LEFT, 1 - slow_link.busy * (1 - rate))
+        yield Finding("link", slow_link.rank, slow_link.host, slow_link.link, evidence, slower)
 
 
 def measure_links(
     ranks: Iterable[RankFigures], flows: Iterable[FlowFigures], links: Iterable[LinkFigures]
 ) -> tuple[LinkUse, ...]:
     """Return the use of each link in the rows whose connections send enough over it to fill it."""
-    whole_s = {
-        row: median(sum(one.seconds for one in ones) for ones in of_rank.values())
-        for row, of_rank in group_by_row(ranks).items()
+    row_s = {
+        row: median(
+            sum(figures.seconds for figures in rank_figures) for rank_figures in figures_by_rank.values()
+        )
+        for row, figures_by_rank in group_by_row(ranks).items()
     }
-    hosts = {one.rank: one.host for one in ranks}
-    over: dict[tuple[str, Row], list[FlowFigures]] = defaultdict(list)
+    hosts = {figures.rank: figures.host for figures in ranks}
+    flows_by_link: dict[tuple[str, Row], list[FlowFigures]] = defaultdict(list)
     for flow in flows:
         if flow.acked_bytes * 8e-6 >= MIN_FLOW_S * flow.limit_mbps:
             for name in flow.path.split(", "):
-                over[name, (flow.topology, flow.configuration, flow.size_bytes)].append(flow)
-    waits = {
-        place: sum(one.busy_s - one.limited_s for one in ones) / whole_s[place[1]]
-        for place, ones in over.items()
-        if place[1] in whole_s
+                flows_by_link[name, (flow.topology, flow.configuration, flow.size_bytes)].append(flow)
+    wait_shares = {
+        link_row: sum(flow.busy_s - flow.limited_s for flow in link_flows) / row_s[link_row[1]]
+        for link_row, link_flows in flows_by_link.items()
+        if link_row[1] in row_s
     }
     uses: dict[str, list[LinkUse]] = defaultdict(list)
     for link in links:
         row = (link.topology, link.configuration, link.size_bytes)
-        if waits.get((link.link, row), 0.0) <= 0 or not link.windows or link.rank not in hosts:
+        if wait_shares.get((link.link, row), 0.0) <= 0 or not link.windows or link.rank not in hosts:
             continue
-        carried = over[link.link, row]
-        busiest = max(carried, key=lambda one: one.busy_s - one.limited_s)
-        waits_s = waits[link.link, row] * whole_s[row]
+        link_flows = flows_by_link[link.link, row]
+        busiest = max(link_flows, key=lambda candidate: candidate.busy_s - candidate.limited_s)
+        waits_s = wait_shares[link.link, row] * row_s[row]
         uses[link.link].append(
             LinkUse(
                 link=link.link,
                 rank=link.rank,
                 host=hosts[link.rank],
                 limit_mbps=link.limit_mbps,
-                rate=sum(one.acked_bytes for one in carried)
+                rate=sum(flow.acked_bytes for flow in link_flows)
                 * 8e-6
-                / min(whole_s[row], waits_s)
+                / min(row_s[row], waits_s)
                 / link.limit_mbps,
                 peak=link.peak_mbps / link.limit_mbps,
                 windows=link.windows,
-                busy=min(1.0, (busiest.busy_s - busiest.limited_s) / whole_s[row]),
-                waits=waits[link.link, row],
+                busy=min(1.0, (busiest.busy_s - busiest.limited_s) / row_s[row]),
+                waits=wait_shares[link.link, row],
                 waits_elsewhere=max(
-                    waits[name, row] if name != link.link else 0.0 for name in busiest.path.split(", ")
+                    wait_shares[name, row] if name != link.link else 0.0 for name in busiest.path.split(", ")
                 ),
-                sent_bytes=sum(one.sent_bytes for one in carried),
-                lost_bytes=sum(one.retransmitted_bytes for one in carried),
+                sent_bytes=sum(flow.sent_bytes for flow in link_flows),
+                lost_bytes=sum(flow.retransmitted_bytes for flow in link_flows),
                 lossy_bytes=sum(
-                    one.sent_bytes
-                    for one in carried
-                    if one.retransmitted_bytes >= LOSS_SHARE / 2 * one.sent_bytes
+                    flow.sent_bytes
+                    for flow in link_flows
+                    if flow.retransmitted_bytes >= LOSS_SHARE / 2 * flow.sent_bytes
                 ),
             )
         )
-    return tuple(_merge_rows(of_link) for of_link in uses.values())
+    return tuple(_merge_rows(link_uses) for link_uses in uses.values())
 
 
 def _merge_rows(uses: Sequence[LinkUse]) -> LinkUse:
     """Return the use of a link over all its rows: medians, sums of bytes, and the peak of the row with most windows."""
     return replace(
         uses[0],
-        rate=median(one.rate for one in uses),
-        peak=max(uses, key=lambda one: one.windows).peak,
-        busy=median(one.busy for one in uses),
-        waits=median(one.waits for one in uses),
-        waits_elsewhere=median(one.waits_elsewhere for one in uses),
-        sent_bytes=sum(one.sent_bytes for one in uses),
-        lost_bytes=sum(one.lost_bytes for one in uses),
-        lossy_bytes=sum(one.lossy_bytes for one in uses),
+        rate=median(use.rate for use in uses),
+        peak=max(uses, key=lambda use: use.windows).peak,
+        busy=median(use.busy for use in uses),
+        waits=median(use.waits for use in uses),
+        waits_elsewhere=median(use.waits_elsewhere for use in uses),
+        sent_bytes=sum(use.sent_bytes for use in uses),
+        lost_bytes=sum(use.lost_bytes for use in uses),
+        lossy_bytes=sum(use.lossy_bytes for use in uses),
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from testbed.design.topology.demand import AllReduceDemand
 from testbed.measure.model import Timing
 from testbed.measure.results.records import Comparison
-from testbed.measure.units import size_text
+from testbed.measure.units import format_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,66 +41,80 @@ def find_ring_gain(timings: Sequence[Timing]) -> RingGain | None:
 
     Return None if these timings do not exist.
     """
-    most_rings = max(timings, key=lambda timing: timing.rings, default=None)
+    most_rings = max(timings, key=lambda candidate: candidate.rings, default=None)
     if most_rings is None or most_rings.rings == 1:
         return None
     one_ring_key = (most_rings.collective, most_rings.ranks, most_rings.size_bytes, 1)
-    for one in timings:
-        if (one.collective, one.ranks, one.size_bytes, one.rings) == one_ring_key and one.busbw_mbps:
-            return RingGain(most_rings, one)
+    for timing in timings:
+        if (
+            timing.collective,
+            timing.ranks,
+            timing.size_bytes,
+            timing.rings,
+        ) == one_ring_key and timing.busbw_mbps:
+            return RingGain(most_rings, timing)
     return None
 
 
 def select_largest(timings: Sequence[Timing]) -> tuple[Timing, ...]:
     """Return each configuration's timing at its largest size, for the first topology, in the order measured."""
-    first = [timing for timing in timings if timing.topology == timings[0].topology]
-    names = dict.fromkeys(timing.configuration for timing in first)
-    return tuple(_find_largest(first, first[0].topology, name) for name in names)
+    first_timings = [timing for timing in timings if timing.topology == timings[0].topology]
+    names = dict.fromkeys(timing.configuration for timing in first_timings)
+    return tuple(_find_largest(first_timings, first_timings[0].topology, name) for name in names)
 
 
-def group_name(group: int) -> str:
+def make_group_name(group: int) -> str:
     """Return the name of the configuration of AllReduces in groups, such as `groups of 4`."""
     return f"groups of {group}"
 
 
 def compare_topologies(
-    timings: Sequence[Timing], before: str, after: str, demands: Sequence[AllReduceDemand], nodes: int
+    timings: Sequence[Timing],
+    first_topology: str,
+    second_topology: str,
+    demands: Sequence[AllReduceDemand],
+    nodes: int,
 ) -> tuple[Comparison, ...]:
     """Compare two topologies: bus bandwidth in each group size, and the time of all AllReduces of one iteration.
 
     `timings` must hold, for both, rows of the groups and of an AllReduce over all nodes.
     """
     groups = [demand.group for demand in demands if demand.group < nodes]
-    rows = [_select_rows(timings, topology, demands, nodes) for topology in (before, after)]
+    rows = [_select_rows(timings, topology, demands, nodes) for topology in (first_topology, second_topology)]
     # Each AllReduce of the job is extrapolated from its row in proportion to the size.
     seconds = [
         sum(
             row.time_us / 1e6 * demand.size_bytes / row.size_bytes
-            for row, demand in zip(of_topology, demands, strict=True)
+            for row, demand in zip(topology_rows, demands, strict=True)
         )
-        for of_topology in rows
+        for topology_rows in rows
     ]
     return (
-        *(_compare_bandwidth(timings, before, after, group) for group in groups),
+        *(_compare_bandwidth(timings, first_topology, second_topology, group) for group in groups),
         Comparison(
             label="communication of one training iteration",
             unit="s",
             before=seconds[0],
             after=seconds[1],
             higher_is_better=False,
-            cpu_limited=any(row.cpu_limited for one in rows for row in one),
+            cpu_limited=any(row.cpu_limited for topology_rows in rows for row in topology_rows),
         ),
     )
 
 
-def _compare_bandwidth(timings: Sequence[Timing], before: str, after: str, group: int) -> Comparison:
-    first, second = (_find_largest(timings, topology, group_name(group)) for topology in (before, after))
+def _compare_bandwidth(
+    timings: Sequence[Timing], first_topology: str, second_topology: str, group: int
+) -> Comparison:
+    first_timing, second_timing = (
+        _find_largest(timings, topology, make_group_name(group))
+        for topology in (first_topology, second_topology)
+    )
     return Comparison(
-        label=f"bus bandwidth in {group_name(group)} at {size_text(first.size_bytes)}",
+        label=f"bus bandwidth in {make_group_name(group)} at {format_size(first_timing.size_bytes)}",
         unit="Mbit/s",
-        before=first.busbw_mbps,
-        after=second.busbw_mbps,
-        cpu_limited=first.cpu_limited or second.cpu_limited,
+        before=first_timing.busbw_mbps,
+        after=second_timing.busbw_mbps,
+        cpu_limited=first_timing.cpu_limited or second_timing.cpu_limited,
     )
 
 
@@ -114,7 +128,7 @@ def _select_rows(
     return [
         _find_fastest_over_all(timings, topology, nodes)
         if demand.group == nodes
-        else _find_largest(timings, topology, group_name(demand.group))
+        else _find_largest(timings, topology, make_group_name(demand.group))
         for demand in demands
     ]
 

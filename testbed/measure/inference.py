@@ -60,11 +60,11 @@ def set_program(lab: Lab, model: Path) -> Lab:
         raise InferenceError(
             f"lab '{lab.name}' has no boards: add `boards` to {lab.path}, or use labs/testbed12-board.yaml"
         )
-    board, *others = lab.boards
+    board, *other_boards = lab.boards
     if not lab.simulated:
         find_number(board, model)
         return lab
-    return replace(lab, boards=(replace(board, program=(model.resolve(),)), *others))
+    return replace(lab, boards=(replace(board, program=(model.resolve(),)), *other_boards))
 
 
 def find_number(board: LabBoard, model: Path) -> int:
@@ -74,7 +74,7 @@ def find_number(board: LabBoard, model: Path) -> int:
     """
     if not board.program:
         return 0
-    files = [each.resolve() for each in board.program]
+    files = [path.resolve() for path in board.program]
     if model.resolve() not in files:
         raise InferenceError(
             f"board '{board.name}' runs {', '.join(map(str, board.program))}, not {model}: give one of its models"
@@ -108,17 +108,17 @@ def prepare_trial(
 
 def _run_lightning(*arguments: str) -> str:
     """Return the output of a `lightning` command. Raises `InferenceError` with its message if it fails."""
-    done = subprocess.run(
+    completed = subprocess.run(
         module_command("lightning.cli", *arguments),
         capture_output=True,
         text=True,
         check=False,
         env=child_environment(),
     )
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["no message"]
+    if completed.returncode:
+        lines = completed.stderr.strip().splitlines() or ["no message"]
         raise InferenceError(f"lightning {arguments[0]}: {lines[-1].removeprefix('error: ')}")
-    return done.stdout
+    return completed.stdout
 
 
 def measure_inference(
@@ -133,7 +133,7 @@ def measure_inference(
     if session.fleet is None:
         raise HostError(f"the hosts of lab '{lab.name}' are only modelled and send no packets to a board")
     attachment = choose_attachment(lab)
-    host = next(each for each in lab.hosts if each.name == attachment.host)
+    host = next(candidate for candidate in lab.hosts if candidate.name == attachment.host)
     attach(session, attachment, note)
     port = lab.board_port(attachment.board, attachment.port)
     counts = send_requests(session.fleet, host, port, trial.requests, deadline_s)
@@ -153,8 +153,8 @@ def choose_attachment(lab: Lab) -> Attachment:
     """
     board, host = lab.boards[0], lab.hosts[0]
     port = board.ports[0]
-    near = [nic for nic in host.nics if nic.transmit.switch == port.receive.switch]
-    return Attachment(host.name, (near or host.nics)[-1].name, board.name, port.name)
+    nics_on_switch = [nic for nic in host.nics if nic.transmit.switch == port.receive.switch]
+    return Attachment(host.name, (nics_on_switch or host.nics)[-1].name, board.name, port.name)
 
 
 def send_requests(
@@ -163,8 +163,8 @@ def send_requests(
     """Run the client on a host and return its document (see `testbed.node.inference`). Raises `HostError`."""
     program = resources.files("testbed.node").joinpath("inference.py").read_bytes()
     path = f"{fleet.put({'inference.py': program}, hosts=[host.name])}/inference.py"
-    words = [host.python, "-IS", path, "--to", f"{port.address}:{port.port}"]
-    words += [
+    arguments = [host.python, "-IS", path, "--to", f"{port.address}:{port.port}"]
+    arguments += [
         "--timeout",
         f"{ANSWER_TIMEOUT_S:g}",
         "--tries",
@@ -172,12 +172,12 @@ def send_requests(
         "--deadline",
         f"{deadline_s:g}",
     ]
-    command = {host.name: shlex.join(words)}
-    done = fleet.run(command, stdin={host.name: requests}, timeout_s=deadline_s + 30)[host.name]
-    if done.exit_status:
-        lines = done.stderr.strip().splitlines() or ["no message"]
+    command = {host.name: shlex.join(arguments)}
+    completed = fleet.run(command, stdin={host.name: requests}, timeout_s=deadline_s + 30)[host.name]
+    if completed.exit_status:
+        lines = completed.stderr.strip().splitlines() or ["no message"]
         raise HostError(f"the inference client failed on {host.name}: {lines[-1]}", host=host.name)
-    document: dict[str, Any] = json.loads(done.stdout)
+    document: dict[str, Any] = json.loads(completed.stdout)
     return document
 
 
@@ -208,6 +208,6 @@ def summarise_latencies(latencies_us: Sequence[float]) -> Latency | None:
     """
     if not latencies_us:
         return None
-    ordered = [round(each, 1) for each in sorted(latencies_us)]
+    ordered = [round(latency_us, 1) for latency_us in sorted(latencies_us)]
     p99 = ordered[ceil(0.99 * len(ordered)) - 1]
     return Latency(ordered[0], round(statistics.median(ordered), 1), p99, ordered[-1])

@@ -21,8 +21,8 @@ from testbed.lab.model import Lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.lab.simulated.link_rate import LinkRate
 from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, Ranks
-from testbed.measure.current_topology import collect, make_node_configurations, record, ring_proof
-from testbed.measure.gain import RingGain, compare_topologies, find_ring_gain, group_name, select_largest
+from testbed.measure.current_topology import collect, count_proof, make_node_configurations, record
+from testbed.measure.gain import RingGain, compare_topologies, find_ring_gain, make_group_name, select_largest
 from testbed.measure.inference import ModelTrial, measure_inference
 from testbed.measure.model import Timing
 from testbed.measure.report.page import write_report
@@ -89,27 +89,27 @@ class MainJob:
 
     def run(self) -> MainJobOutcome:
         """Patch and measure both topologies, one after the other."""
-        first = design_for(self.lab, name="all-nodes rings")
+        first_design = design_for(self.lab, name="all-nodes rings")
         self.narrator.phase("Planning a topology for a second job")
-        planned = plan_second(first.topology, first.routes, self.lab.link.represents_gbps)
+        planned = plan_second(first_design.topology, first_design.routes, self.lab.link.represents_gbps)
         groups = self.list_group_sizes(planned)
         first_report = self.bring_up(
-            first, "Serves AllReduce over all nodes: every stride is a ring of its own."
+            first_design, "Serves AllReduce over all nodes: every stride is a ring of its own."
         )
         self.check_routes(first_report)
-        self.measure(first, groups, with_all_rings=True)
+        self.measure(first_design, groups, with_all_rings=True)
         if planned is None:
             self.narrator.note("no second topology: no group of these nodes is served better by another")
             return MainJobOutcome(
-                first, first_report.verified.ok and not self.off_plan, tuple(self.timings), None
+                first_design, first_report.verified.ok and not self.off_plan, tuple(self.timings), None
             )
-        name = ", ".join(group_name(group) for group in groups) or "second job"
-        second = lay_out(self.lab, name, planned.topology)
-        second_report, stall = self.repatch(second, planned)
-        self.measure(second, groups, with_all_rings=False)
-        repatch = self.record_repatch(first, second_report, planned, stall)
+        name = ", ".join(make_group_name(group) for group in groups) or "second job"
+        second_design = lay_out(self.lab, name, planned.topology)
+        second_report, stall = self.repatch(second_design, planned)
+        self.measure(second_design, groups, with_all_rings=False)
+        repatch = self.record_repatch(first_design, second_report, planned, stall)
         verified = first_report.verified.ok and second_report.verified.ok and not self.off_plan
-        return MainJobOutcome(first, verified, tuple(self.timings), repatch)
+        return MainJobOutcome(first_design, verified, tuple(self.timings), repatch)
 
     def list_group_sizes(self, planned: SecondTopology | None) -> tuple[int, ...]:
         """Return the group sizes in which the second job reduces, without the group of all hosts."""
@@ -152,7 +152,7 @@ class MainJob:
         )
         return report
 
-    def check_routes(self, brought: BringUpReport) -> None:
+    def check_routes(self, report: BringUpReport) -> None:
         """Raise `VerifyFailed` unless every host reaches every other. Do nothing if hosts are modelled."""
         if self.session.fleet is None:
             self.narrator.note("hosts are modelled: routes are computed, not installed")
@@ -186,7 +186,7 @@ class MainJob:
         )
         record(self.run_record, self.lab, spec, result)
         if result.nic_bytes:
-            proof = ring_proof(result)
+            proof = count_proof(result)
             self.off_plan += proof["counters_off_plan"]
             self.narrator.note(
                 f"bytes on the NICs prove the rings: {proof['counters_as_planned']} counters as planned, "
@@ -204,35 +204,36 @@ class MainJob:
         yield from make_node_configurations(design, self.sizes, with_all_rings=with_all_rings)
         sizes = tuple(size for size in GROUP_SIZES if size in self.sizes) or self.sizes[-1:]
         for group in groups:
-            yield Configuration(group_name(group), rings_of(design.topology, group), sizes)
+            yield Configuration(make_group_name(group), rings_of(design.topology, group), sizes)
 
-    def repatch(self, second: Design, planned: SecondTopology) -> tuple[BringUpReport, Stall | None]:
+    def repatch(self, second_design: Design, planned: SecondTopology) -> tuple[BringUpReport, Stall | None]:
         """Apply the second design while a TCP stream runs between two hosts that stay neighbours."""
         fleet = self.session.fleet
-        streaming = run_tcp_stream(fleet, *self.lab.hosts[:2]) if fleet else nullcontext()
-        with streaming as stream:
-            report = self.bring_up(second, planned.why)
+        stream_context = run_tcp_stream(fleet, *self.lab.hosts[:2]) if fleet else nullcontext()
+        with stream_context as stream:
+            report = self.bring_up(second_design, planned.reason)
             stall = stream.finish() if stream else None
         self.check_routes(report)
         return report, stall
 
     def record_repatch(
-        self, first: Design, report: BringUpReport, planned: SecondTopology, stall: Stall | None
+        self, first_design: Design, report: BringUpReport, planned: SecondTopology, stall: Stall | None
     ) -> Repatch:
         """Record the costs and gains of the re-patch, and return them."""
         repatch = Repatch(
-            source=first.name,
+            source=first_design.name,
             target=report.design.name,
-            reason=planned.why,
+            reason=planned.reason,
             circuits_moved=sum(
-                len(part.target.pairs - part.seen.connections.pairs) for part in report.plan.switches
+                len(switch_plan.target.pairs - switch_plan.seen.connections.pairs)
+                for switch_plan in report.plan.switches
             ),
             outage_s=report.apply.outage_s,
             total_s=report.routes_s,
             stall_s=stall.longest_gap_s if stall else None,
             usual_gap_s=stall.median_gap_s if stall else None,
             comparisons=compare_topologies(
-                self.timings, first.name, report.design.name, planned.demands, len(self.lab.hosts)
+                self.timings, first_design.name, report.design.name, planned.demands, len(self.lab.hosts)
             ),
         )
         self.run_record.add_repatch(repatch)
@@ -279,14 +280,15 @@ def provide_lab(
     if not lab.simulated:
         yield lab, "real", None
         return
-    with start_lab(lab, hosts=hosts, move=True) as started:
-        why = f" ({started.reason})" if started.reason else ""
+    with start_lab(lab, hosts=hosts, move=True) as running_lab:
+        reason_text = f" ({running_lab.reason})" if running_lab.reason else ""
         narrator.note(
-            f"SIMULATED lab {started.lab_id} at {started.lab.management}, hosts: {started.hosts_mode}{why}"
+            f"SIMULATED lab {running_lab.lab_id} at {running_lab.lab.management}, "
+            f"hosts: {running_lab.hosts_mode}{reason_text}"
         )
-        if started.link_rate:
-            narrator.note(started.link_rate.describe())
-        yield started.lab, started.hosts_mode, started.link_rate
+        if running_lab.link_rate:
+            narrator.note(running_lab.link_rate.describe())
+        yield running_lab.lab, running_lab.hosts_mode, running_lab.link_rate
 
 
 def run_job(
@@ -319,10 +321,10 @@ def run_job(
             if link_rate:
                 run.add_phase(LINK_RATE, asdict(link_rate) | {"text": link_rate.describe()})
             # A simulated lab ends with the job, so it keeps no intent.
-            opened = open_lab(
+            lab_context = open_lab(
                 opened_lab, journal, model_hosts=mode == "model", keep_intent=not opened_lab.simulated
             )
-            with opened as session, ExitStack() as stack:
+            with lab_context as session, ExitStack() as stack:
                 ranks = None
                 if session.fleet:
                     ranks = stack.enter_context(Ranks(session.fleet, opened_lab, deadline_s))

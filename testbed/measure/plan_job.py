@@ -81,9 +81,9 @@ class LinkCount:
         """
         if self.counted_bytes is None or not self.planned_bytes:
             return None
-        once = self.counted_bytes - self.retransmitted_bytes
-        nearest = min(max(self.planned_bytes, once), self.counted_bytes)
-        return (nearest - self.planned_bytes) / self.planned_bytes
+        unrepeated_bytes = self.counted_bytes - self.retransmitted_bytes
+        nearest_bytes = min(max(self.planned_bytes, unrepeated_bytes), self.counted_bytes)
+        return (nearest_bytes - self.planned_bytes) / self.planned_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,12 +191,12 @@ def run_on_hosts(
     }
     reports = RankReports()
     with fleet.start(commands) as launch:
-        _read_until(launch, reports, until="ready", hosts=len(lab.hosts), deadline_s=deadline_s)
+        _read_until(launch, reports, event="ready", hosts=len(lab.hosts), deadline_s=deadline_s)
         if len(reports.ready) == len(lab.hosts):
-            for host, part in _make_scripts(lab, job, reports, iterations, deadline_s, checkpoint).items():
-                launch.send(json.dumps(part) + "\n", host)
-            _read_until(launch, reports, until="done", hosts=len(lab.hosts), deadline_s=deadline_s + _GRACE_S)
-        if len(reports.done) < len(lab.hosts):
+            for host, script in _make_scripts(lab, job, reports, iterations, deadline_s, checkpoint).items():
+                launch.send(json.dumps(script) + "\n", host)
+            _read_until(launch, reports, event="done", hosts=len(lab.hosts), deadline_s=deadline_s + _GRACE_S)
+        if len(reports.done_hosts) < len(lab.hosts):
             launch.close_input()
             diagnosis = Diagnosis(lab, wiring, reports, {}, deadline_s)
             raise diagnosis.make_failure_error() if reports.ready else diagnosis.make_not_ready_error()
@@ -206,8 +206,8 @@ def run_on_hosts(
 
 def _make_command(lab: Lab, folder: str, node: int, deadline_s: float) -> str:
     host = lab.hosts[node]
-    nics = [word for nic in host.nics for word in ("--nic", nic.name)]
-    guard = [
+    nics = [argument for nic in host.nics for argument in ("--nic", nic.name)]
+    guard_command = [
         host.python,
         "-IS",
         f"{folder}/guard.py",
@@ -217,18 +217,18 @@ def _make_command(lab: Lab, folder: str, node: int, deadline_s: float) -> str:
         *nics,
         "--",
     ]
-    return shlex.join([*guard, host.python, "-IS", f"{folder}/iteration.py", str(node)])
+    return shlex.join([*guard_command, host.python, "-IS", f"{folder}/iteration.py", str(node)])
 
 
-def _read_until(launch: Launch, reports: RankReports, *, until: str, hosts: int, deadline_s: float) -> None:
-    """Read lines until all hosts have sent the event `until`, a host has failed, or the time is up."""
-    ends_at = time.monotonic() + deadline_s
-    while (left_s := ends_at - time.monotonic()) > 0 and launch.running and not reports.failed:
-        if len(getattr(reports, until)) == hosts:
+def _read_until(launch: Launch, reports: RankReports, *, event: str, hosts: int, deadline_s: float) -> None:
+    """Read lines until all hosts have sent the event `event`, a host has failed, or the time is up."""
+    end_s = time.monotonic() + deadline_s
+    while (left_s := end_s - time.monotonic()) > 0 and launch.running and not reports.failed:
+        if len(getattr(reports, event)) == hosts:
             return
         for host, line in launch.lines(min(0.5, left_s)):
             reports.store_event(host, line)
-            if len(getattr(reports, until)) == hosts or reports.failed:
+            if len(getattr(reports, event)) == hosts or reports.failed:
                 break
 
 
@@ -240,12 +240,12 @@ def _make_scripts(
     deadline_s: float,
     checkpoint: Checkpoint | None,
 ) -> dict[str, dict[str, Any]]:
-    ready = [reports.ready[host.name] for host in lab.hosts]
+    ready_messages = [reports.ready[host.name] for host in lab.hosts]
     sets = job.routes.sets
     shared = {
         "addresses": [[str(address) for address in set_addresses(host)[:sets]] for host in lab.hosts],
-        "ports": [one["port"] for one in ready],
-        "barrier": f"{lab.hosts[0].management}:{ready[0]['port']}",
+        "ports": [message["port"] for message in ready_messages],
+        "barrier": f"{lab.hosts[0].management}:{ready_messages[0]['port']}",
         "nodes": len(lab.hosts),
         "warm_up": WARM_UP,
         "iterations": iterations,
@@ -255,9 +255,9 @@ def _make_scripts(
         "checkpoint_every": checkpoint.every if checkpoint else 1,
         "checkpoint_folder": checkpoint.folder if checkpoint else "",
     }
-    own_scripts = scripts(job)
+    scripts_by_node = scripts(job)
     return {
-        host.name: {**shared, **own_scripts[node], "nics": [nic.name for nic in host.nics]}
+        host.name: {**shared, **scripts_by_node[node], "nics": [nic.name for nic in host.nics]}
         for node, host in enumerate(lab.hosts)
     }
 
@@ -265,19 +265,19 @@ def _make_scripts(
 def _make_result(
     lab: Lab, wiring: Wiring, job: HostJob, rows: Sequence[Mapping[str, Any]], iterations: int
 ) -> PlanRun:
-    before, after = (
+    counters_before, counters_after = (
         {
             f"{host.name}/{nic}": counts
             for host, row in zip(lab.hosts, rows, strict=True)
-            for nic, counts in row[when].items()
+            for nic, counts in row[key].items()
         }
-        for when in ("before", "after")
+        for key in ("before", "after")
     )
     # Retransmitted bytes count on each link of their connection's path.
     retransmitted = np.zeros(len(job.routes.topology.edges), dtype=np.int64)
     for source, host_row in enumerate(rows):
-        for target, number, size in host_row["retransmitted"]:
-            for edge in job.routes.path(source, target, number):
+        for target, route_set, size in host_row["retransmitted"]:
+            for edge in job.routes.path(source, target, route_set):
                 retransmitted[edge] += size
     framing = job.link_messages * HEADER.size
     planned, simulated = (
@@ -287,32 +287,32 @@ def _make_result(
     links = tuple(
         LinkCount(
             link=lab.link_label(link),
-            planned_bytes=round(float(planned[place])),
-            simulated_bytes=int(simulated[place]),
+            planned_bytes=round(float(planned[edge])),
+            simulated_bytes=int(simulated[edge]),
             counted_bytes=compute_payload(
-                before[lab.nic_label(link.source)], after[lab.nic_label(link.source)]
+                counters_before[lab.nic_label(link.source)], counters_after[lab.nic_label(link.source)]
             ),
-            retransmitted_bytes=int(retransmitted[place]),
+            retransmitted_bytes=int(retransmitted[edge]),
         )
-        for place, link in enumerate(sort_links(wiring))
+        for edge, link in enumerate(sort_links(wiring))
     )
     return PlanRun(
         times_s=tuple(max(times) for times in zip(*(row["times"] for row in rows), strict=True)),
         predicted_s=job.predicted_s,
         factor=job.factor,
         links=links,
-        counters_before=before,
+        counters_before=counters_before,
         processor_load=max(row["busy"] for row in rows),
         ranks=tuple(
-            one
+            figures
             for rank, row in enumerate(rows)
-            for one in make_rank_figures(_ROW_KEY, rank, lab.hosts[rank].name, row["seen"])
+            for figures in make_rank_figures(_ROW_KEY, rank, lab.hosts[rank].name, row["seen"])
         ),
         flows=tuple(_yield_flows(lab, wiring, job, rows)),
         rates=tuple(
-            one
+            figures
             for rank, row in enumerate(rows)
-            for one in make_link_figures(_ROW_KEY, lab, wiring, rank, row["seen"])
+            for figures in make_link_figures(_ROW_KEY, lab, wiring, rank, row["seen"])
         ),
     )
 
@@ -323,9 +323,9 @@ def _yield_flows(
     """Yield what each host measured about its connections."""
     links = sort_links(wiring)
     for source, row in enumerate(rows):
-        for target, number, one in row["seen"]["flows"]:
-            path = [links[edge] for edge in job.routes.path(source, target, number)]
-            yield make_flow_figures(_ROW_KEY, lab, (source, target, number), path, one)
+        for target, route_set, figures in row["seen"]["flows"]:
+            path = [links[edge] for edge in job.routes.path(source, target, route_set)]
+            yield make_flow_figures(_ROW_KEY, lab, (source, target, route_set), path, figures)
 
 
 def compute_payload(before: Sequence[int], after: Sequence[int]) -> int | None:
@@ -334,8 +334,8 @@ def compute_payload(before: Sequence[int], after: Sequence[int]) -> int | None:
     >>> compute_payload([1000, 10], [10066, 11]), compute_payload([1000, 10], [66, 1])
     (9000, None)
     """
-    sent, packets = (late - early for early, late in zip(before, after, strict=True))
-    return sent - HEADER_BYTES * packets if packets >= 0 else None
+    sent_bytes, packets = (late - early for early, late in zip(before, after, strict=True))
+    return sent_bytes - HEADER_BYTES * packets if packets >= 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,8 +373,8 @@ def count_links_since(job: RecordedJob, fleet: Fleet, lab: Lab) -> tuple[LinkCou
 
     `counted_bytes` is None for NICs that cannot be read, or whose counters were reset.
     """
-    now = read_counters(fleet, lab)
-    return tuple(_count_since(link, job.counters_before, now) for link in job.links)
+    counters = read_counters(fleet, lab)
+    return tuple(_count_since(link, job.counters_before, counters) for link in job.links)
 
 
 def count_links_since_last_job(
@@ -391,35 +391,41 @@ def count_links_since_last_job(
 
 def summarise_links(links: Sequence[LinkCount]) -> list[str]:
     """Return one line on the deviation of the links from the plan, or no line if no link was counted."""
-    worst = find_largest_deviation(links)
-    if worst is None:
+    largest_deviation = find_largest_deviation(links)
+    if largest_deviation is None:
         return []
     retransmitted = sum(link.retransmitted_bytes for link in links)
     links_text = count_noun(len(links), "link")
     return [
         (
-            f"the payload of {links_text} is within {worst * 100:.1f} % of the plan; "
+            f"the payload of {links_text} is within {largest_deviation * 100:.1f} % of the plan; "
             f"{retransmitted} bytes were retransmitted"
         )
     ]
 
 
 def _count_since(
-    link: LinkCount, before: Mapping[str, Sequence[int]], now: Mapping[str, Sequence[int]]
+    link: LinkCount, counters_before: Mapping[str, Sequence[int]], counters: Mapping[str, Sequence[int]]
 ) -> LinkCount:
     nic = link.link.partition(" -> ")[0]
-    counted = compute_payload(before[nic], now[nic]) if nic in before and nic in now else None
-    return LinkCount(link.link, link.planned_bytes, link.simulated_bytes, counted, link.retransmitted_bytes)
+    counted_bytes = (
+        compute_payload(counters_before[nic], counters[nic])
+        if nic in counters_before and nic in counters
+        else None
+    )
+    return LinkCount(
+        link.link, link.planned_bytes, link.simulated_bytes, counted_bytes, link.retransmitted_bytes
+    )
 
 
 def read_counters(fleet: Fleet, lab: Lab) -> dict[str, tuple[int, int]]:
     """Return the (bytes, packets) that each NIC (`host/nic`) has sent, or {} if a host of the fleet is unreachable."""
-    reached = {host.name for host in fleet.hosts}
-    hosts = [host for host in lab.hosts if host.name in reached]
+    fleet_hosts = {host.name for host in fleet.hosts}
+    hosts = [host for host in lab.hosts if host.name in fleet_hosts]
     folder = "/sys/class/net/{}/statistics/tx_{}"
     commands = {
         host.name: shlex.join(
-            ["cat", *(folder.format(nic.name, what) for nic in host.nics for what in ("bytes", "packets"))]
+            ["cat", *(folder.format(nic.name, unit) for nic in host.nics for unit in ("bytes", "packets"))]
         )
         for host in hosts
     }
@@ -429,10 +435,10 @@ def read_counters(fleet: Fleet, lab: Lab) -> dict[str, tuple[int, int]]:
         return {}
     counters = {}
     for host in hosts:
-        values = [int(word) for word in completed[host.name].stdout.split()]
+        values = [int(count) for count in completed[host.name].stdout.split()]
         if len(values) == 2 * len(host.nics):
-            for place, nic in enumerate(host.nics):
-                counters[f"{host.name}/{nic.name}"] = (values[2 * place], values[2 * place + 1])
+            for index, nic in enumerate(host.nics):
+                counters[f"{host.name}/{nic.name}"] = (values[2 * index], values[2 * index + 1])
     return counters
 
 

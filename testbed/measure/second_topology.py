@@ -37,26 +37,26 @@ class SecondTopology:
 
     topology: Topology
     demands: tuple[AllReduceDemand, ...]
-    why: str
+    reason: str
 
 
-def plan_second(first: Topology, routes: Routes, rate_gbps: float) -> SecondTopology | None:
-    """Plan a topology for fine-tuning in the groups that `first` serves worst, with links of `rate_gbps`.
+def plan_second(current_topology: Topology, routes: Routes, rate_gbps: float) -> SecondTopology | None:
+    """Plan a topology for fine-tuning in the groups that `current_topology` serves worst, with links of `rate_gbps`.
 
-    Return None if no groups of three or more divide the servers, if `first` links the servers of all groups directly,
-    or if the planner keeps `first`.
+    Return None if no groups of three or more divide the servers, if `current_topology` links the servers of all
+    groups directly, or if the planner keeps `current_topology`.
     """
-    group = find_farthest_group(first.nodes, routes)
+    group = find_farthest_group(current_topology.nodes, routes)
     if group is None:
         return None
-    cluster = Cluster(first.nodes)
-    job = make_fine_tuning(first.nodes, group, cluster)
+    cluster = Cluster(current_topology.nodes)
+    job = make_fine_tuning_workload(current_topology.nodes, group, cluster)
     plan = optimise(
         job,
         cluster,
-        first.degree,
+        current_topology.degree,
         rate_gbps,
-        simplex=first.simplex,
+        simplex=current_topology.simplex,
         seed=_SEED,
         steps=_STEPS,
         finalists=_FINALISTS,
@@ -64,22 +64,24 @@ def plan_second(first: Topology, routes: Routes, rate_gbps: float) -> SecondTopo
         polish_work=0,
         plan_routes=False,
     )
-    if plan.finding.topology.edges == first.edges:
+    if plan.finding.topology.edges == current_topology.edges:
         return None
     graph = iteration(job, plan.strategy, cluster)
     current_fabric = build_fabric(
-        FabricRequest("direct", first.nodes, first.degree, rate_gbps, topology=first)
+        FabricRequest(
+            "direct", current_topology.nodes, current_topology.degree, rate_gbps, topology=current_topology
+        )
     )
     before_ms = simulate_on(current_fabric.as_fluid(), graph).iteration_s * 1e3
     demands = sorted(traffic_of(graph).demand.allreduce, key=lambda demand: demand.group)
     size_gb = job.parameter_bytes / 1e9
     after_ms = plan.predicted.iteration_s * 1e3
-    why = (
+    reasons = (
         f"Fine-tuning a model of {size_gb:.0f} GB, which no server holds alone.",
         *plan.why[:2],
         f"Predicted time of an iteration: {before_ms:.1f} ms on the current topology, {after_ms:.1f} ms here.",
     )
-    return SecondTopology(plan.finding.topology, tuple(demands), " ".join(why))
+    return SecondTopology(plan.finding.topology, tuple(demands), " ".join(reasons))
 
 
 def find_farthest_group(nodes: int, routes: Routes) -> int | None:
@@ -88,11 +90,11 @@ def find_farthest_group(nodes: int, routes: Routes) -> int | None:
     Return None if no groups of three or more divide the servers, or if all neighbours are linked directly.
     """
     sizes = [size for size in range(3, nodes) if nodes % size == 0]
-    farthest = max(sizes, key=lambda size: (routes.hops(0, nodes // size), size), default=None)
-    return farthest if farthest and routes.hops(0, nodes // farthest) > 1 else None
+    group = max(sizes, key=lambda size: (routes.hops(0, nodes // size), size), default=None)
+    return group if group and routes.hops(0, nodes // group) > 1 else None
 
 
-def make_fine_tuning(nodes: int, group: int, cluster: Cluster) -> Workload:
+def make_fine_tuning_workload(nodes: int, group: int, cluster: Cluster) -> Workload:
     """Return the workload: adapters on frozen layers that fill the memory of `group` servers."""
     layers = Operator(
         name="layers",

@@ -49,14 +49,14 @@ def run_tcp_stream(fleet: Fleet, source: LabHost, target: LabHost) -> Iterator[S
     """
     program = resources.files("testbed.node").joinpath("stream.py").read_bytes()
     path = f"{fleet.put({'stream.py': program})}/stream.py"
-    place = [str(target.address), str(STREAM_PORT)]
-    receive = shlex.join([target.python, "-IS", path, "receive", *place])
-    send = shlex.join([source.python, "-IS", path, "send", *place, str(source.address)])
+    endpoint = [str(target.address), str(STREAM_PORT)]
+    receive_command = shlex.join([target.python, "-IS", path, "receive", *endpoint])
+    send_command = shlex.join([source.python, "-IS", path, "send", *endpoint, str(source.address)])
     name = f"the TCP stream from {source.name} to {target.name}"
     with ExitStack() as stack:
-        receiver = stack.enter_context(fleet.start({target.name: receive}))
+        receiver = stack.enter_context(fleet.start({target.name: receive_command}))
         await_event(receiver, "listening", name)
-        stack.enter_context(fleet.start({source.name: send}))
+        stack.enter_context(fleet.start({source.name: send_command}))
         await_event(receiver, "flowing", name)
         yield Stream(receiver, name)
 

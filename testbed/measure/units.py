@@ -8,10 +8,10 @@ from math import ceil, floor, log10
 _SIZES = ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 
 
-def size_text(size_bytes: float) -> str:
+def format_size(size_bytes: float) -> str:
     """Return a size in bytes as text.
 
-    >>> [size_text(n) for n in (512, 1024, 1536, 8 << 20)]
+    >>> [format_size(n) for n in (512, 1024, 1536, 8 << 20)]
     ['512 B', '1 KiB', '1.5 KiB', '8 MiB']
     """
     for unit_bytes, unit in _SIZES:
@@ -20,10 +20,10 @@ def size_text(size_bytes: float) -> str:
     return f"{size_bytes:.0f} B"
 
 
-def seconds_text(seconds: float | None) -> str:
+def format_seconds(seconds: float | None) -> str:
     """Return a duration as text with three digits and a suitable unit, or `not measured` for None.
 
-    >>> [seconds_text(s) for s in (None, 0, 0.0000123, 0.0213, 1.5, 75.0)]
+    >>> [format_seconds(s) for s in (None, 0, 0.0000123, 0.0213, 1.5, 75.0)]
     ['not measured', '0 s', '12.3 µs', '21.3 ms', '1.5 s', '1 min 15 s']
     """
     if seconds is None:
@@ -35,10 +35,10 @@ def seconds_text(seconds: float | None) -> str:
     return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
 
 
-def number_text(value: float) -> str:
+def format_number(value: float) -> str:
     r"""Return a number as text with three digits, or as a whole number from 100 on.
 
-    >>> [number_text(v) for v in (0, 0.01234, 3.14159, 94.06, 395.4, 12345.6)]
+    >>> [format_number(v) for v in (0, 0.01234, 3.14159, 94.06, 395.4, 12345.6)]
     ['0', '0.0123', '3.14', '94.1', '395', '12\xa0346']
     """
     if abs(value) >= 100:

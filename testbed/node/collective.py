@@ -89,15 +89,15 @@ DETAIL_S = 0.02
 PATTERN = 251  # values stay far below 2^24, so that float32 sums are exact
 
 
-def say(event: str, **details: object) -> None:
+def print_event(event: str, **details: object) -> None:
     """Print one JSON line on standard output."""
     print(json.dumps({"event": event, **details}), flush=True)
 
 
-def ring_rank(order: list[int], node: int, backend: str) -> int:
+def get_ring_rank(order: list[int], node: int, backend: str) -> int:
     """Return the rank of a node in the process group of a ring, so that data passes in the ring's order.
 
-    >>> ring_rank([0, 5, 10, 3], 5, "nccl"), ring_rank([0, 5, 10, 3], 5, "gloo")
+    >>> get_ring_rank([0, 5, 10, 3], 5, "nccl"), get_ring_rank([0, 5, 10, 3], 5, "gloo")
     (1, 3)
     """
     return DIRECTION[backend] * order.index(node) % len(order)
@@ -131,7 +131,7 @@ class Agreement:
             return []
         return [json.loads(self.store.get(f"{key}/{rank}")) for rank in range(self.nodes)]
 
-    def from_first(self, value: object) -> Any:
+    def broadcast(self, value: object) -> Any:
         """Return rank 0's value, on all ranks."""
         key = self._make_key()
         if self.rank == 0:
@@ -155,7 +155,7 @@ class Node:
         nics: list[str] = self.job["nics"][self.rank]
         return nics
 
-    def gloo_device(self, route_set: int) -> Any:
+    def get_gloo_device(self, route_set: int) -> Any:
         """Return the Gloo device of a set of routes. All groups share it, because each device is a thread that polls.
 
         Only the first set routes between all hosts. In other sets, only hosts that exchange data may connect.
@@ -172,19 +172,19 @@ class Node:
             )
         return self.gloo_devices[route_set]
 
-    def process_group(self, name: str, order: list[int], route_set: int = 0) -> Any:
+    def make_process_group(self, name: str, order: list[int], route_set: int = 0) -> Any:
         """Return the process group of one ring, bound to this node's address in a set of routes (not its hostname)."""
-        position = ring_rank(order, self.rank, self.job["backend"])
+        position = get_ring_rank(order, self.rank, self.job["backend"])
         store = dist.PrefixStore(name, self.store)
         timeout = timedelta(seconds=self.job["timeout_s"])
         if self.job["backend"] == "nccl":
             options = dist.ProcessGroupNCCL.Options()
             options._timeout = timeout
             options.group_name = name
-            options.global_ranks_in_group = sorted(order, key=lambda node: ring_rank(order, node, "nccl"))
+            options.global_ranks_in_group = sorted(order, key=lambda node: get_ring_rank(order, node, "nccl"))
             return dist.ProcessGroupNCCL(store, position, len(order), options)
         options = dist.ProcessGroupGloo._Options()
-        options._devices = [self.gloo_device(route_set)]
+        options._devices = [self.get_gloo_device(route_set)]
         options._threads = GLOO_THREADS
         options._timeout = timeout
         return dist.ProcessGroupGloo(store, position, len(order), options)
@@ -196,22 +196,22 @@ class Node:
 
 
 @lru_cache(maxsize=64)
-def pattern(elements: int, first: int, device: torch.device | str) -> torch.Tensor:
-    """Return the part that all inputs share, from element `first` on. `Configuration.measure` clears the cache."""
-    places = torch.empty(elements, device=device)
-    torch.arange(first, first + elements, out=places)
-    return places.remainder_(PATTERN)
+def make_pattern(elements: int, start: int, device: torch.device | str) -> torch.Tensor:
+    """Return the part that all inputs share, from element `start` on. `Configuration.measure` clears the cache."""
+    indices = torch.empty(elements, device=device)
+    torch.arange(start, start + elements, out=indices)
+    return indices.remainder_(PATTERN)
 
 
-def fill(tensor: torch.Tensor, rank: int, iteration: int, first: int = 0) -> None:
-    """Fill a tensor with inputs from element `first` on. Inputs differ by rank, element and iteration."""
-    torch.add(pattern(tensor.numel(), first, tensor.device), 3 * rank + iteration, out=tensor)
+def fill_inputs(tensor: torch.Tensor, rank: int, iteration: int, start: int = 0) -> None:
+    """Fill a tensor with inputs from element `start` on. Inputs differ by rank, element and iteration."""
+    torch.add(make_pattern(tensor.numel(), start, tensor.device), 3 * rank + iteration, out=tensor)
 
 
-def expect(like: torch.Tensor, ranks: list[int], iteration: int) -> torch.Tensor:
+def compute_expected(template: torch.Tensor, ranks: list[int], iteration: int) -> torch.Tensor:
     """Return the sum of the inputs of `ranks`, exact in float32."""
-    constant = torch.tensor(float(iteration * len(ranks) + 3 * sum(ranks)), device=like.device)
-    return torch.add(constant, pattern(like.numel(), 0, like.device), alpha=len(ranks))
+    constant = torch.tensor(float(iteration * len(ranks) + 3 * sum(ranks)), device=template.device)
+    return torch.add(constant, make_pattern(template.numel(), 0, template.device), alpha=len(ranks))
 
 
 def count_different(result: torch.Tensor, expected: torch.Tensor) -> int:
@@ -219,7 +219,7 @@ def count_different(result: torch.Tensor, expected: torch.Tensor) -> int:
     return 0 if torch.equal(result, expected) else int((result != expected).sum())
 
 
-def iterations_for(job: dict[str, Any], once_s: float) -> int:
+def choose_iterations(job: dict[str, Any], once_s: float) -> int:
     """Return the number of iterations of about `once_s` that fill `min_time_s`, within the job's limits.
 
     Three are enough if `min_iterations` would take longer than `max_time_s`.
@@ -229,18 +229,18 @@ def iterations_for(job: dict[str, Any], once_s: float) -> int:
     return int(min(max(math.ceil(job["min_time_s"] / once_s), min_count), job["max_iterations"]))
 
 
-def quartiles(values: list[float]) -> tuple[float, float, float]:
+def compute_quartiles(values: list[float]) -> tuple[float, float, float]:
     """Return the lower quartile, the median and the upper quartile, interpolated linearly between the sorted values.
 
-    >>> quartiles([3.0, 1.0, 2.0, 10.0, 4.0]), quartiles([2.0])
+    >>> compute_quartiles([3.0, 1.0, 2.0, 10.0, 4.0]), compute_quartiles([2.0])
     ((2.0, 3.0, 4.0), (2.0, 2.0, 2.0))
     """
     ordered = sorted(values)
 
     def interpolate(share: float) -> float:
-        whole, part = divmod(share * (len(ordered) - 1), 1)
-        low, high = ordered[int(whole)], ordered[min(int(whole) + 1, len(ordered) - 1)]
-        return low + part * (high - low)
+        lower_index, fraction = divmod(share * (len(ordered) - 1), 1)
+        low, high = ordered[int(lower_index)], ordered[min(int(lower_index) + 1, len(ordered) - 1)]
+        return low + fraction * (high - low)
 
     return interpolate(0.25), interpolate(0.5), interpolate(0.75)
 
@@ -260,11 +260,11 @@ class ProcessorTimes:
     all_ticks: tuple[int, ...]
 
 
-def processor_times() -> ProcessorTimes:
+def read_processor_times() -> ProcessorTimes:
     """Return the current times. Idle time and disk waits are not busy, but time that the hypervisor took is."""
     lines = Path("/proc/stat").read_text(encoding="ascii").splitlines()
     ticks = [
-        [int(word) for word in line.split()[1:9]]
+        [int(count) for count in line.split()[1:9]]
         for line in lines
         if line.startswith("cpu") and line[3].isdigit()
     ]
@@ -294,35 +294,38 @@ class ProcessorUse:
     waited: float
 
 
-def processor_use(before: ProcessorTimes, after: ProcessorTimes, device_type: str) -> ProcessorUse:
+def compute_processor_use(before: ProcessorTimes, after: ProcessorTimes, device_type: str) -> ProcessorUse:
     """Return the processor use between two moments, of this machine and of this process.
 
     With a GPU, `busy` ignores this process, because it polls while it waits for the GPU.
     """
     clock_s = max(1e-9, after.clock_s - before.clock_s)
-    whole, busy, stolen = (
+    all_ticks, busy, stolen = (
         [late - early for early, late in zip(getattr(before, name), getattr(after, name), strict=True)]
         for name in ("all_ticks", "busy_ticks", "stolen_ticks")
     )
-    machine = sum(busy) / max(1, sum(whole))
-    own = (after.own_s - before.own_s) / clock_s
+    machine = sum(busy) / max(1, sum(all_ticks))
+    own_share = (after.own_s - before.own_s) / clock_s
     return ProcessorUse(
         own_s=after.own_s - before.own_s,
-        busy=min(1.0, machine if device_type == "cuda" else max(machine, own)),
-        busiest=max((part / max(1, all_) for part, all_ in zip(busy, whole, strict=True)), default=0.0),
-        stolen=sum(stolen) / max(1, sum(whole)),
+        busy=min(1.0, machine if device_type == "cuda" else max(machine, own_share)),
+        busiest=max(
+            (busy_count / max(1, all_count) for busy_count, all_count in zip(busy, all_ticks, strict=True)),
+            default=0.0,
+        ),
+        stolen=sum(stolen) / max(1, sum(all_ticks)),
         waited=(after.waited_s - before.waited_s) / clock_s,
     )
 
 
-def bounds_of(weights: list[float], elements: int) -> list[int]:
+def compute_bounds(weights: list[float], elements: int) -> list[int]:
     """Return the ends of the parts of a tensor that is split by weights.
 
-    >>> bounds_of([0.5, 0.25, 0.25], 10), bounds_of([1.0], 3)
+    >>> compute_bounds([0.5, 0.25, 0.25], 10), compute_bounds([1.0], 3)
     ([5, 8, 10], [3])
     """
     sums = list(itertools.accumulate(weights))
-    return [round(part / sums[-1] * elements) for part in sums]
+    return [round(partial_sum / sums[-1] * elements) for partial_sum in sums]
 
 
 def wait_for(works: list[Any]) -> float:
@@ -344,39 +347,39 @@ class Reduction:
     ) -> None:
         self.node = node
         own_rings = [(index, order) for index, order in enumerate(rings) if node.rank in order]
-        ways = [
+        group_specs = [
             (index, order, route_set, weight)
             for index, order in own_rings
             for route_set, weight in enumerate(weights[index] if weights else [1.0])
             if weight
         ]
         self.groups = [
-            node.process_group(f"{name}/{index}/{route_set}", order, route_set)
-            for index, order, route_set, _ in ways
+            node.make_process_group(f"{name}/{index}/{route_set}", order, route_set)
+            for index, order, route_set, _ in group_specs
         ]
-        self.weights = [weight for *_, weight in ways]
+        self.weights = [weight for *_, weight in group_specs]
         self.members = sorted(own_rings[0][1])
 
-    def buffers(self, size: int, iteration: int) -> torch.Tensor:
+    def make_buffers(self, size: int, iteration: int) -> torch.Tensor:
         """Return the input tensor of one iteration."""
         tensor = torch.empty(max(1, size // 4), device=self.node.device)
-        fill(tensor, self.node.rank, iteration)
+        fill_inputs(tensor, self.node.rank, iteration)
         return tensor
 
     def run(self, tensor: torch.Tensor) -> float:
         """Reduce the tensor in place; return the seconds of waiting."""
-        bounds = bounds_of(self.weights, tensor.numel())
+        bounds = compute_bounds(self.weights, tensor.numel())
         shares = tensor.tensor_split(bounds[:-1])  # some are empty if there are fewer elements than rings
         pairs = [(group, share) for group, share in zip(self.groups, shares, strict=True) if share.numel()]
         return wait_for([group.allreduce([share]) for group, share in pairs])
 
     def count_wrong(self, tensor: torch.Tensor, iteration: int) -> int:
         """Return the number of elements that are not exactly the sum of all members' inputs."""
-        return count_different(tensor, expect(tensor, self.members, iteration))
+        return count_different(tensor, compute_expected(tensor, self.members, iteration))
 
 
 @dataclass(frozen=True)
-class Parcels:
+class TransferBuffers:
     """The parts that a node sends and receives in an iteration, by the other node. `elements` is the tensor's size."""
 
     elements: int
@@ -394,76 +397,87 @@ class Exchange:
         self, node: Node, name: str, pairs: list[list[int]], weights: list[list[float]] | None = None
     ) -> None:
         self.node = node
-        each = weights or [[1.0]] * len(pairs)
+        weights_by_pair = weights or [[1.0]] * len(pairs)
         self.weights = {
-            (source, target): pair_weights for (source, target), pair_weights in zip(pairs, each, strict=True)
+            (source, target): pair_weights
+            for (source, target), pair_weights in zip(pairs, weights_by_pair, strict=True)
         }
         nodes: int = node.job["nodes"]
         self.targets = [sorted(target for source, target in pairs if source == rank) for rank in range(nodes)]
-        in_order = [DIRECTION[node.job["backend"]] * rank % nodes for rank in range(nodes)]
-        used = sorted(
-            {route_set for pair_weights in each for route_set, weight in enumerate(pair_weights) if weight}
+        rank_order = [DIRECTION[node.job["backend"]] * rank % nodes for rank in range(nodes)]
+        used_sets = sorted(
+            {
+                route_set
+                for pair_weights in weights_by_pair
+                for route_set, weight in enumerate(pair_weights)
+                if weight
+            }
         )
         # In each group the rank of a node is its number.
         self.groups = {
-            route_set: node.process_group(f"{name}/{route_set}", in_order, route_set) for route_set in used
+            route_set: node.make_process_group(f"{name}/{route_set}", rank_order, route_set)
+            for route_set in used_sets
         }
 
-    def share(self, source: int, target: int, elements: int) -> tuple[int, int]:
+    def locate_part(self, source: int, target: int, elements: int) -> tuple[int, int]:
         """Return start and length of the part for `target` in the tensor of `source`."""
-        whole, remainder = divmod(elements, len(self.targets[source]))
-        place = self.targets[source].index(target)
-        return place * whole + min(place, remainder), whole + (place < remainder)
+        base_length, remainder = divmod(elements, len(self.targets[source]))
+        position = self.targets[source].index(target)
+        return position * base_length + min(position, remainder), base_length + (position < remainder)
 
-    def buffers(self, size: int, iteration: int) -> Parcels:
+    def make_buffers(self, size: int, iteration: int) -> TransferBuffers:
         """Return the parts that this node sends, and buffers for the parts that it receives."""
-        own, elements = self.node.rank, max(1, size // 4)
-        outgoing = {target: self.part(own, target, elements, iteration) for target in self.targets[own]}
-        incoming = {
-            source: torch.full((self.share(source, own, elements)[1],), math.nan, device=self.node.device)
-            for source, targets in enumerate(self.targets)
-            if own in targets
+        rank, elements = self.node.rank, max(1, size // 4)
+        outgoing = {
+            target: self.make_part(rank, target, elements, iteration) for target in self.targets[rank]
         }
-        return Parcels(elements, outgoing, incoming)
+        incoming = {
+            source: torch.full(
+                (self.locate_part(source, rank, elements)[1],), math.nan, device=self.node.device
+            )
+            for source, targets in enumerate(self.targets)
+            if rank in targets
+        }
+        return TransferBuffers(elements, outgoing, incoming)
 
-    def part(self, source: int, target: int, elements: int, iteration: int) -> torch.Tensor:
+    def make_part(self, source: int, target: int, elements: int, iteration: int) -> torch.Tensor:
         """Return the part that `source` sends to `target` in one iteration."""
-        first, length = self.share(source, target, elements)
+        start, length = self.locate_part(source, target, elements)
         tensor = torch.empty(length, device=self.node.device)
-        fill(tensor, source, iteration, first)
+        fill_inputs(tensor, source, iteration, start)
         return tensor
 
-    def run(self, parcels: Parcels) -> float:
+    def run(self, buffers: TransferBuffers) -> float:
         """Send and receive all parts; the tag is the source. Return the seconds of waiting."""
-        own = self.node.rank
+        rank = self.node.rank
         works = [
             self.groups[route_set].recv([buffer], source, source)
-            for source, whole in parcels.incoming.items()
-            for route_set, buffer in self.parts_by_set(source, own, whole)
+            for source, tensor in buffers.incoming.items()
+            for route_set, buffer in self.split_by_route_set(source, rank, tensor)
         ]
         works += [
-            self.groups[route_set].send([part], target, own)
-            for target, whole in parcels.outgoing.items()
-            for route_set, part in self.parts_by_set(own, target, whole)
+            self.groups[route_set].send([part], target, rank)
+            for target, tensor in buffers.outgoing.items()
+            for route_set, part in self.split_by_route_set(rank, target, tensor)
         ]
         return wait_for(works)
 
-    def parts_by_set(
+    def split_by_route_set(
         self, source: int, target: int, tensor: torch.Tensor
     ) -> Iterator[tuple[int, torch.Tensor]]:
         """Yield (set, part) of a pair's tensor. Empty parts are skipped, unless all are empty."""
         weights = self.weights[source, target]
-        parts = tensor.tensor_split(bounds_of(weights, tensor.numel())[:-1])
+        parts = tensor.tensor_split(compute_bounds(weights, tensor.numel())[:-1])
         filled = [(route_set, part) for route_set, part in enumerate(parts) if part.numel()]
         yield from filled or [(weights.index(max(weights)), tensor)]
 
-    def count_wrong(self, parcels: Parcels, iteration: int) -> int:
+    def count_wrong(self, buffers: TransferBuffers, iteration: int) -> int:
         """Return the number of received elements that differ from what the sender sent."""
         sent_parts = {
-            source: self.part(source, self.node.rank, parcels.elements, iteration)
-            for source in parcels.incoming
+            source: self.make_part(source, self.node.rank, buffers.elements, iteration)
+            for source in buffers.incoming
         }
-        return sum(count_different(part, sent_parts[source]) for source, part in parcels.incoming.items())
+        return sum(count_different(part, sent_parts[source]) for source, part in buffers.incoming.items())
 
 
 COLLECTIVES: dict[str, Any] = {"pairs": Exchange, "rings": Reduction}
@@ -477,13 +491,13 @@ class Configuration:
         self.node = node
         self.name: str = description["name"]
         self.sizes: list[int] = description["sizes"]
-        ways = next(key for key in COLLECTIVES if description.get(key))
-        run = COLLECTIVES[ways]
-        self.collective = run(node, self.name, description[ways], description.get("weights"))
+        kind = next(key for key in COLLECTIVES if description.get(key))
+        collective_class = COLLECTIVES[kind]
+        self.collective = collective_class(node, self.name, description[kind], description.get("weights"))
 
-    def perform(self, values: Any) -> float:
+    def perform(self, buffers: Any) -> float:
         """Run the collective on its buffers, and wait for its end; return the seconds of waiting."""
-        waiting_s: float = self.collective.run(values)
+        waiting_s: float = self.collective.run(buffers)
         if self.node.device.type == "cuda":
             begin = time.perf_counter()
             torch.cuda.synchronize()
@@ -493,10 +507,10 @@ class Configuration:
     def run(self, agreement: Agreement) -> None:
         """Measure all sizes."""
         for size in self.sizes:
-            say("at", configuration=self.name, size=size)
+            print_event("at", configuration=self.name, size=size)
             row = self.measure(size, agreement)
             if row is not None:
-                say("row", configuration=self.name, size=size, **row)
+                print_event("row", configuration=self.name, size=size, **row)
         agreement.barrier()
 
     def measure(self, size: int, agreement: Agreement) -> dict[str, object] | None:
@@ -505,21 +519,23 @@ class Configuration:
         Return the row on rank 0, None elsewhere.
         """
         job, rank = self.node.job, self.node.rank
-        pattern.cache_clear()  # drop the patterns of the last size
-        values = self.collective.buffers(size, 0)
+        make_pattern.cache_clear()  # drop the patterns of the last size
+        buffers = self.collective.make_buffers(size, 0)
         agreement.barrier()
         begin = time.perf_counter()
-        self.perform(values)
+        self.perform(buffers)
         warm_s = time.perf_counter() - begin
-        wrong = self.collective.count_wrong(values, 0)
+        wrong_count = self.collective.count_wrong(buffers, 0)
         slowest_s = max(agreement.gather(warm_s), default=warm_s)
-        iterations, in_detail = agreement.from_first([iterations_for(job, slowest_s), slowest_s >= DETAIL_S])
-        inputs = [self.collective.buffers(size, iteration) for iteration in range(iterations)]
-        measured = self.time_iterations(inputs, agreement, in_detail=in_detail)
-        wrong += sum(
-            self.collective.count_wrong(values, iteration) for iteration, values in enumerate(inputs)
+        iterations, in_detail = agreement.broadcast(
+            [choose_iterations(job, slowest_s), slowest_s >= DETAIL_S]
         )
-        ranks = agreement.gather({**measured, "wrong": wrong})
+        inputs = [self.collective.make_buffers(size, iteration) for iteration in range(iterations)]
+        measured = self.time_iterations(inputs, agreement, in_detail=in_detail)
+        wrong_count += sum(
+            self.collective.count_wrong(buffers, iteration) for iteration, buffers in enumerate(inputs)
+        )
+        ranks = agreement.gather({**measured, "wrong": wrong_count})
         return None if rank else make_row(ranks)
 
     def time_iterations(
@@ -534,24 +550,24 @@ class Configuration:
         agreement.barrier()
         connections = find_connections()
         watch = Watch(connections, self.node.nics)
-        sent_before, used_before = self.node.count_sent_bytes(), processor_times()
+        sent_before, used_before = self.node.count_sent_bytes(), read_processor_times()
         others_before_s = read_others_processor_s()
         agreement.barrier()
         watch.begin()
-        moments, times, seen = [read_moment(watch)], [], []
+        moments, times, observations = [read_moment(watch)], [], []
         last_s = time.perf_counter()
-        for values in inputs:
+        for buffers in inputs:
             begin_s = time.perf_counter()
-            waiting_s = self.perform(values)
+            waiting_s = self.perform(buffers)
             end_s = time.perf_counter()
             times.append(end_s - begin_s)
-            seen.append({"seconds": end_s - last_s, "waiting_s": waiting_s})
+            observations.append({"seconds": end_s - last_s, "waiting_s": waiting_s})
             if in_detail:
                 moments.append(read_moment(watch))
             last_s = time.perf_counter()
         moments.append(read_moment(watch))
         agreement.barrier()
-        used_after, flows = processor_times(), watch.end()
+        used_after, flows = read_processor_times(), watch.end()
         others_s = read_others_processor_s() - others_before_s
         sent_after = self.node.count_sent_bytes()
         for _, connection in connections:
@@ -559,19 +575,19 @@ class Configuration:
         agreement.barrier()
         disk_s = probe_disk()
         agreement.barrier()
-        seen[-1]["disk_s"] = disk_s
-        whole = subtract_moments(moments[0], moments[-1])
-        parts = {key: value / len(inputs) for key, value in whole.items()}
+        observations[-1]["disk_s"] = disk_s
+        total_use = subtract_moments(moments[0], moments[-1])
+        mean_use = {key: value / len(inputs) for key, value in total_use.items()}
         for entry, (before, after) in (
-            zip(seen, itertools.pairwise(moments), strict=False) if in_detail else ()
+            zip(observations, itertools.pairwise(moments), strict=False) if in_detail else ()
         ):
             entry.update(subtract_moments(before, after))
         return {
             "sent": {nic: sent_after[nic] - sent_before[nic] for nic in sent_after},
-            "used": vars(processor_use(used_before, used_after, self.node.device.type)),
+            "used": vars(compute_processor_use(used_before, used_after, self.node.device.type)),
             "times": times,
             "seen": {
-                "iterations": [{**parts, **entry} for entry in seen],
+                "iterations": [{**mean_use, **entry} for entry in observations],
                 "flows": flows,
                 "nics": watch.describe_nics(),
                 "others_s": others_s,
@@ -585,10 +601,10 @@ def make_row(ranks: list[dict[str, Any]]) -> dict[str, object]:
     `min_us` and `max_us` time each iteration by its slowest rank. `processor_s` is the sum of all ranks per iteration.
     """
     times = [entry["times"] for entry in ranks]
-    used = [entry["used"] for entry in ranks]
+    uses = [entry["used"] for entry in ranks]
     # An iteration lasts until its slowest rank is done.
     slowest = [max(values) for values in zip(*times, strict=True)]
-    low, middle, high = max(map(quartiles, times), key=lambda quarters: quarters[1])
+    low, middle, high = max(map(compute_quartiles, times), key=lambda quarters: quarters[1])
     return {
         "iterations": len(slowest),
         "time_us": middle * 1e6,
@@ -602,11 +618,11 @@ def make_row(ranks: list[dict[str, Any]]) -> dict[str, object]:
             [[peer, flow["retransmitted"]] for peer, flow in entry["seen"]["flows"]] for entry in ranks
         ],
         "seen": [entry["seen"] for entry in ranks],
-        "processor_s": sum(use["own_s"] for use in used) / len(slowest),
-        "processor_busy": max(use["busy"] for use in used),
-        "processor_busiest": max(use["busiest"] for use in used),
-        "processor_stolen": max(use["stolen"] for use in used),
-        "processor_waited": max(use["waited"] for use in used),
+        "processor_s": sum(use["own_s"] for use in uses) / len(slowest),
+        "processor_busy": max(use["busy"] for use in uses),
+        "processor_busiest": max(use["busiest"] for use in uses),
+        "processor_stolen": max(use["stolen"] for use in uses),
+        "processor_waited": max(use["waited"] for use in uses),
     }
 
 
@@ -625,7 +641,7 @@ def announce_ready(rank: int, start_s: float) -> dist.TCPStore | None:
     """Print `ready` with the processor time of the start; rank 0 also opens and returns the store."""
     torch.set_num_threads(1)
     store = make_store() if rank == 0 else None
-    say(
+    print_event(
         "ready",
         rank=rank,
         processor_s=start_s,
@@ -655,11 +671,11 @@ def measure_all(job: dict[str, Any], rank: int, store: dist.TCPStore | None) -> 
     agreement.barrier()
     for configuration in configurations:
         configuration.run(agreement)
-    say("done", rank=rank, processor_s=time.process_time())
+    print_event("done", rank=rank, processor_s=time.process_time())
     agreement.barrier()  # rank 0 holds the store, so it must not leave before the others
 
 
-def do_job(rank: int, start_s: float) -> int:
+def run_one_job(rank: int, start_s: float) -> int:
     """Get ready, wait for one job, run it; return the exit status."""
     store = announce_ready(rank, start_s)
     line = sys.stdin.readline()
@@ -670,7 +686,7 @@ def do_job(rank: int, start_s: float) -> int:
         measure_all(job, rank, store)
     except (RuntimeError, OSError, ValueError) as error:  # torch's errors are RuntimeErrors
         message = str(error).strip() or type(error).__name__
-        say("error", rank=rank, message=message.splitlines()[0][:500])
+        print_event("error", rank=rank, message=message.splitlines()[0][:500])
         return FAILED
     return MORE if job.get("more") else 0
 
@@ -684,7 +700,7 @@ def main() -> int:
         process = os.fork()  # safe: this process has one thread, and no process group or GPU is open
         if not process:
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-            status = do_job(rank, start_s)
+            status = run_one_job(rank, start_s)
             sys.stdout.flush()
             os._exit(status)  # skip all clean-up: process groups would wait for peers that have ended
         status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])

@@ -43,8 +43,8 @@ class Guard:
         libc = ctypes.CDLL(None)
         # Orphans of the command become children of the guard, so that it can find and end them.
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-            signal.signal(number, self._note_signal)
+        for signal_number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+            signal.signal(signal_number, self._note_signal)
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -106,14 +106,14 @@ class Guard:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
-        while children := child_pids():
+        while children := list_child_pids():
             for pid in children:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             reap()
 
 
-def child_pids() -> list[int]:
+def list_child_pids() -> list[int]:
     """Return the process ids of the guard's children, including adopted orphans."""
     text = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
     return [int(pid) for pid in text.split()]
@@ -154,9 +154,9 @@ def main() -> int:
         if options.clean:
             shutil.rmtree(options.clean, ignore_errors=True)
     status = guard.process.returncode
-    seconds = round(time.monotonic() - guard.start_s, 3)
-    line = {"event": "guard", "reason": reason, "status": status, "seconds": seconds, "dark_nics": dark}
-    print("\n" + json.dumps(line), flush=True)  # the command may have died in the middle of a line
+    elapsed_s = round(time.monotonic() - guard.start_s, 3)
+    report = {"event": "guard", "reason": reason, "status": status, "seconds": elapsed_s, "dark_nics": dark}
+    print("\n" + json.dumps(report), flush=True)  # the command may have died in the middle of a line
     return status if reason == "exit" and status >= 0 else 1
 
 

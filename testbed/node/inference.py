@@ -177,8 +177,8 @@ def main() -> None:
         connection = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         connection.connect((address, int(port)))
         trial = Trial(connection, options.timeout, options.tries, options.deadline)
-        for each in requests:
-            trial.ask(each["number"], bytes.fromhex(each["request"]), bytes.fromhex(each["answer"]))
+        for request in requests:
+            trial.ask(request["number"], bytes.fromhex(request["request"]), bytes.fromhex(request["answer"]))
     print(json.dumps(trial.report()))
 
 

@@ -62,7 +62,7 @@ except ModuleNotFoundError:  # a copy on a host, beside copies of these files
 FAILED, NO_JOB = 1, 1
 
 
-def say(event: str, **details: object) -> None:
+def print_event(event: str, **details: object) -> None:
     """Print one JSON line on standard output."""
     print(json.dumps({"event": event, **details}), flush=True)
 
@@ -76,8 +76,8 @@ class Iteration:
         self.open_dependencies = {number: len(task["after"]) for number, task in self.tasks.items()}
         self.successors: dict[int, list[int]] = {}
         for number, task in self.tasks.items():
-            for before in task["after"]:
-                self.successors.setdefault(before, []).append(number)
+            for dependency in task["after"]:
+                self.successors.setdefault(dependency, []).append(number)
         self.open_parts = {number: len(task["send"]) + task["receive"] for number, task in self.tasks.items()}
         self.unfinished = len(self.tasks)
         self.ready: list[tuple[float, int]] = []
@@ -126,8 +126,8 @@ class Iteration:
         """Send the parts of a task. A task without parts to send or receive is done."""
         if not self.open_parts[number]:
             self._end(number, time.monotonic())
-        for target, way, size in self.tasks[number]["send"]:
-            line = self.host.outgoing[target, way]
+        for target, route_set, size in self.tasks[number]["send"]:
+            line = self.host.outgoing[target, route_set]
             line.put(HEADER.pack(number, size), size, lambda: self._count_part(number))
             line.write()
 
@@ -142,10 +142,10 @@ class Iteration:
     def _end(self, number: int, now_s: float) -> None:
         """End a task, and start the tasks that waited only for it."""
         self.unfinished -= 1
-        for after in self.successors.get(number, ()):
-            self.open_dependencies[after] -= 1
-            if not self.open_dependencies[after]:
-                self._start(after, now_s)
+        for successor in self.successors.get(number, ()):
+            self.open_dependencies[successor] -= 1
+            if not self.open_dependencies[successor]:
+                self._start(successor, now_s)
 
 
 def read_counters(nics: list[str]) -> dict[str, list[int]]:
@@ -153,7 +153,7 @@ def read_counters(nics: list[str]) -> dict[str, list[int]]:
     folder = "/sys/class/net/{}/statistics/tx_{}"
     return {
         nic: [
-            int(Path(folder.format(nic, what)).read_text(encoding="ascii")) for what in ("bytes", "packets")
+            int(Path(folder.format(nic, unit)).read_text(encoding="ascii")) for unit in ("bytes", "packets")
         ]
         for nic in nics
     }
@@ -162,7 +162,7 @@ def read_counters(nics: list[str]) -> dict[str, list[int]]:
 def read_busy_ticks() -> tuple[int, int]:
     """Return the busy ticks of all processors of this machine, and all ticks."""
     with open("/proc/stat", encoding="ascii") as file:  # noqa: PTH123 - a dozen of these processes start at once
-        ticks = [int(word) for word in file.readline().split()[1:9]]
+        ticks = [int(count) for count in file.readline().split()[1:9]]
     return sum(ticks) - ticks[3] - ticks[4], sum(ticks)
 
 
@@ -173,26 +173,26 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
     host.barrier()
     for _ in range(job["warm_up"]):
         _run_iteration(host, job, deadline)
-    before, busy_before = read_counters(job["nics"]), read_busy_ticks()
+    counters_before, busy_before = read_counters(job["nics"]), read_busy_ticks()
     retransmitted = {pair: line.count_retransmitted() for pair, line in host.outgoing.items()}
     own_s, others_s = time.process_time(), read_others_processor_s()
     watch = Watch([(pair, line.connection) for pair, line in host.outgoing.items()], job["nics"])
     host.barrier()
     watch.begin()
-    times, seen = [], []
+    times, observations = [], []
     last_s = time.monotonic()
     for number in range(1, job["iterations"] + 1):
         moment, waiting_s = read_moment(watch), host.waiting_s
         iteration = Iteration(host, job)
-        took_s, writes_s = iteration.run(deadline), 0.0
+        iteration_s, writes_s = iteration.run(deadline), 0.0
         if job.get("checkpoint_bytes") and number % job["checkpoint_every"] == 0:
             writes_s = _write_checkpoint(job)
-        used, end_s = subtract_moments(moment, read_moment(watch)), time.monotonic()
-        times.append(took_s + writes_s)
+        use, end_s = subtract_moments(moment, read_moment(watch)), time.monotonic()
+        times.append(iteration_s + writes_s)
         probe_s = 0.0 if job.get("checkpoint_bytes") else probe_disk()
-        seen.append(
+        observations.append(
             {
-                **used,
+                **use,
                 "seconds": end_s - last_s,
                 "waiting_s": host.waiting_s - waiting_s,
                 "computing_s": iteration.computing_s,
@@ -204,19 +204,19 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
         host.barrier()
         last_s = time.monotonic()
     flows = watch.end()
-    busy_after, after = read_busy_ticks(), read_counters(job["nics"])
-    busy, whole = (late - early for early, late in zip(busy_before, busy_after, strict=True))
+    busy_after, counters_after = read_busy_ticks(), read_counters(job["nics"])
+    busy, all_ticks = (late - early for early, late in zip(busy_before, busy_after, strict=True))
     return {
         "times": times,
-        "before": before,
-        "after": after,
+        "before": counters_before,
+        "after": counters_after,
         "retransmitted": [
             [*pair, line.count_retransmitted() - retransmitted[pair]] for pair, line in host.outgoing.items()
         ],
-        "busy": busy / max(1, whole),
+        "busy": busy / max(1, all_ticks),
         "processor_s": time.process_time() - own_s,
         "seen": {
-            "iterations": seen,
+            "iterations": observations,
             "flows": [[*pair, figures] for pair, figures in flows],
             "nics": watch.describe_nics(),
             "others_s": read_others_processor_s() - others_s,
@@ -226,9 +226,9 @@ def run_job(host: Host, job: dict[str, Any]) -> dict[str, object]:
 
 def _run_iteration(host: Host, job: dict[str, Any], deadline: float) -> float:
     """Run an iteration between two barriers; return its seconds on this host."""
-    took_s = Iteration(host, job).run(deadline)
+    iteration_s = Iteration(host, job).run(deadline)
     host.barrier()
-    return took_s
+    return iteration_s
 
 
 def _write_checkpoint(job: dict[str, Any]) -> float:
@@ -236,7 +236,7 @@ def _write_checkpoint(job: dict[str, Any]) -> float:
     folder = Path(job["checkpoint_folder"]) if job["checkpoint_folder"] else find_disk_folder()
     path, size = folder / f"lightbed-checkpoint-{os.getpid()}-{platform.node()}", job["checkpoint_bytes"]
     try:
-        return float(write_durably(path, (ZEROS[: size - at] for at in range(0, size, PIECE))))
+        return float(write_durably(path, (ZEROS[: size - offset] for offset in range(0, size, PIECE))))
     finally:
         path.unlink(missing_ok=True)
 
@@ -244,21 +244,21 @@ def _write_checkpoint(job: dict[str, Any]) -> float:
 def main() -> int:
     """Run this host's part; return the exit status."""
     host = Host(int(sys.argv[1]))
-    say("ready", rank=host.rank, port=host.server.getsockname()[1])
+    print_event("ready", rank=host.rank, port=host.server.getsockname()[1])
     line = sys.stdin.readline()
     if not line.endswith("\n"):
         return NO_JOB
     try:
         row = run_job(host, json.loads(line))
     except (OSError, ValueError, KeyError) as error:
-        say(
+        print_event(
             "error",
             rank=host.rank,
             message=(str(error).strip() or type(error).__name__).splitlines()[0][:500],
         )
         return FAILED
-    say("row", rank=host.rank, **row)
-    say("done", rank=host.rank)
+    print_event("row", rank=host.rank, **row)
+    print_event("done", rank=host.rank)
     with suppress(OSError):
         host.barrier()  # an early exit would close connections that other hosts still use
     return 0

@@ -126,19 +126,19 @@ class Host:
 
     def serve_once(self, deadline: float) -> None:
         """Serve a timer that is due, or else wait for connections. Raise `TimeoutError` from `deadline` on."""
-        now = time.monotonic()
-        if now >= deadline:
+        now_s = time.monotonic()
+        if now_s >= deadline:
             raise TimeoutError("the job did not end in time")
-        if self.timers and self.timers[0][0] <= now:
+        if self.timers and self.timers[0][0] <= now_s:
             moment_s, _, call = heapq.heappop(self.timers)
             call(moment_s)
             return
-        writing = {line.connection.fileno(): line for line in self.outgoing.values() if line.waiting}
-        wake = min(deadline, self.timers[0][0]) if self.timers else deadline
-        readable, writable, _ = select.select(list(self.incoming), list(writing), [], max(0.0, wake - now))
-        self.waiting_s += time.monotonic() - now
+        queues = {queue.connection.fileno(): queue for queue in self.outgoing.values() if queue.waiting}
+        wake_s = min(deadline, self.timers[0][0]) if self.timers else deadline
+        readable, writable, _ = select.select(list(self.incoming), list(queues), [], max(0.0, wake_s - now_s))
+        self.waiting_s += time.monotonic() - now_s
         for number in writable:
-            writing[number].write()
+            queues[number].write()
         for number in readable:
             self.incoming[number].read()
 
@@ -147,25 +147,25 @@ class Host:
 
     def connect(self, job: dict[str, Any]) -> None:
         """Connect to each host and set of routes that this host sends to, and accept the connections of the others."""
-        pairs = sorted({(to, number) for task in job["tasks"] for to, number, _ in task["send"]})
+        pairs = sorted({(target, number) for task in job["tasks"] for target, number, _ in task["send"]})
         addresses, timeout_s = job["addresses"], job["timeout_s"]
-        for target, number in pairs:
-            source = (addresses[self.rank][number], 0)
+        for target, route_set in pairs:
+            source = (addresses[self.rank][route_set], 0)
             connection = socket.create_connection(
-                (addresses[target][number], job["ports"][target]), timeout_s, source
+                (addresses[target][route_set], job["ports"][target]), timeout_s, source
             )
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             _limit_rate(connection, job["pace_bytes"])
             connection.sendall(HELLO.pack(b"d", self.rank))
             connection.setblocking(False)
-            self.outgoing[target, number] = Outgoing(connection)
+            self.outgoing[target, route_set] = Outgoing(connection)
         address, _, port = job["barrier"].rpartition(":")
         self.barrier_line = socket.create_connection((address, int(port)), timeout_s)
         self.barrier_line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.barrier_line.sendall(HELLO.pack(b"b", self.rank))
         self.server.settimeout(timeout_s)
-        expected = job["incoming"] + (0 if self.rank else job["nodes"])
-        for _ in range(expected):
+        connection_count = job["incoming"] + (0 if self.rank else job["nodes"])
+        for _ in range(connection_count):
             self._accept(timeout_s)
 
     def _accept(self, timeout_s: float) -> None:
@@ -196,6 +196,6 @@ def _limit_rate(connection: socket.socket, pace_bytes: int) -> None:
     connection.setsockopt(socket.SOL_SOCKET, _SO_MAX_PACING_RATE, struct.pack("@L", pace_bytes))
 
 
-def _receive_mark(line: socket.socket) -> None:
-    if not line.recv(1):
+def _receive_mark(connection: socket.socket) -> None:
+    if not connection.recv(1):
         raise ConnectionError("another host ended before a barrier")

@@ -56,12 +56,12 @@ def describe(device: Path) -> dict[str, Any]:
 
 def read_path(device: Path) -> list[dict[str, Any]]:
     """Return the bridges above a PCI device and then the device, or [] for a device that is not on a PCI bus."""
-    real = device.resolve()
+    path = device.resolve()
     chain = []
-    while ADDRESS.fullmatch(real.name):
-        chain.append(real)
-        real = real.parent
-    return [describe(each) for each in reversed(chain[::2])]
+    while ADDRESS.fullmatch(path.name):
+        chain.append(path)
+        path = path.parent
+    return [describe(device_path) for device_path in reversed(chain[::2])]
 
 
 def read_nics(root: Path, names: list[str]) -> dict[str, Any]:
@@ -82,15 +82,15 @@ def read_gpus(root: Path) -> list[Any]:
         is_gpu = read_text(device / "class").startswith(GPU_CLASSES)
         if is_gpu and read_text(device / "vendor") == NVIDIA:
             gpu_devices.append(device)
-    return [read_path(device) for device in sorted(gpu_devices, key=lambda each: each.name)]
+    return [read_path(device) for device in sorted(gpu_devices, key=lambda gpu: gpu.name)]
 
 
 def read_processor(root: Path) -> dict[str, str] | None:
     """Return vendor, family and model of the first processor, or None if one of them is unknown."""
-    first = read_text(root / "proc/cpuinfo").partition("\n\n")[0]
-    cells = dict(re.findall(r"^([^\t:]+?)\s*: ?(.*)$", first, re.MULTILINE))
-    keys = {key: cells.get(name, "") for key, name in PROCESSOR.items()}
-    return keys if all(keys.values()) else None
+    first_entry = read_text(root / "proc/cpuinfo").partition("\n\n")[0]
+    cells = dict(re.findall(r"^([^\t:]+?)\s*: ?(.*)$", first_entry, re.MULTILINE))
+    values = {key: cells.get(name, "") for key, name in PROCESSOR.items()}
+    return values if all(values.values()) else None
 
 
 def read_machine(root: Path, names: list[str]) -> dict[str, Any]:

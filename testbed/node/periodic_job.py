@@ -50,7 +50,7 @@ FAILED = 1
 PRIORITY = 1
 
 
-def say(event: str, **details: object) -> None:
+def print_event(event: str, **details: object) -> None:
     """Print one JSON line on standard output."""
     print(json.dumps({"event": event, **details}), flush=True)
 
@@ -58,8 +58,8 @@ def say(event: str, **details: object) -> None:
 class Slots:
     """The times at which iterations of a job may begin."""
 
-    def __init__(self, job: dict[str, Any], began_s: float) -> None:
-        self.began_s, self.slot_s = began_s, job["slot_s"]
+    def __init__(self, job: dict[str, Any], start_s: float) -> None:
+        self.start_s, self.slot_s = start_s, job["slot_s"]
         self.tolerance, self.max_alignments = job["tolerance"], job["most_alignments"]
         self.slot = self.alignments = 0
 
@@ -73,7 +73,7 @@ class Slots:
         if self.slot_s <= 0:
             return 0.0
         self.slot += 1
-        wait: float = self.began_s + self.slot * self.slot_s - now_s
+        wait: float = self.start_s + self.slot * self.slot_s - now_s
         if -wait > self.tolerance * self.slot_s and self.alignments < self.max_alignments:
             skipped = math.ceil(-wait / self.slot_s)
             self.slot += skipped
@@ -93,40 +93,40 @@ class PeriodicJob:
 
     def run(self, epoch: float) -> dict[str, object]:
         """Run all iterations and return the row of this job. Raises `TimeoutError`, `OSError`."""
-        began_s = time.monotonic() + epoch + self.job["start_s"] - time.time()
-        slots, begins = Slots(self.job, began_s), [began_s]
-        self.loop.serve_until(began_s)
+        job_start_s = time.monotonic() + epoch + self.job["start_s"] - time.time()
+        slots, start_times_s = Slots(self.job, job_start_s), [job_start_s]
+        self.loop.serve_until(job_start_s)
         for _ in range(self.job["iterations"]):
             self._run_iteration(time.monotonic())
             self.loop.serve_until(time.monotonic() + slots.wait_s(time.monotonic()))
-            begins.append(time.monotonic())
+            start_times_s.append(time.monotonic())
         return {
-            "begins_s": [begin - began_s + self.job["start_s"] for begin in begins],
+            "begins_s": [start_s - job_start_s + self.job["start_s"] for start_s in start_times_s],
             "computed_s": self.computed_s,
             "alignments": slots.alignments,
             "retransmits": self.outgoing.retransmits if self.outgoing else 0,
         }
 
-    def _run_iteration(self, began_s: float) -> None:
-        give_up_s = began_s + self.job["give_up_s"]
+    def _run_iteration(self, start_s: float) -> None:
+        give_up_s = start_s + self.job["give_up_s"]
         for number, (compute_s, size, pace) in enumerate(self.job["phases"]):
-            self._compute(began_s if number == 0 else time.monotonic(), compute_s)
+            self._compute(start_s if number == 0 else time.monotonic(), compute_s)
             self._send_burst(size, pace, give_up_s)
         self._compute(time.monotonic(), self.job["rest_s"])
 
-    def _compute(self, began_s: float, seconds: float) -> None:
+    def _compute(self, start_s: float, seconds: float) -> None:
         self.computed_s += seconds
-        self.loop.serve_until(began_s + seconds)
+        self.loop.serve_until(start_s + seconds)
 
     def _send_burst(self, size: int, pace: float, give_up_s: float) -> None:
         """Send the parts of a burst. Each waits until the part before is delivered and the other host's has arrived."""
         steps = self.job["steps"]
-        part = -(-size // steps)
+        part_size = -(-size // steps)
         for _ in range(steps):
             if self.outgoing:
-                self.outgoing.begin(part, pace)
+                self.outgoing.begin(part_size, pace)
             if self.incoming:
-                self.incoming.expect(part)
+                self.incoming.expect(part_size)
             self.loop.run(self._is_delivered, give_up_s)
 
     def _is_delivered(self) -> bool:
@@ -138,19 +138,19 @@ class PeriodicJob:
 def run_member(job: dict[str, Any], incoming: Incoming | None, epoch: float) -> dict[str, object]:
     """Run one job of this host; return its row. Raises `TimeoutError`, `OSError`."""
     outgoing = open_outgoing(job) if job["next"] else None
-    ends = [end for end in (outgoing, incoming) if end]
-    loop = Loop(ends)
+    endpoints = [endpoint for endpoint in (outgoing, incoming) if endpoint]
+    loop = Loop(endpoints)
     try:
         row = PeriodicJob(job, outgoing, incoming, loop).run(epoch)
         loop.linger(job["give_up_s"])
     finally:
-        for end in ends:
-            end.close()
+        for endpoint in endpoints:
+            endpoint.close()
     return row
 
 
 def run_in_processes(
-    jobs: dict[str, dict[str, Any]], incoming_ends: dict[str, Incoming | None], epoch: float
+    jobs: dict[str, dict[str, Any]], incoming_endpoints: dict[str, Incoming | None], epoch: float
 ) -> int:
     """Run each job in its own process; print its row. Return the exit status."""
     children = []
@@ -158,19 +158,19 @@ def run_in_processes(
         read_end, write_end = os.pipe()
         if os.fork() == 0:
             os.close(read_end)
-            os._exit(_run_child(job, incoming_ends[name], epoch, write_end))
+            os._exit(_run_child(job, incoming_endpoints[name], epoch, write_end))
         os.close(write_end)
         children.append((name, read_end))
-    failed = 0
+    status = 0
     for name, read_end in children:
         with os.fdopen(read_end) as pipe:
             line = json.loads(pipe.read() or '{"error": "it was killed"}')
         if "error" in line:
-            failed = FAILED
-            say("error", message=f"job {name}: {line['error']}")
+            status = FAILED
+            print_event("error", message=f"job {name}: {line['error']}")
         else:
-            say("row", job=name, **line)
-    return failed
+            print_event("row", job=name, **line)
+    return status
 
 
 def _run_child(job: dict[str, Any], incoming: Incoming | None, epoch: float, write_end: int) -> int:
@@ -192,15 +192,17 @@ def main() -> int:
     line = sys.stdin.readline()
     if not line.endswith("\n"):
         return FAILED
-    incoming_ends = {member["job"]: open_incoming(member) for member in json.loads(line)["members"]}
-    say("ready", ports={name: end.port for name, end in incoming_ends.items() if end})
+    incoming_endpoints = {member["job"]: open_incoming(member) for member in json.loads(line)["members"]}
+    print_event(
+        "ready", ports={name: endpoint.port for name, endpoint in incoming_endpoints.items() if endpoint}
+    )
     line = sys.stdin.readline()
     if not line.endswith("\n"):
         return FAILED
-    work = json.loads(line)
-    status = run_in_processes(work["jobs"], incoming_ends, work["epoch"])
+    batch = json.loads(line)
+    status = run_in_processes(batch["jobs"], incoming_endpoints, batch["epoch"])
     if not status:
-        say("done")
+        print_event("done")
     return status
 
 

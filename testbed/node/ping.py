@@ -56,25 +56,31 @@ def checksum(data: bytes) -> int:
     return ~total & 0xFFFF
 
 
-def echo_request(identifier: int, sequence: int, number: int = 0, size: int = 10) -> bytes:
+def make_echo_request(identifier: int, sequence: int, round_number: int = 0, size: int = 10) -> bytes:
     """Return an ICMP echo request with the number of its round in `size` bytes of payload."""
-    payload = MAGIC + struct.pack("!H", number)
+    payload = MAGIC + struct.pack("!H", round_number)
     payload += b"\0" * (size - len(payload))
-    head = struct.pack("!BBHHH", ECHO_REQUEST, 0, 0, identifier, sequence)
-    return struct.pack("!BBHHH", ECHO_REQUEST, 0, checksum(head + payload), identifier, sequence) + payload
+    header = struct.pack("!BBHHH", ECHO_REQUEST, 0, 0, identifier, sequence)
+    return struct.pack("!BBHHH", ECHO_REQUEST, 0, checksum(header + payload), identifier, sequence) + payload
 
 
 def read_reply(packet: bytes, identifier: int) -> tuple[int, int, int] | None:
     """Return (sequence, TTL, round) of an echo reply to this process, or None. `packet` begins with its IPv4 header."""
-    header = (packet[0] & 0x0F) * 4 if packet else 0
-    if len(packet) < header + 18 or header < 20 or packet[header + 8 : header + 16] != MAGIC:
+    header_bytes = (packet[0] & 0x0F) * 4 if packet else 0
+    if (
+        len(packet) < header_bytes + 18
+        or header_bytes < 20
+        or packet[header_bytes + 8 : header_bytes + 16] != MAGIC
+    ):
         return None
-    kind, _, _, who, sequence = struct.unpack_from("!BBHHH", packet, header)
-    (number,) = struct.unpack_from("!H", packet, header + 16)
-    return (sequence, packet[8], number) if (kind, who) == (ECHO_REPLY, identifier) else None
+    kind, _, _, sender_identifier, sequence = struct.unpack_from("!BBHHH", packet, header_bytes)
+    (round_number,) = struct.unpack_from("!H", packet, header_bytes + 16)
+    return (
+        (sequence, packet[8], round_number) if (kind, sender_identifier) == (ECHO_REPLY, identifier) else None
+    )
 
 
-class Way:
+class PathState:
     """State of the path to one address."""
 
     def __init__(self, text: str) -> None:
@@ -82,7 +88,7 @@ class Way:
         self.count = int(count or 0)
         """Number of counted pings."""
         self.ttl: int | None = None
-        self.first_s = 0.0
+        self.first_reply_s = 0.0
         self.last_ping_s = 0.0
         self.attempts = 0
         self.sent = 0
@@ -99,7 +105,7 @@ class Way:
             return None
         return {
             "ttl": self.ttl,
-            "seconds": round(self.first_s - begin_s, 6),
+            "seconds": round(self.first_reply_s - begin_s, 6),
             "sent": self.sent,
             "received": len(self.answered_rounds),
             "large": self.large,
@@ -111,12 +117,12 @@ class Trial:
     """Running pings and exchanges of this host."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self.ways = [Way(text) for text in options.addresses]
+        self.paths = [PathState(text) for text in options.addresses]
         self.deadline_s: float = options.deadline
-        self.later_s: float = options.later
+        self.large_delay_s: float = options.later
         """Seconds of small pings only: larger traffic fills queues, which drop pings that no fibre would lose."""
         self.large_s = math.inf
-        """Time from which larger traffic is sent: after `later_s`, and after all counted pings."""
+        """Time from which larger traffic is sent: after `large_delay_s`, and after all counted pings."""
         self.size: int = options.size
         self.port: int = options.port
         """TCP port of the exchanges; 0 for none."""
@@ -138,17 +144,17 @@ class Trial:
         self.listening = [address for address in options.bind if self.port and self.listen(address)]
         self.begin_s = time.monotonic()
 
-    def run(self) -> list[Way]:
+    def run(self) -> list[PathState]:
         """Test all paths; return when all results are known, or the deadline has passed."""
         self.begin_s = now_s = time.monotonic()
         while not self.is_over(now_s):
-            if now_s >= self.begin_s + self.later_s and self.has_counted():
+            if now_s >= self.begin_s + self.large_delay_s and self.has_counted():
                 self.large_s = min(self.large_s, now_s)
-            for sequence, way in enumerate(self.ways):
-                self.advance(sequence, way, now_s)
+            for sequence, path in enumerate(self.paths):
+                self.advance(sequence, path, now_s)
             self.serve()
             now_s = time.monotonic()
-        return self.ways
+        return self.paths
 
     def serve(self) -> None:
         """Handle the ready sockets of this host's exchanges and of its peers' exchanges."""
@@ -158,58 +164,62 @@ class Trial:
     def is_over(self, now_s: float) -> bool:
         """Return whether no path needs more time."""
         is_late = now_s >= self.begin_s + self.deadline_s
-        return all(is_late if way.ttl is None else self.is_done(way, now_s) for way in self.ways)
+        return all(is_late if path.ttl is None else self.is_done(path, now_s) for path in self.paths)
 
-    def is_done(self, way: Way, now_s: float) -> bool:
+    def is_done(self, path: PathState, now_s: float) -> bool:
         """Return whether all tests of a path that answers have succeeded or timed out."""
-        is_counted = way.attempts >= way.count and (
-            len(way.answered_rounds) >= way.sent or now_s >= way.sent_s + STRAGGLERS_S
+        is_counted = path.attempts >= path.count and (
+            len(path.answered_rounds) >= path.sent or now_s >= path.sent_s + STRAGGLERS_S
         )
-        is_large_tried = not self.size or way.large is True or now_s >= self.begin_large(way) + LARGE_S
-        is_tcp_tried = not self.port or way.tcp is not None
+        is_large_tried = not self.size or path.large is True or now_s >= self.begin_large(path) + LARGE_S
+        is_tcp_tried = not self.port or path.tcp is not None
         return is_counted and is_large_tried and is_tcp_tried
 
-    def begin_large(self, way: Way) -> float:
+    def begin_large(self, path: PathState) -> float:
         """Return the time from which a path that answers gets full-size pings and TCP."""
-        return max(way.first_s, self.large_s)
+        return max(path.first_reply_s, self.large_s)
 
     def has_counted(self) -> bool:
         """Return whether all counted pings were sent."""
-        return all(way.ttl is None or way.attempts >= way.count for way in self.ways)
+        return all(path.ttl is None or path.attempts >= path.count for path in self.paths)
 
-    def begin_exchange(self, way: Way) -> None:
+    def begin_exchange(self, path: PathState) -> None:
         """Start an exchange, unless too many are running: each needs a descriptor at both ends."""
-        if sum(other.exchange is not None for other in self.ways) < MAX_EXCHANGES:
+        if sum(path.exchange is not None for path in self.paths) < MAX_EXCHANGES:
             try:
-                way.exchange = Exchange(self, way)
+                path.exchange = Exchange(self, path)
             except OSError:
                 return
 
-    def advance(self, sequence: int, way: Way, now_s: float) -> None:
+    def advance(self, sequence: int, path: PathState, now_s: float) -> None:
         """Send what is due to one address."""
-        if way.ttl is None:
-            if now_s >= way.last_ping_s + REPEAT_S and now_s < self.begin_s + self.deadline_s:
-                way.last_ping_s = now_s
-                self.ask(sequence, way, 0)
+        if path.ttl is None:
+            if now_s >= path.last_ping_s + REPEAT_S and now_s < self.begin_s + self.deadline_s:
+                path.last_ping_s = now_s
+                self.send_ping(sequence, path, 0)
             return
-        if way.attempts < way.count and now_s >= way.sent_s + PAUSE_S:
-            way.attempts, way.sent_s = way.attempts + 1, now_s
-            way.sent += self.ask(sequence, way, way.attempts)
-        if way.exchange and now_s >= way.exchange.end_s:
-            way.exchange.end(is_whole=False)
-        since_s = now_s - self.begin_large(way)
-        if since_s >= 0 and self.port and way.exchange is None and way.tcp is None:
-            self.begin_exchange(way)
-        if 0 <= since_s < LARGE_S and self.size and not way.large and now_s >= way.large_s + REPEAT_S:
-            way.large, way.large_s = False, now_s
-            self.ask(sequence, way, LARGE)
+        if path.attempts < path.count and now_s >= path.sent_s + PAUSE_S:
+            path.attempts, path.sent_s = path.attempts + 1, now_s
+            path.sent += self.send_ping(sequence, path, path.attempts)
+        if path.exchange and now_s >= path.exchange.end_s:
+            path.exchange.end(is_whole=False)
+        since_s = now_s - self.begin_large(path)
+        if since_s >= 0 and self.port and path.exchange is None and path.tcp is None:
+            self.begin_exchange(path)
+        if 0 <= since_s < LARGE_S and self.size and not path.large and now_s >= path.large_s + REPEAT_S:
+            path.large, path.large_s = False, now_s
+            self.send_ping(sequence, path, LARGE)
 
-    def ask(self, sequence: int, way: Way, number: int) -> bool:
+    def send_ping(self, sequence: int, path: PathState, round_number: int) -> bool:
         """Send one echo request. Return False if this machine could not: no route, a smaller MTU or no buffer."""
-        size = self.size if number == LARGE else 10
-        self.icmp.setsockopt(socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO if number == LARGE else 0)
+        size = self.size if round_number == LARGE else 10
+        self.icmp.setsockopt(
+            socket.IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO if round_number == LARGE else 0
+        )
         try:
-            self.icmp.sendto(echo_request(self.identifier, sequence, number, size), (way.address, 0))
+            self.icmp.sendto(
+                make_echo_request(self.identifier, sequence, round_number, size), (path.address, 0)
+            )
         except OSError:
             return False
         return True
@@ -222,18 +232,18 @@ class Trial:
             except OSError:
                 return
             reply = read_reply(packet, self.identifier)
-            if reply is None or reply[0] >= len(self.ways) or self.ways[reply[0]].address != sender:
+            if reply is None or reply[0] >= len(self.paths) or self.paths[reply[0]].address != sender:
                 continue
-            self.record_reply(self.ways[reply[0]], *reply[1:])
+            self.record_reply(self.paths[reply[0]], *reply[1:])
 
-    def record_reply(self, way: Way, ttl: int, number: int) -> None:
+    def record_reply(self, path: PathState, ttl: int, round_number: int) -> None:
         """Record a reply."""
-        if number == LARGE:
-            way.large = True
-        elif 0 < number <= way.count:
-            way.answered_rounds.add(number)
-        elif way.ttl is None:
-            way.ttl, way.first_s = ttl, time.monotonic()
+        if round_number == LARGE:
+            path.large = True
+        elif 0 < round_number <= path.count:
+            path.answered_rounds.add(round_number)
+        elif path.ttl is None:
+            path.ttl, path.first_reply_s = ttl, time.monotonic()
 
     # -- TCP
 
@@ -263,13 +273,13 @@ class Trial:
 class Exchange:
     """A TCP exchange: it sends bytes to a peer, which sends as many back."""
 
-    def __init__(self, trial: Trial, way: Way) -> None:
-        self.trial, self.way = trial, way
+    def __init__(self, trial: Trial, path: PathState) -> None:
+        self.trial, self.path = trial, path
         self.left = self.expected = trial.length
         self.end_s = time.monotonic() + TCP_S
         self.connection = socket.socket()
         self.connection.setblocking(False)
-        self.connection.connect_ex((way.address, trial.port))
+        self.connection.connect_ex((path.address, trial.port))
         trial.selector.register(
             self.connection, selectors.EVENT_READ | selectors.EVENT_WRITE, self.handle_ready
         )
@@ -294,7 +304,7 @@ class Exchange:
 
     def end(self, *, is_whole: bool) -> None:
         """Record the result, and close the connection."""
-        self.way.tcp, self.way.exchange = is_whole, None
+        self.path.tcp, self.path.exchange = is_whole, None
         self.trial.selector.unregister(self.connection)
         self.connection.close()
 
@@ -348,8 +358,8 @@ def main() -> None:
     print(json.dumps({"event": "ready"}), flush=True)
     if not sys.stdin.readline():
         return
-    ways = {way.address: way.as_json(trial.begin_s) for way in trial.run()}
-    print(json.dumps({"event": "ways", "ways": ways, "listens": trial.listening}), flush=True)
+    entries = {path.address: path.as_json(trial.begin_s) for path in trial.run()}
+    print(json.dumps({"event": "ways", "ways": entries, "listens": trial.listening}), flush=True)
     has_ended: list[bool] = []
     trial.selector.register(sys.stdin, selectors.EVENT_READ, lambda: has_ended.append(True))
     while not has_ended and time.monotonic() < trial.begin_s + LONGEST_S:

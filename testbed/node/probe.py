@@ -63,7 +63,7 @@ def open_nic(nic: str) -> socket.socket:
     return connection
 
 
-def mac_of(connection: socket.socket, nic: str) -> bytes:
+def read_mac(connection: socket.socket, nic: str) -> bytes:
     """Return the MAC address of a NIC."""
     answer = fcntl.ioctl(connection, SIOCGIFHWADDR, struct.pack("16s24x", nic.encode()))
     return answer[18:24]
@@ -99,7 +99,7 @@ class ProbeNic:
     def send_frame(self, host: str, epoch: int) -> None:
         """Send one frame. A NIC without carrier cannot send, which is a finding, not an error."""
         try:
-            self.connection.send(encode(mac_of(self.connection, self.name), host, self.name, epoch))
+            self.connection.send(encode(read_mac(self.connection, self.name), host, self.name, epoch))
             self.sent += 1
         except OSError:
             pass
@@ -120,9 +120,11 @@ class ProbeNic:
             carrier = has_carrier(self.connection, self.name)
         except OSError:
             carrier = False
-        before = self.counters_before
+        counters_before = self.counters_before
         counters = {
-            name: now - before[name] for name, now in read_counters(self.name).items() if name in before
+            name: count - counters_before[name]
+            for name, count in read_counters(self.name).items()
+            if name in counters_before
         }
         return {"carrier": carrier, "sent": self.sent, "frames": self.frames, "counters": counters}
 
@@ -139,7 +141,7 @@ def open_nics(names: list[str]) -> list[ProbeNic]:
     return nics
 
 
-def say(event: str, **details: object) -> None:
+def print_event(event: str, **details: object) -> None:
     """Print one JSON line."""
     print(json.dumps({"event": event, **details}), flush=True)
 
@@ -172,14 +174,16 @@ def main() -> None:
     parser.add_argument("nics", nargs="+")
     options = parser.parse_args()
     nics = open_nics(options.nics)
-    say("ready")
+    print_event("ready")
     if sys.stdin.readline().strip() != "go":
         return
     send_frames(nics, options.host, options.epoch)
-    say("sent")
+    print_event("sent")
     listen(nics)
-    silent = {"carrier": False, "sent": 0, "frames": [], "counters": {}}
-    say("heard", nics=dict.fromkeys(options.nics, silent) | {nic.name: nic.report() for nic in nics})
+    silent_report = {"carrier": False, "sent": 0, "frames": [], "counters": {}}
+    print_event(
+        "heard", nics=dict.fromkeys(options.nics, silent_report) | {nic.name: nic.report() for nic in nics}
+    )
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 HANDLE = 0x1B
-WHOLE = 0xFFFF
+LINK_CLASS = 0xFFFF
 STATE = Path("/run/lightbed-queues.json")
 KIB = 1024
 PACKET_BYTES = 1514
@@ -35,31 +35,31 @@ The job that begins first gets the whole bucket. Where classes share a link, the
 because interleaved jobs would otherwise drift apart. With one class it is a millisecond of the link, so that the link
 catches up if the kernel is late.
 """
-FAILED, HELD = 1, 2
+FAILED, BUSY = 1, 2
 
 
-class Refused(Exception):
+class QueueError(Exception):
     """A command failed, or a queue cannot be restored."""
 
 
-def say(event: str, **details: object) -> None:
+def print_event(event: str, **details: object) -> None:
     """Print one JSON line on standard output; ignore a closed pipe."""
     with suppress(OSError):
         print(json.dumps({"event": event, **details}), flush=True)
 
 
 def run(*command: str) -> str:
-    """Return the output of a command. Raise `Refused` with its error."""
+    """Return the output of a command. Raise `QueueError` with its error."""
     completed = subprocess.run(command, capture_output=True, text=True, check=False)
     if completed.returncode:
-        raise Refused(f"`{' '.join(command)}`: {completed.stderr.strip() or completed.returncode}")
+        raise QueueError(f"`{' '.join(command)}`: {completed.stderr.strip() or completed.returncode}")
     return completed.stdout
 
 
-def make_restore_commands(nic: str, shown: list[dict[str, Any]]) -> list[list[str]]:
+def make_restore_commands(nic: str, queues: list[dict[str, Any]]) -> list[list[str]]:
     """Return the commands that restore queues, given as `tc -j` shows them, root first.
 
-    Raises `Refused` for a kind of queue that cannot be restored.
+    Raises `QueueError` for a kind of queue that cannot be restored.
 
     >>> make_restore_commands("nic1", [{"kind": "fq_codel", "handle": "0:", "root": True, "options": {}}])
     [['tc', 'qdisc', 'del', 'dev', 'nic1', 'root']]
@@ -68,50 +68,56 @@ def make_restore_commands(nic: str, shown: list[dict[str, Any]]) -> list[list[st
     >>> " ".join(make_restore_commands("nic1", shown)[0])
     'tc qdisc replace dev nic1 root handle 8001: tbf rate 100000000bit burst 131072b latency 50000us'
     """
-    root = next(row for row in shown if row.get("root"))
-    inner = [row for row in shown if not row.get("root")]
+    root = next(row for row in queues if row.get("root"))
+    inner_queues = [row for row in queues if not row.get("root")]
     if root["handle"] == "0:":  # the kernel's default queue, which comes back by itself
         return [["tc", "qdisc", "del", "dev", nic, "root"]]
     if (
         root["kind"] == "tbf"
         and {"rate", "burst", "lat"} <= set(root["options"])
-        and (not inner or _is_simulated(inner))
+        and (not inner_queues or _is_simulated(inner_queues))
     ):
         options = root["options"]
         burst = -(-int(options["burst"]) // KIB) * KIB  # the kernel keeps it as a time, rounded down
         rate = ["rate", f"{int(options['rate']) * 8}bit", "burst", f"{burst}b"]
         location = ["dev", nic, "root", "handle", root["handle"]]
         bucket = ["tc", "qdisc", "replace", *location, "tbf", *rate, "latency", f"{int(options['lat'])}us"]
-        return [bucket, *(_make_twin_commands(nic, root["handle"], inner) if inner else [])]
-    raise Refused(
+        return [bucket, *(_make_twin_commands(nic, root["handle"], inner_queues) if inner_queues else [])]
+    raise QueueError(
         f"{nic} has the queue {root['kind']} {root['handle']}, which cannot be restored: remove it first"
     )
 
 
-def _is_simulated(inner: list[dict[str, Any]]) -> bool:
+def _is_simulated(inner_queues: list[dict[str, Any]]) -> bool:
     """Return True for the queues of simulated NICs, where connections take turns and acknowledgements overtake."""
-    kinds = [row["kind"] for row in inner]
-    return kinds == ["htb", *["bfifo"] * (1 + _TURN_CLASSES)] and inner[0]["handle"] == "2:"
+    kinds = [row["kind"] for row in inner_queues]
+    return kinds == ["htb", *["bfifo"] * (1 + _TURN_CLASSES)] and inner_queues[0]["handle"] == "2:"
 
 
-def _make_twin_commands(nic: str, parent: str, inner: list[dict[str, Any]]) -> list[list[str]]:
+def _make_twin_commands(nic: str, parent: str, inner_queues: list[dict[str, Any]]) -> list[list[str]]:
     """Return the commands that make these queues inside a token bucket, as `LinkShape.queues` of the twins does."""
-    limit = inner[1]["options"]["limit"]
-    own, classes = f"dev {nic} parent 2:", range(1, 2 + _TURN_CLASSES)
+    limit = inner_queues[1]["options"]["limit"]
+    parent_options, classes = f"dev {nic} parent 2:", range(1, 2 + _TURN_CLASSES)
     lines = (
         f"qdisc add dev {nic} parent {parent}1 handle 2: htb default 2",
         *(
-            f"class add {own} classid 2:{number:x} htb rate 32gbit prio {int(number > 1)} quantum 18000"
+            f"class add {parent_options} classid 2:{number:x} htb rate 32gbit prio {int(number > 1)} quantum 18000"
             for number in classes
         ),
-        *(f"qdisc add {own}{number:x} handle {number + 2:x}: bfifo limit {limit}" for number in classes),
-        *(f"filter add {own} protocol ip prio 1 u32 {match} flowid 2:1" for match in _PRIORITY_FILTERS),
-        f"filter add {own} protocol ip prio 1 handle 9: u32 divisor {_TURN_CLASSES}",
         *(
-            f"filter add {own} protocol ip prio 1 u32 ht 9:{turn:x}: match u32 0 0 flowid 2:{turn + 2:x}"
+            f"qdisc add {parent_options}{number:x} handle {number + 2:x}: bfifo limit {limit}"
+            for number in classes
+        ),
+        *(
+            f"filter add {parent_options} protocol ip prio 1 u32 {match} flowid 2:1"
+            for match in _PRIORITY_FILTERS
+        ),
+        f"filter add {parent_options} protocol ip prio 1 handle 9: u32 divisor {_TURN_CLASSES}",
+        *(
+            f"filter add {parent_options} protocol ip prio 1 u32 ht 9:{turn:x}: match u32 0 0 flowid 2:{turn + 2:x}"
             for turn in range(_TURN_CLASSES)
         ),
-        f"filter add {own} protocol ip prio 1 u32 ht 800: {_BY_SOURCE_PORT} link 9:",
+        f"filter add {parent_options} protocol ip prio 1 u32 ht 800: {_BY_SOURCE_PORT} link 9:",
     )
     return [["tc", *line.split()] for line in lines]
 
@@ -129,20 +135,20 @@ _TURN_CLASSES = 16
 _BY_SOURCE_PORT = "match u8 0x45 0xff at 0 match u8 6 0xff at 9 hashkey mask 0x001e0000 at 20"
 
 
-def make_queue_commands(nic: str, wanted: dict[str, Any]) -> list[list[str]]:
+def make_queue_commands(nic: str, queue: dict[str, Any]) -> list[list[str]]:
     """Return the commands that give a NIC its queues."""
-    rate_kbit, shares = round(wanted["rate_mbps"] * 1000), wanted["shares"] or [1.0]
-    bucket = 0 if wanted["shares"] else round(wanted["rate_mbps"] * 1e6 / 8 * BUCKET_S)
+    rate_kbit, shares = round(queue["rate_mbps"] * 1000), queue["shares"] or [1.0]
+    bucket = 0 if queue["shares"] else round(queue["rate_mbps"] * 1e6 / 8 * BUCKET_S)
     burst = f"{max(bucket, MIN_PACKETS * PACKET_BYTES)}b"
     bucket_options = ["burst", burst, "cburst", burst, "quantum", str(PACKET_BYTES)]
-    whole = f"{HANDLE:x}:{WHOLE:x}"
+    link_class = f"{HANDLE:x}:{LINK_CLASS:x}"
     limits = ["rate", f"{rate_kbit}kbit", "ceil", f"{rate_kbit}kbit", *bucket_options]
     commands = [
         ["qdisc", "replace", "dev", nic, "root", "handle", f"{HANDLE:x}:", "htb", "default", "1"],
-        ["class", "add", "dev", nic, "parent", f"{HANDLE:x}:", "classid", whole, "htb", *limits],
+        ["class", "add", "dev", nic, "parent", f"{HANDLE:x}:", "classid", link_class, "htb", *limits],
     ]
     for number, share in enumerate(shares, 1):
-        own = f"{HANDLE:x}:{number:x}"
+        share_class = f"{HANDLE:x}:{number:x}"
         rate = [
             "rate",
             f"{max(1, round(rate_kbit * share))}kbit",
@@ -151,22 +157,22 @@ def make_queue_commands(nic: str, wanted: dict[str, Any]) -> list[list[str]]:
             *bucket_options,
         ]
         commands += [
-            ["class", "add", "dev", nic, "parent", whole, "classid", own, "htb", *rate],
-            ["qdisc", "add", "dev", nic, "parent", own, "pfifo", "limit", str(wanted["limit"])],
+            ["class", "add", "dev", nic, "parent", link_class, "classid", share_class, "htb", *rate],
+            ["qdisc", "add", "dev", nic, "parent", share_class, "pfifo", "limit", str(queue["limit"])],
         ]
     return [["tc", *command] for command in commands]
 
 
-def read_state(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Return the current state of what `wanted` changes. Raise `Refused` for queues that cannot be restored."""
+def read_state(request: dict[str, Any]) -> dict[str, Any]:
+    """Return the current state of what the request changes. Raise `QueueError` for queues that cannot be restored."""
     nics = {}
-    for nic in wanted["nics"]:
+    for nic in request["nics"]:
         rows = json.loads(run("tc", "-j", "qdisc", "show", "dev", nic))
         (link,) = json.loads(run("ip", "-j", "-d", "link", "show", "dev", nic))
         nics[nic] = {"queues": rows, "gso_max_segs": link["gso_max_segs"]}
         make_restore_commands(nic, rows)
     settings = {
-        name: Path("/proc/sys/net", name).read_text().strip() for name in select_known(wanted["sysctls"])
+        name: Path("/proc/sys/net", name).read_text().strip() for name in select_known(request["sysctls"])
     }
     return {"nics": nics, "sysctls": settings}
 
@@ -176,54 +182,54 @@ def select_known(sysctls: dict[str, Any]) -> list[str]:
     return [name for name in sysctls if Path("/proc/sys/net", name).exists()]
 
 
-def apply(wanted: dict[str, Any]) -> None:
-    """Set queues and kernel settings. Raises `Refused`, `OSError`."""
-    for name in select_known(wanted["sysctls"]):
-        Path("/proc/sys/net", name).write_text(f"{wanted['sysctls'][name]}\n")
-    for nic, queue in wanted["nics"].items():
+def apply(request: dict[str, Any]) -> None:
+    """Set queues and kernel settings. Raises `QueueError`, `OSError`."""
+    for name in select_known(request["sysctls"]):
+        Path("/proc/sys/net", name).write_text(f"{request['sysctls'][name]}\n")
+    for nic, queue in request["nics"].items():
         run("ip", "link", "set", "dev", nic, "gso_max_segs", "1")
         for command in make_queue_commands(nic, queue):
             run(*command)
 
 
-def restore_state(before: dict[str, Any]) -> list[str]:
+def restore_state(saved_state: dict[str, Any]) -> list[str]:
     """Restore queues and settings; return the errors."""
-    failed = []
-    for nic, saved in before["nics"].items():
-        segments = ["ip", "link", "set", "dev", nic, "gso_max_segs", str(saved["gso_max_segs"])]
-        for command in (*make_restore_commands(nic, saved["queues"]), segments):
+    errors = []
+    for nic, saved_nic in saved_state["nics"].items():
+        segments = ["ip", "link", "set", "dev", nic, "gso_max_segs", str(saved_nic["gso_max_segs"])]
+        for command in (*make_restore_commands(nic, saved_nic["queues"]), segments):
             try:
                 run(*command)
-            except Refused as error:
-                failed.append(str(error))
-    for name, value in before["sysctls"].items():
+            except QueueError as error:
+                errors.append(str(error))
+    for name, value in saved_state["sysctls"].items():
         try:
             Path("/proc/sys/net", name).write_text(f"{value}\n")
         except OSError as error:
-            failed.append(f"net/{name}: {error.strerror}")
-    return failed
+            errors.append(f"net/{name}: {error.strerror}")
+    return errors
 
 
 def restore(state: IO[str]) -> None:
-    """Restore the state in the file, and empty it. Raise `Refused` with the errors."""
+    """Restore the state in the file, and empty it. Raise `QueueError` with the errors."""
     state.seek(0)
     text = state.read()
-    failed = restore_state(json.loads(text)) if text else []
+    errors = restore_state(json.loads(text)) if text else []
     state.seek(0)
     state.truncate()
-    if failed:
-        raise Refused("; ".join(failed))
+    if errors:
+        raise QueueError("; ".join(errors))
 
 
 def hold(state: IO[str]) -> None:
     """Apply the first line of input, and restore the earlier state at the end of the input or on a signal."""
-    wanted = json.loads(sys.stdin.readline())
+    request = json.loads(sys.stdin.readline())
     restore(state)
-    state.write(json.dumps(read_state(wanted)))
+    state.write(json.dumps(read_state(request)))
     state.flush()
     try:
-        apply(wanted)
-        say("set")
+        apply(request)
+        print_event("set")
         for _line in sys.stdin:
             pass
     finally:
@@ -245,14 +251,14 @@ def main() -> int:
         try:
             fcntl.flock(state, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say("error", message="another run uses the queues of this host: wait for it, or stop it")
-            return HELD
+            print_event("error", message="another run uses the queues of this host: wait for it, or stop it")
+            return BUSY
         try:
             hold(state) if sys.argv[1] == "hold" else restore(state)
-        except (Refused, OSError, ValueError, KeyError) as error:
-            say("error", message=str(error)[:500])
+        except (QueueError, OSError, ValueError, KeyError) as error:
+            print_event("error", message=str(error)[:500])
             return FAILED
-    say("restored")
+    print_event("restored")
     return 0
 
 

@@ -77,7 +77,7 @@ def read_retransmissions() -> int:
     """Return the number of TCP segments that this host has retransmitted since its start, or 0 if unknown."""
     with suppress(OSError, ValueError, KeyError):
         lines = [line.split() for line in Path("/proc/net/snmp").read_text(encoding="ascii").splitlines()]
-        names, values = (words for words in lines if words[0] == "Tcp:")
+        names, values = (fields for fields in lines if fields[0] == "Tcp:")
         return int(dict(zip(names, values))["RetransSegs"])  # noqa: B905 - Python 3.9 on older hosts
     return 0
 
@@ -96,14 +96,14 @@ class Rates:
 
     def add_window(self) -> None:
         """Add the rates since the last window."""
-        sent, now = self._read(), time.monotonic()
+        sent_bytes, now_s = self._read(), time.monotonic()
         for nic, rates in self.rates.items():
-            rates.append((sent[nic] - self._sent[nic]) / max(now - self._last_s, 1e-6))
+            rates.append((sent_bytes[nic] - self._sent[nic]) / max(now_s - self._last_s, 1e-6))
             if len(rates) > MAX_WINDOWS:
                 pairs = zip(rates[::2], rates[1::2])  # noqa: B905 - an odd last one is dropped
-                rates[:] = [(one + other) / 2 for one, other in pairs]
+                rates[:] = [(left_rate + right_rate) / 2 for left_rate, right_rate in pairs]
                 self.window_s = 2 * self.window_s if nic == self.nics[0] else self.window_s
-        self._sent, self._last_s = sent, now
+        self._sent, self._last_s = sent_bytes, now_s
 
     def describe(self) -> dict[str, dict[str, float]]:
         """Return for each NIC the number of windows, and the 95th percentile of its rates, in bytes/s."""
@@ -149,11 +149,11 @@ def serve_spawns(path: str) -> None:
     threading.Thread(target=accept, daemon=True).start()
 
 
-def spawn(words: list[str]) -> int:
-    """Hand a command for another host to the rank that runs mpirun. `words` holds the host, then the command."""
+def spawn(arguments: list[str]) -> int:
+    """Hand a command for another host to the rank that runs mpirun. `arguments` holds the host, then the command."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.connect(os.environ[SPAWN])
-        connection.sendall(json.dumps(words).encode())
+        connection.sendall(json.dumps(arguments).encode())
     return 0
 
 
@@ -220,7 +220,11 @@ class Program:
         """Forward the output until the program ends, send its `rank` event, and return its exit code."""
         process, nics = self.process, self.spec["nics"]
         assert process is not None
-        before, retransmitted_before, begin = read_counters(nics), read_retransmissions(), time.monotonic()
+        counters_before, retransmitted_before, start_s = (
+            read_counters(nics),
+            read_retransmissions(),
+            time.monotonic(),
+        )
         readers = [
             threading.Thread(target=forward, args=(stream, name), daemon=True)
             for stream, name in ((process.stdout, "stdout"), (process.stderr, "stderr"))
@@ -235,11 +239,11 @@ class Program:
             except subprocess.TimeoutExpired:
                 rates.add_window()
         rates.add_window()
-        seconds = time.monotonic() - begin
+        seconds = time.monotonic() - start_s
         for reader in readers:
             reader.join(DRAIN_S)
         code = process.returncode if process.returncode >= 0 else 128 - process.returncode
-        after = read_counters(nics)
+        counters_after = read_counters(nics)
         send(
             event="rank",
             exit_code=code,
@@ -247,8 +251,12 @@ class Program:
             seconds=round(seconds, 3),
             folder=self.folder,
             nics={
-                nic: {name: after[nic][name] - old for name, old in counters.items() if name in after[nic]}
-                for nic, counters in before.items()
+                nic: {
+                    name: counters_after[nic][name] - count_before
+                    for name, count_before in counters.items()
+                    if name in counters_after[nic]
+                }
+                for nic, counters in counters_before.items()
             },
             rates=rates.describe(),
             retransmitted=read_retransmissions() - retransmitted_before,
@@ -264,8 +272,8 @@ def run(spec: dict[str, Any]) -> int:
     except OSError as error:
         code = NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_RUNNABLE
         send(event="out", stream="stderr", text=f"{spec['argv'][0]}: {error.strerror}\n")
-        nothing: dict[str, Any] = {"nics": {}, "rates": {}, "retransmitted": 0, "seconds": 0.0}
-        send(event="rank", exit_code=code, stopped=False, folder=program.folder, **nothing)
+        empty_report: dict[str, Any] = {"nics": {}, "rates": {}, "retransmitted": 0, "seconds": 0.0}
+        send(event="rank", exit_code=code, stopped=False, folder=program.folder, **empty_report)
         return code
     threading.Thread(target=program.follow_input, daemon=True).start()
     return program.watch()

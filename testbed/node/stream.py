@@ -23,7 +23,7 @@ INTERVAL_S = 0.002
 FLOWING_PIECES = 20
 
 
-def say(event: str, **details: object) -> None:
+def print_event(event: str, **details: object) -> None:
     """Print one JSON line on standard output."""
     print(json.dumps({"event": event, **details}), flush=True)
 
@@ -31,7 +31,7 @@ def say(event: str, **details: object) -> None:
 def receive(address: str, port: int) -> None:
     """Accept one connection and record the arrival times of its data until the standard input ends."""
     with socket.create_server((address, port)) as server:
-        say("listening")
+        print_event("listening")
         if 0 in select.select([server.fileno(), 0], [], [])[0]:
             return
         connection, _ = server.accept()
@@ -48,10 +48,10 @@ def receive(address: str, port: int) -> None:
             total += len(data)
             arrivals.append(time.monotonic())
             if len(arrivals) == FLOWING_PIECES:
-                say("flowing")
+                print_event("flowing")
         arrivals.append(time.monotonic())
     gaps = [after - before for before, after in itertools.pairwise(arrivals)] or [0.0]
-    say("stall", longest_gap_s=max(gaps), median_gap_s=statistics.median(gaps), received_bytes=total)
+    print_event("stall", longest_gap_s=max(gaps), median_gap_s=statistics.median(gaps), received_bytes=total)
 
 
 def send(address: str, port: int, source: str) -> None:
@@ -61,8 +61,8 @@ def send(address: str, port: int, source: str) -> None:
         connection.setblocking(False)
         while not select.select([0], [], [], INTERVAL_S)[0]:
             # A stalled connection accepts no data, perhaps for minutes. The standard input may end in this time.
-            ended, _, _ = select.select([0], [connection], [])
-            if ended:
+            readable, _, _ = select.select([0], [connection], [])
+            if readable:
                 return
             try:
                 connection.send(PIECE)
@@ -72,11 +72,11 @@ def send(address: str, port: int, source: str) -> None:
 
 def main() -> None:
     """Receive or send, as the first argument says."""
-    role, address, port, *rest = sys.argv[1:]
+    role, address, port, *options = sys.argv[1:]
     if role == "receive":
         receive(address, int(port))
     else:
-        send(address, int(port), rest[0])
+        send(address, int(port), options[0])
 
 
 if __name__ == "__main__":

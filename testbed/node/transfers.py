@@ -32,7 +32,7 @@ _TCP_CONGESTION, _SO_MAX_PACING_RATE = 13, 47
 _RETRANSMITTED = struct.Struct("=100xI")  # tcpi_total_retrans of struct tcp_info
 
 
-class End(Protocol):
+class Endpoint(Protocol):
     """One end of a job's traffic."""
 
     connection: socket.socket
@@ -55,7 +55,7 @@ class End(Protocol):
         ...
 
 
-class Outgoing(End, Protocol):
+class Outgoing(Endpoint, Protocol):
     """The sending end."""
 
     @property
@@ -68,7 +68,7 @@ class Outgoing(End, Protocol):
         ...
 
 
-class Incoming(End, Protocol):
+class Incoming(Endpoint, Protocol):
     """The receiving end."""
 
     port: int
@@ -78,7 +78,7 @@ class Incoming(End, Protocol):
         ...
 
 
-class TcpOut:
+class TcpSender:
     """The sending end over TCP."""
 
     def __init__(self, job: dict[str, Any]) -> None:
@@ -124,7 +124,7 @@ class TcpOut:
         self.connection.close()
 
 
-class TcpIn:
+class TcpReceiver:
     """The receiving end over TCP, which counts bytes and answers each part with one byte."""
 
     def __init__(self, address: str) -> None:
@@ -174,58 +174,60 @@ class TcpIn:
 
 def open_outgoing(job: dict[str, Any]) -> Outgoing:
     """Return the sending end of a job. Raises `OSError`."""
-    return TcpOut(job) if job["transport"] == "tcp" else UdpSender(job)
+    return TcpSender(job) if job["transport"] == "tcp" else UdpSender(job)
 
 
 def open_incoming(member: dict[str, Any]) -> Incoming | None:
     """Return the receiving end of a job, or None if the job receives nothing here."""
     if member["listen"] is None:
         return None
-    return TcpIn(member["listen"]) if member["transport"] == "tcp" else UdpReceiver(member["listen"])
+    return TcpReceiver(member["listen"]) if member["transport"] == "tcp" else UdpReceiver(member["listen"])
 
 
 class Loop:
     """Event loop of the ends of a job."""
 
-    def __init__(self, ends: Sequence[End]) -> None:
-        self.ends = ends
+    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
+        self.endpoints = endpoints
 
     def serve_until(self, moment_s: float) -> None:
         """Serve until a time of the monotonic clock."""
-        while (now := time.monotonic()) < moment_s:
-            self._serve_once(moment_s - now)
+        while (now_s := time.monotonic()) < moment_s:
+            self._serve_once(moment_s - now_s)
 
     def run(self, is_over: Callable[[], bool], give_up_s: float) -> None:
         """Serve until `is_over()`. Raise `TimeoutError` at `give_up_s`."""
         while not is_over():
-            now = time.monotonic()
-            if now > give_up_s:
+            now_s = time.monotonic()
+            if now_s > give_up_s:
                 raise TimeoutError("a burst did not end in time: check the other hosts of the job")
-            self._serve_once(give_up_s - now)
+            self._serve_once(give_up_s - now_s)
 
     def linger(self, give_up_s: float) -> None:
         """Serve until nothing has arrived for a while: the last acknowledgement may be lost."""
-        end = time.monotonic() + give_up_s
-        while time.monotonic() < end and self._serve_once(IDLE_S):
+        end_s = time.monotonic() + give_up_s
+        while time.monotonic() < end_s and self._serve_once(IDLE_S):
             pass
 
     def _serve_once(self, wait_s: float) -> bool:
         """Send what can be sent and wait for input; return False if no socket became ready."""
-        now = time.monotonic()
-        due = [when for end in self.ends if (when := end.write()) is not None]
-        writing = [end.connection for end in self.ends if getattr(end, "left", 0)]
-        wait_s = max(0.0, min([wait_s, *(when - now for when in due)]))
-        readable, writable, _ = select.select([end.connection for end in self.ends], writing, [], wait_s)
-        for end in self.ends:
-            if end.connection in readable:
-                self._read(end)
+        now_s = time.monotonic()
+        call_times_s = [call_s for endpoint in self.endpoints if (call_s := endpoint.write()) is not None]
+        writers = [endpoint.connection for endpoint in self.endpoints if getattr(endpoint, "left", 0)]
+        wait_s = max(0.0, min([wait_s, *(call_s - now_s for call_s in call_times_s)]))
+        readable, writable, _ = select.select(
+            [endpoint.connection for endpoint in self.endpoints], writers, [], wait_s
+        )
+        for endpoint in self.endpoints:
+            if endpoint.connection in readable:
+                self._read(endpoint)
         return bool(readable or writable)
 
-    def _read(self, end: End) -> None:
+    def _read(self, ended_endpoint: Endpoint) -> None:
         """Read from an end. Drop it if it is done and its peer has closed the connection."""
         try:
-            end.read()
+            ended_endpoint.read()
         except ConnectionError:
-            if not end.is_done:
+            if not ended_endpoint.is_done:
                 raise
-            self.ends = [other for other in self.ends if other is not end]
+            self.endpoints = [endpoint for endpoint in self.endpoints if endpoint is not ended_endpoint]

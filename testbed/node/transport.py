@@ -116,11 +116,11 @@ class Sender:
         """True while packets wait to be sent."""
         return bool(self._waiting)
 
-    def poll(self, now: float, room: int | None = None) -> list[bytes]:
+    def poll(self, now: float, max_packets: int | None = None) -> list[bytes]:
         """Return the packets that the window allows, but at most `room`."""
         packets: list[bytes] = []
         while self._waiting and len(self._in_flight) < int(max(self.control.window, 1.0)):
-            if room is not None and len(packets) >= room:
+            if max_packets is not None and len(packets) >= max_packets:
                 break
             chunk = self._waiting.popleft()
             if chunk in self._acknowledged:
@@ -144,21 +144,21 @@ class Sender:
         """Process an acknowledgement; ignore other packets."""
         if len(packet) < ACK.size or packet[0] != _ACK:
             return
-        _, largest, earlier, sent = ACK.unpack_from(packet)
+        _, largest, earlier_bits, sent_s = ACK.unpack_from(packet)
         if largest in self._in_flight:
-            self._round_trip.measure(now - sent)
-        received_bits = earlier << 1 | 1  # bit i: number largest - i
-        before = sent - self._round_trip.smoothed_s / 4
-        lost = []
+            self._round_trip.measure(now - sent_s)
+        received_bits = earlier_bits << 1 | 1  # bit i: number largest - i
+        lost_before_s = sent_s - self._round_trip.smoothed_s / 4
+        lost_numbers = []
         for number in list(self._in_flight):
-            behind = largest - number
-            if behind < 0:
+            distance = largest - number
+            if distance < 0:
                 continue
-            if received_bits >> behind & 1:
+            if received_bits >> distance & 1:
                 self._acknowledge(number, now)
-            elif behind >= REORDERING_LIMIT or self._in_flight[number][1] < before:
-                lost.append(number)
-        self._handle_losses(lost, now)
+            elif distance >= REORDERING_LIMIT or self._in_flight[number][1] < lost_before_s:
+                lost_numbers.append(number)
+        self._handle_losses(lost_numbers, now)
         if self._in_flight:
             self._schedule_probe(now)
         else:
@@ -220,7 +220,7 @@ class Receiver:
         """Return the acknowledgement of a data packet, or None for other packets."""
         if len(packet) < DATA.size or packet[0] != _DATA:
             return None
-        _, number, chunk, sent = DATA.unpack_from(packet)
+        _, number, chunk, sent_s = DATA.unpack_from(packet)
         self._record_number(number)
         if chunk < self._next or chunk in self._out_of_order:
             self.duplicates += 1
@@ -230,7 +230,7 @@ class Receiver:
             while self._next in self._out_of_order:
                 self._out_of_order.remove(self._next)
                 self._next += 1
-        return ACK.pack(_ACK, self._largest, self._earlier, sent)
+        return ACK.pack(_ACK, self._largest, self._earlier, sent_s)
 
     def _record_number(self, number: int) -> None:
         if number > self._largest:
@@ -247,24 +247,24 @@ def make_sender(control: str, slope: float = 0.0, intercept: float = 1.0) -> Sen
 
 
 def transfer(
-    udp_socket: socket.socket, sending: Sender, give_up_s: float, clock: Callable[[], float] = time.monotonic
+    udp_socket: socket.socket, sender: Sender, give_up_s: float, clock: Callable[[], float] = time.monotonic
 ) -> None:
-    """Run the transfer of `sending` over a connected socket. Raise `TimeoutError` after `give_up_s`."""
-    end = clock() + give_up_s
-    while not sending.is_done:
+    """Run the transfer of `sender` over a connected socket. Raise `TimeoutError` after `give_up_s`."""
+    end_s = clock() + give_up_s
+    while not sender.is_done:
         now = clock()
-        if now > end:
-            left = sending.unacknowledged
+        if now > end_s:
+            unacknowledged = sender.unacknowledged
             raise TimeoutError(
-                f"{left} packets were not acknowledged within {give_up_s:g} s: check the other host"
+                f"{unacknowledged} packets were not acknowledged within {give_up_s:g} s: check the other host"
             )
-        for packet in [*sending.on_time(now), *sending.poll(now)]:
+        for packet in [*sender.on_time(now), *sender.poll(now)]:
             with suppress(OSError):  # a full socket buffer loses a packet as a full link does
                 udp_socket.send(packet)
-        wait_s = min(max((sending.deadline or now) - now, 0.0), MIN_RTO_S)
+        wait_s = min(max((sender.deadline or now) - now, 0.0), MIN_RTO_S)
         while select.select([udp_socket], [], [], wait_s)[0]:
             with suppress(OSError):
-                sending.on_packet(udp_socket.recv(2048), clock())
+                sender.on_packet(udp_socket.recv(2048), clock())
             wait_s = 0.0
 
 

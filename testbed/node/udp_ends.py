@@ -37,45 +37,45 @@ class UdpSender:
         bind_socket(self.connection, job)
         self.connection.connect((job["next"], job["port"]))
         self.connection.setblocking(False)
-        self.sending = make_sender(job["control"], job["slope"], job["intercept"])
-        self.began_s = self.pace = 0.0
+        self.sender = make_sender(job["control"], job["slope"], job["intercept"])
+        self.start_s = self.pace = 0.0
         self.sent = 0
 
     @property
     def is_done(self) -> bool:
         """True when all packets are acknowledged."""
-        return self.sending.is_done
+        return self.sender.is_done
 
     @property
     def retransmits(self) -> int:
         """Packets that were sent again."""
-        return self.sending.retransmits
+        return self.sender.retransmits
 
     def begin(self, size: int, pace: float) -> None:
         """Begin a part of `size` bytes; `pace` limits it to that many bytes per second (0: no limit)."""
-        self.sending.begin(max(1, round(size / PAYLOAD)))
-        self.began_s, self.pace, self.sent = time.monotonic(), pace, 0
+        self.sender.begin(max(1, round(size / PAYLOAD)))
+        self.start_s, self.pace, self.sent = time.monotonic(), pace, 0
 
     def write(self) -> float | None:
         """Send the packets that window and pace allow; return when to call this again (None: no deadline)."""
-        now = time.monotonic()
-        room = int((now - self.began_s) * self.pace / PAYLOAD) + 1 - self.sent if self.pace else None
-        for packet in [*self.sending.on_time(now), *self.sending.poll(now, room)]:
+        now_s = time.monotonic()
+        max_packets = int((now_s - self.start_s) * self.pace / PAYLOAD) + 1 - self.sent if self.pace else None
+        for packet in [*self.sender.on_time(now_s), *self.sender.poll(now_s, max_packets)]:
             self.sent += 1
             with suppress(OSError):  # a full socket buffer loses a packet as a full link does
                 self.connection.send(packet)
-        due = self.sending.deadline
-        if self.pace and self.sending.has_waiting:
-            next_s = self.began_s + self.sent * PAYLOAD / self.pace
-            if next_s > now:  # otherwise the window is full, until an acknowledgement comes
-                return min(due or next_s, next_s)
-        return due
+        deadline = self.sender.deadline
+        if self.pace and self.sender.has_waiting:
+            next_s = self.start_s + self.sent * PAYLOAD / self.pace
+            if next_s > now_s:  # otherwise the window is full, until an acknowledgement comes
+                return min(deadline or next_s, next_s)
+        return deadline
 
     def read(self) -> None:
         """Handle all acknowledgements that have arrived."""
         with suppress(OSError):
             while True:
-                self.sending.on_packet(self.connection.recv(2048), time.monotonic())
+                self.sender.on_packet(self.connection.recv(2048), time.monotonic())
 
     def close(self) -> None:
         """Close the socket."""
@@ -108,15 +108,15 @@ class UdpReceiver:
 
     def read(self) -> None:
         """Acknowledge the packets that have arrived, several with one acknowledgement."""
-        acknowledgement, waiting = None, 0
+        acknowledgement, packet_count = None, 0
         with suppress(BlockingIOError):
             while True:
                 packet, sender_address = self.connection.recvfrom(2048)
                 acknowledgement = self.receiver.on_packet(packet) or acknowledgement
-                waiting += 1
-                if waiting == MAX_PACKETS_PER_ACK and acknowledgement:
+                packet_count += 1
+                if packet_count == MAX_PACKETS_PER_ACK and acknowledgement:
                     self._answer(acknowledgement, sender_address)
-                    acknowledgement, waiting = None, 0
+                    acknowledgement, packet_count = None, 0
         if acknowledgement:
             self._answer(acknowledgement, sender_address)
 

@@ -64,12 +64,12 @@ def read_flow(connection: socket.socket) -> Flow:
     with suppress(OSError):
         info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
         if len(info) == _INFO_BYTES:
-            busy_us, peer_us, _own_us, _, _, sent, retransmitted_bytes = struct.unpack_from(
+            busy_us, peer_us, _own_us, _, _, sent_bytes, retransmitted_bytes = struct.unpack_from(
                 "=QQQIIQQ", info, _BUSY_US
             )
             return Flow(
                 acked=struct.unpack_from("=Q", info, _ACKED)[0],
-                sent=sent,
+                sent=sent_bytes,
                 retransmitted=retransmitted_bytes,
                 busy_s=busy_us / 1e6,
                 limited_s=peer_us / 1e6,
@@ -122,21 +122,21 @@ def read_others_processor_s() -> float:
     for path in Path("/proc").iterdir():
         if path.name.isdigit() and int(path.name) not in own_pids:
             with suppress(OSError, ValueError, IndexError):  # the process has just ended
-                words = (
+                fields = (
                     (path / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
                 )
-                ticks += int(words[11]) + int(words[12])
+                ticks += int(fields[11]) + int(fields[12])
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def write_durably(path: Path, content: Iterable[bytes | memoryview]) -> float:
     """Write a file and wait until the disk has it; return the seconds. Raises `OSError`."""
-    begin = time.monotonic()
+    start_s = time.monotonic()
     with path.open("wb", buffering=0) as file:
         for piece in content:
             file.write(piece)
         os.fsync(file.fileno())
-    return time.monotonic() - begin
+    return time.monotonic() - start_s
 
 
 def find_disk_folder() -> Path:
@@ -192,11 +192,11 @@ class Watch:
         self._stop_event.set()
         self._thread.join()
         return [
-            (name, _summarise(now - first, link))
-            for (name, _), first, now, link in zip(
+            (name, _summarise(last_flow - first_flow, link))
+            for (name, _), first_flow, last_flow, link in zip(
                 self.connections, self._first_flows, self._read_flows(), self.links, strict=True
             )
-            if now.sent > first.sent
+            if last_flow.sent > first_flow.sent
         ]
 
     def describe_nics(self) -> dict[str, dict[str, float]]:
@@ -210,42 +210,47 @@ class Watch:
         }
 
     def _read_sent_bytes(self) -> list[int]:
-        sent = []
+        sent_bytes = []
         for path in self.nics.values():
             with open(path, encoding="ascii") as file:  # noqa: PTH123 - ten times a second
-                sent.append(int(file.read()))
-        return sent
+                sent_bytes.append(int(file.read()))
+        return sent_bytes
 
     def _read_flows(self) -> list[Flow]:
         return [read_flow(connection) for _, connection in self.connections]
 
     def _run(self) -> None:
-        own = str(threading.get_native_id())
-        before, sent, window_start_s, ticks = self._read_flows(), self._read_sent_bytes(), time.monotonic(), 0
-        queued_s = read_thread_waits(own).get(own, 0.0)
+        thread_id = str(threading.get_native_id())
+        flows_before, bytes_before, window_start_s, ticks = (
+            self._read_flows(),
+            self._read_sent_bytes(),
+            time.monotonic(),
+            0,
+        )
+        queued_s = read_thread_waits(thread_id).get(thread_id, 0.0)
         while True:
-            begin = time.monotonic()
+            tick_start_s = time.monotonic()
             if self._stop_event.wait(TICK_S):
                 return
-            now = time.monotonic()
-            queued_before_s, queued_s = queued_s, read_thread_waits(own).get(own, 0.0)
-            late_s = now - begin - TICK_S - (queued_s - queued_before_s)
+            now_s = time.monotonic()
+            queued_before_s, queued_s = queued_s, read_thread_waits(thread_id).get(thread_id, 0.0)
+            late_s = now_s - tick_start_s - TICK_S - (queued_s - queued_before_s)
             self.stopped_s += late_s if late_s > LATE_S else 0.0
             ticks += 1
             if ticks % WINDOW_TICKS == 0:
                 flows = self._read_flows()
-                for link, first, last in zip(self.links, before, flows, strict=True):
-                    link.add_window(last - first, now - window_start_s)
-                sent_now = self._read_sent_bytes()
+                for link, first_flow, last_flow in zip(self.links, flows_before, flows, strict=True):
+                    link.add_window(last_flow - first_flow, now_s - window_start_s)
+                bytes_now = self._read_sent_bytes()
                 for rates, first_bytes, last_bytes in zip(
-                    self.nic_rates.values(), sent, sent_now, strict=True
+                    self.nic_rates.values(), bytes_before, bytes_now, strict=True
                 ):
-                    rates.append((last_bytes - first_bytes) / (now - window_start_s))
-                before, sent, window_start_s = flows, sent_now, now
+                    rates.append((last_bytes - first_bytes) / (now_s - window_start_s))
+                flows_before, bytes_before, window_start_s = flows, bytes_now, now_s
 
 
 def _summarise(flow: Flow, link: Link) -> dict[str, float]:
-    rates, middle = sorted(link.rates), len(link.rates) // 2
+    rates, middle_index = sorted(link.rates), len(link.rates) // 2
     return {
         "bytes": flow.acked,
         "sent": flow.sent,
@@ -253,9 +258,9 @@ def _summarise(flow: Flow, link: Link) -> dict[str, float]:
         "busy_s": round(flow.busy_s, 6),
         "limited_s": round(flow.limited_s, 6),
         "windows": len(rates),
-        "rate": rates[middle] if rates else 0.0,
+        "rate": rates[middle_index] if rates else 0.0,
         "peak": rates[int(0.9 * (len(rates) - 1))] if rates else 0.0,
-        "rtt_s": sorted(link.rtts_s)[middle] if rates else 0.0,
+        "rtt_s": sorted(link.rtts_s)[middle_index] if rates else 0.0,
     }
 
 

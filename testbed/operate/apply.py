@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from lightbed.wording import count_noun
 from ocs_drivers.contract import OpticalSwitch
-from ocs_drivers.engine.device_lock import DeviceLock, lock_names
-from ocs_drivers.engine.reports import report_of
+from ocs_drivers.engine.device_lock import DeviceLock, make_lock_names
+from ocs_drivers.engine.reports import make_report
 from ocs_drivers.errors import OcsError
 from ocs_drivers.model import ApplyReport, Outcome, Snapshot, Status, Step
 from testbed.errors import (
@@ -168,7 +168,7 @@ def _lock_switches(plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> Iter
     A driver's own lock covers only one step. This lock covers everything from the first read to the last.
     """
     addresses = [switches[part.switch].address for part in plan.switches]
-    with DeviceLock(*(f"{name}#operation" for address in addresses for name in lock_names(address))):
+    with DeviceLock(*(f"{name}#operation" for address in addresses for name in make_lock_names(address))):
         yield
 
 
@@ -261,7 +261,7 @@ def _run_steps(plan: SwitchPlan, snapshot: Snapshot, switch: OpticalSwitch, work
         if outcomes[-1].status is not Status.DONE:
             break
         work.on_step_done(plan.switch)
-    return report_of(plan.target, snapshot, plan.steps, outcomes, scope=plan.scope)
+    return make_report(plan.target, snapshot, plan.steps, outcomes, scope=plan.scope)
 
 
 def _execute_step(name: str, ordinal: int, step: Step, switch: OpticalSwitch, work: _Work) -> Outcome:

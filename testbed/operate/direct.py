@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from ocs_drivers.address import parse_address
-from ocs_drivers.engine.device_lock import lock_names
+from ocs_drivers.engine.device_lock import make_lock_names
 from ocs_drivers.errors import AddressError
 from testbed.errors import JournalError, LeaseDenied
 from testbed.leases.choice import get_selected_lease
@@ -99,7 +99,7 @@ def is_same_device(one: str, other: str) -> bool:
     >>> is_same_device("polatis+tl1://127.0.0.1:3082", "polatis+tl1://127.0.0.1:3083")
     False
     """
-    if not set(lock_names(one)).isdisjoint(lock_names(other)):
+    if not set(make_lock_names(one)).isdisjoint(make_lock_names(other)):
         return True
     try:
         first, second = parse_address(one), parse_address(other)

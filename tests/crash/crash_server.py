@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ocs_drivers import open_switch
-from ocs_drivers.engine.device_lock import lock_directory
+from ocs_drivers.engine.device_lock import find_lock_directory
 from testbed.cli.output import describe_error
 from testbed.lab.inventory import load_lab
 from testbed.lab.model import Lab
@@ -188,7 +188,7 @@ def child(request: Request, recorder: ctypes.CDLL, log: int, answer: int) -> Non
     """Do what was asked for and end this process; never returns."""
     code = 70
     try:
-        places = (request["runs"], str(lock_directory()))
+        places = (request["runs"], str(find_lock_directory()))
         recorder.crash_clock(ctypes.c_long(request.get("clock_s", 0)))
         recorder.crash_arm(log, request.get("kill", "").encode(), *(place.encode() for place in places))
         reply: dict[str, Any] = OPERATIONS[request["do"]](request)

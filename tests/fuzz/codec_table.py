@@ -127,7 +127,7 @@ def decode_tl1(event: tl1.Tl1Event) -> list[Any]:
 _BANK = banks.CommandSet("ROUT{bank}:SCAN {channel}", "ROUT{bank}:SCAN?")
 _SCPI_DECODERS: tuple[Decode, ...] = (
     scpi.decode_identity,
-    polatis_scpi.size_in_product_code,
+    polatis_scpi.parse_product_size,
     polatis_scpi.decode_size,
     polatis_scpi.decode_connections,
     polatis_scpi.decode_peer,
@@ -180,14 +180,14 @@ _SCREEN_DECODERS: tuple[Decode, ...] = (
     lambda lines: rome.decode_queue(lines).moves(_SIX),
     rome.check_accepted,
     rome_ports.decode_logical,
-    lambda lines: rome.failure_of(lines, [("E6", "W4")], "connect"),
+    lambda lines: rome.find_failure(lines, [("E6", "W4")], "connect"),
     telescent_cells,
     lambda lines: telescent.decode_input(lines, _TELESCENT),
     lambda lines: sorted(sonic.parse_configured(lines, _SIXTY_FOUR)),
-    lambda lines: sonic.hardware(lines, _SIXTY_FOUR),
-    lambda lines: sonic.port_config(lines, _SIXTY_FOUR),
+    lambda lines: sonic.parse_hardware(lines, _SIXTY_FOUR),
+    lambda lines: sonic.decode_port_config(lines, _SIXTY_FOUR),
     lambda lines: sorted(sonic.parse_broken_ports(lines, _SIXTY_FOUR)),
-    sonic.identity,
+    sonic.decode_identity,
     sonic.check_silent,
 )
 

@@ -14,7 +14,7 @@ skip_without("yaml")
 
 import yaml
 
-from ocs_drivers.families import lab_schemes
+from ocs_drivers.families import list_lab_schemes
 from testbed.errors import LabFileError
 from testbed.lab.document import parse_document
 from testbed.lab.inventory import load_lab, parse_lab
@@ -263,7 +263,7 @@ BAD = {
         "dicon+serial://",
         7,
         "no simulated switch of a lab supports 'dicon+serial'",
-        f"use one of {', '.join(lab_schemes())}; or 'simulated: false'",
+        f"use one of {', '.join(list_lab_schemes())}; or 'simulated: false'",
     ),
     "twin of a family without a port": (
         "polatis+scpi://10.99.0.2:5025",

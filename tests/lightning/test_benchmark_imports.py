@@ -34,7 +34,7 @@ def test_what_a_benchmark_imports_is_there(path):
             found = import_module(module)
             there = not name or hasattr(found, name) or bool(import_module(f"{module}.{name}"))
         except MissingLibrary as error:
-            pytest.skip(f"{error.what}: {error.hint}")
+            pytest.skip(f"{error.problem}: {error.hint}")
         except ModuleNotFoundError as error:
             if error.name and error.name.partition(".")[0] not in {"lightning", "fpga", "sim"}:
                 pytest.skip(f"{error.name} is not installed: pip install 'lightbed[serve,torch]'")

@@ -9,7 +9,7 @@ from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
 from testbed.design.topology.demand import AllReduceDemand
 from testbed.design.workloads.roofline import Cluster
-from testbed.measure.second_topology import find_farthest_group, make_fine_tuning, plan_second
+from testbed.measure.second_topology import find_farthest_group, make_fine_tuning_workload, plan_second
 
 
 def second_of(nodes: int, degree: int):
@@ -23,8 +23,8 @@ def test_on_twelve_nodes_the_planner_joins_the_neighbours_of_groups_of_four():
 
     assert planned.topology.strides == (1, 3)
     assert planned.demands == (AllReduceDemand(4, 64 * 2 * (4 << 20)), AllReduceDemand(12, 1 << 26))
-    assert "cut over 4 servers, in 3 copies" in planned.why
-    assert "±1, ±3" in planned.why
+    assert "cut over 4 servers, in 3 copies" in planned.reason
+    assert "±1, ±3" in planned.reason
     assert second_of(12, 4) == planned
 
 
@@ -41,6 +41,6 @@ def test_the_group_that_is_served_worst_is_the_one_farthest_apart():
 
 def test_the_layers_fit_the_group_and_none_smaller():
     cluster = Cluster(12)
-    layers = make_fine_tuning(12, 4, cluster).operators[0]
+    layers = make_fine_tuning_workload(12, 4, cluster).operators[0]
 
     assert layers.parameter_bytes / 4 < cluster.memory_bytes < layers.parameter_bytes / 3

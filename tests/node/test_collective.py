@@ -31,22 +31,23 @@ def order(nodes, stride):
 def inputs(elements, ranks, iteration):
     tensors = [torch.empty(elements) for _ in ranks]
     for rank, tensor in zip(ranks, tensors):
-        collective.fill(tensor, rank, iteration)
+        collective.fill_inputs(tensor, rank, iteration)
     return tensors
 
 def exchange_facts():
     pairs = [[0, 1], [0, 2], [0, 3], [2, 0], [3, 1]]
     job = {"nodes": 4, "backend": "gloo"}
-    at = lambda rank: type("Node", (), {"rank": rank, "job": job, "device": "cpu", "process_group": lambda *_: None})()
+    group = {"make_process_group": lambda *_: None}
+    at = lambda rank: type("Node", (), {"rank": rank, "job": job, "device": "cpu", **group})()
     ends = [collective.Exchange(at(rank), "x", pairs) for rank in range(4)]
-    parcels = [end.buffers(40, 7) for end in ends]  # ten elements
+    parcels = [end.make_buffers(40, 7) for end in ends]  # ten elements
     before = [end.count_wrong(parcel, 7) for end, parcel in zip(ends, parcels)]
     for target, parcel in enumerate(parcels):
         for source, room in parcel.incoming.items():
             room.copy_(parcels[source].outgoing[target])
     moved = [end.count_wrong(parcel, 7) for end, parcel in zip(ends, parcels)]
     parcels[1].incoming[0], parcels[1].incoming[3][:4] = parcels[1].incoming[0].flip(0), parcels[1].incoming[0]
-    whole = collective.Exchange(at(0), "x", [[0, 1]]).buffers(40, 7).outgoing[1]
+    whole = collective.Exchange(at(0), "x", [[0, 1]]).make_buffers(40, 7).outgoing[1]
     return {
         "sent": [{target: len(part) for target, part in parcel.outgoing.items()} for parcel in parcels],
         "received": [{source: len(part) for source, part in parcel.incoming.items()} for parcel in parcels],
@@ -58,7 +59,7 @@ members = list(range(12))
 tensors = inputs(5000, members, 3)
 total = torch.stack(tensors).sum(0)
 group = inputs(700, [1, 4, 7, 10], 19)
-node = type("Node", (), {"rank": 0, "process_group": lambda *_: None})()
+node = type("Node", (), {"rank": 0, "make_process_group": lambda *_: None})()
 reduction = collective.Reduction(node, "x", [members])
 corrupt = total.clone()
 corrupt[[17, 4999]] += 1
@@ -66,7 +67,7 @@ def times(before, after):
     # What is used between two moments of a machine whose processors have (busy, stolen, all) ticks.
     early = collective.ProcessorTimes(0.0, 0.0, 10.0, *zip(*before))
     late = collective.ProcessorTimes(0.5, 0.3, 12.0, *zip(*after))
-    return vars(collective.processor_use(early, late, "cpu"))
+    return vars(collective.compute_processor_use(early, late, "cpu"))
 
 LIMITS = {"min_time_s": 0.5, "min_iterations": 5, "max_iterations": 20, "max_time_s": 8.0}
 SEEN = {"iterations": [], "flows": [["10.0.0.2", {"retransmitted": 9000}]]}
@@ -76,14 +77,14 @@ ENTRIES = [
     {"times": [3.0, 1.0, 4.0], "used": times([(0, 0, 0)] * 2, [(90, 10, 100), (30, 0, 100)]), **NOTHING},
 ]
 print(json.dumps({
-    "iterations": {once: collective.iterations_for(LIMITS, once) for once in (0.0, 0.01, 0.06, 0.3, 1.24, 2.5, 60.0)},
-    "quartiles": [collective.quartiles(values) for values in ([5.0], [4.0, 1.0], [3.0, 1.0, 2.0, 10.0, 4.0])],
+    "iterations": {s: collective.choose_iterations(LIMITS, s) for s in (0.0, 0.01, 0.06, 0.3, 1.24, 2.5, 60.0)},
+    "quartiles": [collective.compute_quartiles(values) for values in ([5.0], [4.0, 1.0], [3.0, 1.0, 2.0, 10.0, 4.0])],
     "figures": collective.make_row(ENTRIES),
     "exchange": exchange_facts(),
-    "ranks": {b: {p: [collective.ring_rank(order(12, p), i, b) for i in range(12)] for p in (1, 5, 7, 11)}
+    "ranks": {b: {p: [collective.get_ring_rank(order(12, p), i, b) for i in range(12)] for p in (1, 5, 7, 11)}
               for b in ("gloo", "nccl")},
-    "sum_is_expected": bool((collective.expect(total, members, 3) == total).all()),
-    "group_sum_is_expected": bool((collective.expect(group[0], [1, 4, 7, 10], 19) == sum(group)).all()),
+    "sum_is_expected": bool((collective.compute_expected(total, members, 3) == total).all()),
+    "group_sum_is_expected": bool((collective.compute_expected(group[0], [1, 4, 7, 10], 19) == sum(group)).all()),
     "inputs_differ": len({tuple(tensor.tolist()) for tensor in tensors}),
     "inputs_differ_by_iteration": bool((inputs(9, [0], 0)[0] != inputs(9, [0], 1)[0]).all()),
     "places_differ": len(set(tensors[0][:251].tolist())),

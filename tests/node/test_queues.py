@@ -44,7 +44,7 @@ def test_the_bucket_is_small_where_classes_share_a_link_and_a_millisecond_where_
 
 def test_a_queue_of_somebody_else_is_refused():
     with pytest.raises(
-        queues.Refused, match="nic1 has the queue cake 8001:, which cannot be restored: remove it first"
+        queues.QueueError, match="nic1 has the queue cake 8001:, which cannot be restored: remove it first"
     ):
         queues.make_restore_commands(
             "nic1", [{"kind": "cake", "handle": "8001:", "root": True, "options": {}}]
@@ -153,7 +153,7 @@ def test_a_second_holder_is_refused_and_a_later_one_begins_from_what_was_there(h
     second, said = host.hold()
     assert said["event"] == "error"
     assert "another run uses the queues of this host" in said["message"]
-    assert second.wait(30) == queues.HELD
+    assert second.wait(30) == queues.BUSY
     holder.kill()
     holder.wait(30)
     third, said = host.hold()

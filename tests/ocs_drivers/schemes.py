@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ocs_drivers.families import FAMILIES, twin_family_name
+from ocs_drivers.families import FAMILIES, find_twin_family
 
 _FRONTS = {"manual": "operator", "scpi-1xn": "scpi", "sonic-ocs": "cli"}
 """Frontends of the twins that a scheme does not name behind its `+`."""
 
 SCHEMES = {
-    scheme: (twin_family_name(scheme), _FRONTS.get(scheme) or scheme.partition("+")[2]) for scheme in FAMILIES
+    scheme: (find_twin_family(scheme), _FRONTS.get(scheme) or scheme.partition("+")[2]) for scheme in FAMILIES
 }
 """scheme -> family and frontend of its twin."""
 

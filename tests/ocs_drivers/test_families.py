@@ -6,7 +6,7 @@ import pytest
 from schemes import BANKS, SCHEMES
 
 from ocs_drivers import CrossConnects, known_schemes
-from ocs_drivers.families import FAMILIES, find_driver_factory, lab_schemes
+from ocs_drivers.families import FAMILIES, find_driver_factory, list_lab_schemes
 
 SIZE, CIRCUITS = 24, 24
 PLAN = tuple((n, (5 * n + 3) % SIZE) for n in range(CIRCUITS))
@@ -24,7 +24,7 @@ def test_every_scheme_of_the_table_leads_to_a_factory(scheme):
 
 def test_simulated_labs_may_have_every_matrix_that_answers_on_a_network():
     others = {scheme for scheme in FAMILIES if scheme.endswith("+serial")} | BANKS | {"manual"}
-    assert set(lab_schemes()) == FAMILIES.keys() - others
+    assert set(list_lab_schemes()) == FAMILIES.keys() - others
 
 
 @pytest.mark.slow

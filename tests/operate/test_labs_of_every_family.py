@@ -14,7 +14,7 @@ skip_without("pydantic")
 skip_without("sqlalchemy")
 
 from ocs_drivers import open_switch
-from ocs_drivers.families import lab_schemes
+from ocs_drivers.families import list_lab_schemes
 from testbed.design.patching.wiring import wire
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.control import send_request
@@ -65,7 +65,7 @@ def applied(up, wiring, directory):
     "scheme",
     [
         scheme if scheme in DAILY else pytest.param(scheme, marks=pytest.mark.long)
-        for scheme in lab_schemes()
+        for scheme in list_lab_schemes()
         if scheme != "polatis+scpi"
     ],
 )

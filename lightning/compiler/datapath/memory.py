@@ -46,12 +46,12 @@ class MemoryPlan:
     @property
     def size(self) -> int:
         """Total size in bytes."""
-        return max((each.offset + each.size for each in self.buffers), default=0)
+        return max((buffer.offset + buffer.size for buffer in self.buffers), default=0)
 
     @property
     def unshared(self) -> int:
         """Total size in bytes if no buffers shared memory."""
-        return sum(each.size for each in self.buffers)
+        return sum(buffer.size for buffer in self.buffers)
 
 
 def memory_plan(model: CompiledModel) -> MemoryPlan:
@@ -80,20 +80,25 @@ def find_buffers(network: Network, width: int) -> tuple[Buffer, ...]:
 
 def plan_memory(buffers: Iterable[Buffer]) -> MemoryPlan:
     """Place the buffers. The plan lists them in the order of their first writes."""
-    placed: list[Buffer] = []
-    for buffer in sorted(buffers, key=lambda each: (-each.size, each.first, each.tensors)):
-        neighbours = sorted((each for each in placed if each.overlaps(buffer)), key=lambda each: each.offset)
-        placed.append(replace(buffer, offset=_find_gap(neighbours, buffer.size)))
-    return MemoryPlan(tuple(sorted(placed, key=lambda each: (each.first, each.offset))))
+    placed_buffers: list[Buffer] = []
+    for buffer in sorted(
+        buffers, key=lambda candidate: (-candidate.size, candidate.first, candidate.tensors)
+    ):
+        neighbours = sorted(
+            (neighbour for neighbour in placed_buffers if neighbour.overlaps(buffer)),
+            key=lambda neighbour: neighbour.offset,
+        )
+        placed_buffers.append(replace(buffer, offset=_find_gap(neighbours, buffer.size)))
+    return MemoryPlan(tuple(sorted(placed_buffers, key=lambda placed: (placed.first, placed.offset))))
 
 
 def _find_gap(neighbours: list[Buffer], size: int) -> int:
     """Return the start of the smallest gap of at least `size` bytes between sorted neighbours, else their end."""
     end, gaps = 0, []
-    for each in neighbours:
-        if each.offset - end >= size:
-            gaps.append((each.offset - end, end))
-        end = max(end, each.offset + each.size)
+    for neighbour in neighbours:
+        if neighbour.offset - end >= size:
+            gaps.append((neighbour.offset - end, end))
+        end = max(end, neighbour.offset + neighbour.size)
     return min(gaps)[1] if gaps else end
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fpga.program import Layer, Program, ProgramError
-from lightning.compiler.datapath.schedule import count_passes, schedule_of
+from lightning.compiler.datapath.schedule import count_passes, schedule_layer
 from lightning.compiler.model import CompiledModel, Hardware, PhotonicLayer
 from lightning.errors import CompileError
 from lightning.optional import require
@@ -74,12 +74,12 @@ def _make_segment(layer: PhotonicLayer, terms: Whole, rows: Whole, beats: int, l
 
 def _join_groups(layer: PhotonicLayer, hardware: Hardware) -> tuple[Whole, Whole]:
     """Return the term of each readout, (groups * rows, readouts), and the number of readouts, (groups * rows,)."""
-    groups = schedule_of(layer, hardware)
-    most_readouts = max(each.order.shape[1] for each in groups)
+    groups = schedule_layer(layer, hardware)
+    most_readouts = max(group.order.shape[1] for group in groups)
     width = layer.weights.shape[2]
-    orders = [_resize(each.order[:, :, 0].astype(np.int64), most_readouts) for each in groups]
-    terms = [np.where(each == DARK, DARK, each + group * width) for group, each in enumerate(orders)]
-    return np.concatenate(terms), np.concatenate([each.readouts for each in groups])
+    orders = [_resize(schedule.order[:, :, 0].astype(np.int64), most_readouts) for schedule in groups]
+    terms = [np.where(order == DARK, DARK, order + group * width) for group, order in enumerate(orders)]
+    return np.concatenate(terms), np.concatenate([group.readouts for group in groups])
 
 
 def _resize(terms: Whole, length: int) -> Whole:
@@ -100,7 +100,7 @@ class Sending:
     """Beats of this layer in one whole pass."""
 
 
-def program_of(model: CompiledModel) -> Program:
+def make_program(model: CompiledModel) -> Program:
     """Return the program with the targets of all entries of `list_sendings`, in their order.
 
     Raise `CompileError` if the datapath does not have the model's hardware, or a layer is too large for its counters.
@@ -119,9 +119,9 @@ def program_of(model: CompiledModel) -> Program:
     width = _WRAPPING_BITS if model.wrap else _WIDE_BITS
     datapath = library_datapath(DATAPATH, {"width": width})
     sendings = tuple(list_sendings(model))
-    passes = len({(each.layer.name, each.passage) for each in sendings})
+    passes = len({(sending.layer.name, sending.passage) for sending in sendings})
     try:
-        return Program(datapath, tuple(_make_targets(each, passes) for each in sendings) or ({},))
+        return Program(datapath, tuple(_make_targets(sending, passes) for sending in sendings) or ({},))
     except ProgramError as error:
         raise CompileError(
             f"the datapath cannot count a layer of {model.network.name}: {error}",
@@ -133,7 +133,7 @@ def list_sendings(model: CompiledModel) -> Iterator[Sending]:
     """Yield the entries for one image, ordered by layer, pass and segment."""
     for _, layer in order_layers(model):
         segments = split_into_segments(layer, model.hardware)
-        products = layer.positions * sum(each.beats * len(each.rows) for each in segments)
+        products = layer.positions * sum(segment.beats * len(segment.rows) for segment in segments)
         for passage in range(count_passes(layer)):
             for segment in segments:
                 yield Sending(layer, passage, segment, products)

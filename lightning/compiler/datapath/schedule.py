@@ -59,7 +59,7 @@ def count_passes(layer: PhotonicLayer) -> int:
     return 2 if layer.signed else 1
 
 
-def readouts_of(layer: PhotonicLayer, hardware: Hardware, *, dense: bool | None = None) -> Readouts:
+def count_layer_readouts(layer: PhotonicLayer, hardware: Hardware, *, dense: bool | None = None) -> Readouts:
     """Return the readouts of every row in a pass. `dense` also sends products whose weight is 0.
 
     P positive and N negative weights take ceil(P / W) and ceil(N / W) readouts. Zeros fill the unused places; the other
@@ -67,16 +67,16 @@ def readouts_of(layer: PhotonicLayer, hardware: Hardware, *, dense: bool | None 
     positive.
 
     >>> layer = PhotonicLayer("fc", np.array([[[3, -1, 4, 0, -5]]], np.int16), None, 1.0, None)
-    >>> readouts_of(layer, Hardware(wavelengths=2)).count.tolist()
+    >>> count_layer_readouts(layer, Hardware(wavelengths=2)).count.tolist()
     [[3]]
-    >>> readouts_of(layer, Hardware(wavelengths=2, skip_zeros=True)).net_sign.tolist()
+    >>> count_layer_readouts(layer, Hardware(wavelengths=2, skip_zeros=True)).net_sign.tolist()
     [[0]]
     """
     return count_weight_readouts(layer.weights, hardware, dense=dense)
 
 
 def count_weight_readouts(weights: Weights, hardware: Hardware, *, dense: bool | None = None) -> Readouts:
-    """Return the readouts like `readouts_of`, for weights (groups, rows, terms)."""
+    """Return the readouts like `count_layer_readouts`, for weights (groups, rows, terms)."""
     positive = _count_readouts((weights > 0).sum(axis=2), hardware.wavelengths)
     negative = _count_readouts((weights < 0).sum(axis=2), hardware.wavelengths)
     if dense if dense is not None else not hardware.skip_zeros:
@@ -85,17 +85,17 @@ def count_weight_readouts(weights: Weights, hardware: Hardware, *, dense: bool |
     return Readouts(positive + negative, positive - negative)
 
 
-def schedule_of(
+def schedule_layer(
     layer: PhotonicLayer, hardware: Hardware, *, dense: bool | None = None
 ) -> tuple[GroupSchedule, ...]:
-    """Return the schedule of each group, the same for both passes. `dense` is as in `readouts_of`.
+    """Return the schedule of each group, the same for both passes. `dense` is as in `count_layer_readouts`.
 
     >>> layer = PhotonicLayer("fc", np.array([[[3, -1, 4, 0, -5]]], np.int16), None, 1.0, None)
-    >>> (group,) = schedule_of(layer, Hardware(wavelengths=2))
+    >>> (group,) = schedule_layer(layer, Hardware(wavelengths=2))
     >>> group.order[0].tolist(), group.signs[0].tolist()
     ([[0, 2], [1, 4], [3, -1]], [1, -1, 1])
     """
-    counts = readouts_of(layer, hardware, dense=dense).count
+    counts = count_layer_readouts(layer, hardware, dense=dense).count
     keep_zeros = dense if dense is not None else not hardware.skip_zeros
     make_schedule = _schedule_in_order if hardware.wavelengths == 1 else _schedule_by_sign
     return tuple(
@@ -118,16 +118,24 @@ def _schedule_by_sign(weights: Weights, readouts: int, width: int, keep_zeros: b
     """Return a schedule of positive, then negative terms. Zeros fill the gaps in both, then further readouts."""
     order = np.full((len(weights), readouts * width), -1, np.int32)
     positive, negative = weights > 0, weights < 0
-    above, below = (_count_readouts(each.sum(axis=1), width)[:, None] for each in (positive, negative))
+    positive_readouts, negative_readouts = (
+        _count_readouts(sign_mask.sum(axis=1), width)[:, None] for sign_mask in (positive, negative)
+    )
     _place_terms(order, positive, _rank_terms(positive))
-    _place_terms(order, negative, above * width + _rank_terms(negative))
+    _place_terms(order, negative, positive_readouts * width + _rank_terms(negative))
     if keep_zeros:
-        holes = order[:, : int((above + below).max(initial=0)) * width] < 0
+        holes = order[:, : int((positive_readouts + negative_readouts).max(initial=0)) * width] < 0
         _place_terms(
-            order, weights == 0, _find_zero_places(holes, (above + below) * width, _rank_terms(weights == 0))
+            order,
+            weights == 0,
+            _find_zero_places(
+                holes, (positive_readouts + negative_readouts) * width, _rank_terms(weights == 0)
+            ),
         )
     positions = np.arange(readouts)
-    signs = np.where((positions >= above) & (positions < above + below), -1, 1)
+    signs = np.where(
+        (positions >= positive_readouts) & (positions < positive_readouts + negative_readouts), -1, 1
+    )
     shaped = order.reshape(len(weights), readouts, width)
     return GroupSchedule(shaped, np.where(shaped[..., 0] < 0, 0, signs).astype(np.int8))
 
@@ -159,27 +167,27 @@ def _count_readouts(terms: Counts | np.int64, width: int) -> Counts:
     return np.asarray(-(-terms // width), np.int64)
 
 
-def work_of(layer: PhotonicLayer, hardware: Hardware) -> LayerWork:
+def compute_layer_work(layer: PhotonicLayer, hardware: Hardware) -> LayerWork:
     """Return the work of one image in `layer`.
 
     A row takes ceil(readouts / lanes) beats. The cores take rows in turn, and the slowest core determines the time of
     each position and pass. The groups of a convolution follow each other without a gap. A pass starts with a preamble.
     """
-    cycles = cycles_of(layer, hardware)
+    cycles = count_layer_cycles(layer, hardware)
     passes = count_passes(layer)
     sent_weights = int(np.count_nonzero(layer.weights)) if hardware.skip_zeros else int(layer.weights.size)
     repeats = layer.positions * passes
     return LayerWork(
         macs=layer.macs,
         products=sent_weights * repeats,
-        readouts=int(readouts_of(layer, hardware).count.sum()) * repeats,
+        readouts=int(count_layer_readouts(layer, hardware).count.sum()) * repeats,
         beats=cycles.beats,
         passes=passes,
         overhead=cycles.total - cycles.beats,
     )
 
 
-def cycles_of(layer: PhotonicLayer, hardware: Hardware, timing: Timing = TIMING) -> LayerCycles:
+def count_layer_cycles(layer: PhotonicLayer, hardware: Hardware, timing: Timing = TIMING) -> LayerCycles:
     """Return the cycles of a layer by kind, summed over its passes."""
     passes = count_passes(layer)
     return LayerCycles(
@@ -193,12 +201,15 @@ def cycles_of(layer: PhotonicLayer, hardware: Hardware, timing: Timing = TIMING)
 
 def _count_beats(layer: PhotonicLayer, hardware: Hardware) -> int:
     """Return the beats of one position and pass: the sum over groups of the busiest core's beats."""
-    rows = -(-readouts_of(layer, hardware).count // hardware.lanes)
+    rows = -(-count_layer_readouts(layer, hardware).count // hardware.lanes)
     return int(
-        sum(max(each[core :: hardware.cores].sum() for core in range(hardware.cores)) for each in rows)
+        sum(
+            max(row_beats[core :: hardware.cores].sum() for core in range(hardware.cores))
+            for row_beats in rows
+        )
     )
 
 
-def cycles_of_model(model: CompiledModel) -> int:
+def count_model_cycles(model: CompiledModel) -> int:
     """Return the cycles of all photonic layers for one image, without digital work."""
-    return sum(work_of(layer, model.hardware).cycles for layer in model.layers.values())
+    return sum(compute_layer_work(layer, model.hardware).cycles for layer in model.layers.values())

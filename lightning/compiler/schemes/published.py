@@ -98,5 +98,5 @@ def _compute_raw_step(network: Network) -> float:
     return step
 
 
-def _make_refusal(node: Node, why: str) -> CompileError:
-    return CompileError(f"{node.operation} {node.name} {why}", hint=_HINT)
+def _make_refusal(node: Node, problem: str) -> CompileError:
+    return CompileError(f"{node.operation} {node.name} {problem}", hint=_HINT)

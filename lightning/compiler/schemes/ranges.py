@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lightning.compiler.lowering import Lowered, lower, make_vectors, photonic_nodes
+from lightning.compiler.lowering import LoweredNode, lower, make_vectors, photonic_nodes
 from lightning.compiler.model import FULL
 from lightning.compiler.options import Options
 from lightning.errors import CompileError
@@ -59,10 +59,10 @@ _STEP = 16
 
 
 @dataclass(frozen=True)
-class Observed:
+class LayerObservation:
     """Observations of the input of one photonic layer."""
 
-    layer: Lowered
+    layer: LoweredNode
     magnitudes: Floats
     """Magnitudes of all observed activations, as a flat array."""
     vectors: Floats
@@ -73,7 +73,7 @@ class Observed:
     """True if only rectifiers read the outputs of the layer, so that negative outputs do not matter."""
 
 
-def observe(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[Observed]:
+def observe_layers(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[LayerObservation]:
     """Yield the photonic layers in the order of execution, each with its inputs in the float network.
 
     Raise `CompileError` if the outputs of a layer could be infinite or NaN, or are close to the limit of float32.
@@ -83,8 +83,8 @@ def observe(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[Obse
     largest = max(prod(shape) for shape in network.shapes.values())
     for node, activations in _trace_inputs(network, _choose_rows(raw, _limit_images(largest), random)):
         layer = lower(network, node)
-        cut = make_vectors(layer, _choose_rows(activations, _limit_images(layer.values), random))
-        vectors = _choose_rows(cut, _count_sample_vectors(layer), random)
+        all_vectors = make_vectors(layer, _choose_rows(activations, _limit_images(layer.values), random))
+        vectors = _choose_rows(all_vectors, _count_sample_vectors(layer), random)
         magnitudes = np.abs(activations).ravel()
         # Reject sums that float32 could not hold. Written with `not`, the condition also rejects NaN.
         weights = np.abs(layer.weights).sum(axis=2, dtype=np.float64).max(initial=0.0)
@@ -94,9 +94,9 @@ def observe(network: Network, raw: npt.NDArray[Any], seed: int) -> Iterator[Obse
                 " on these samples",
                 hint="Check the preprocessing (--scale, --mean, --deviation), and the network in float32",
             )
-        below = float(-activations.min(initial=0.0)) * 2 * FULL > magnitudes.max(initial=0.0)
-        signed = bool(below) and node.inputs[0] not in positive
-        yield Observed(layer, magnitudes, vectors, signed, node.output in rectified)
+        is_below_zero = float(-activations.min(initial=0.0)) * 2 * FULL > magnitudes.max(initial=0.0)
+        signed = bool(is_below_zero) and node.inputs[0] not in positive
+        yield LayerObservation(layer, magnitudes, vectors, signed, node.output in rectified)
 
 
 def find_nonnegative(network: Network) -> frozenset[str]:
@@ -140,7 +140,7 @@ def _trace_inputs(network: Network, raw: npt.NDArray[Any]) -> Iterator[tuple[Nod
     for node, spent in network.last_uses():
         if node.name in photonic:
             yield node, tensors[node.inputs[0]]
-        with np.errstate(all="ignore"):  # `observe` rejects values that are not finite
+        with np.errstate(all="ignore"):  # `observe_layers` rejects values that are not finite
             tensors[node.output] = compute_node(node, tensors, network.constants)
         for name in spent:
             tensors.pop(name, None)
@@ -151,15 +151,15 @@ def _limit_images(values: int) -> int:
     return min(_MAX_IMAGES, max(_MIN_IMAGES, _MAX_FLOATS // max(values, 1)))
 
 
-def _count_sample_vectors(layer: Lowered) -> int:
+def _count_sample_vectors(layer: LoweredNode) -> int:
     return int(np.clip(_MAX_PRODUCTS // max(layer.weights[0].size, 1), *_VECTOR_LIMITS))
 
 
-def _choose_rows(rows: npt.NDArray[Any], most: int, random: np.random.Generator) -> npt.NDArray[Any]:
-    """Return all rows, or a random choice of `most` of them, in their order."""
-    if len(rows) <= most:
+def _choose_rows(rows: npt.NDArray[Any], max_rows: int, random: np.random.Generator) -> npt.NDArray[Any]:
+    """Return all rows, or a random choice of `max_rows` of them, in their order."""
+    if len(rows) <= max_rows:
         return rows
-    return np.asarray(rows[np.sort(random.choice(len(rows), most, replace=False))])
+    return np.asarray(rows[np.sort(random.choice(len(rows), max_rows, replace=False))])
 
 
 def find_candidates(magnitudes: Floats, options: Options) -> tuple[float, ...]:
@@ -187,8 +187,8 @@ def find_best(errors: Sequence[float], noises: Sequence[float]) -> int:
     >>> find_best([14, 10, 20, 90], [32, 18, 8, 2])
     2
     """
-    least = min(errors) * _EQUAL_FACTOR
-    sums = [max(error, least) + noise for error, noise in zip(errors, noises, strict=True)]
+    least_error = min(errors) * _EQUAL_FACTOR
+    sums = [max(error, least_error) + noise for error, noise in zip(errors, noises, strict=True)]
     return sums.index(min(sums))
 
 
@@ -212,8 +212,8 @@ def _compute_divergence(counts: Doubles, bins: int) -> float:
     levels = np.arange(bins) * _LEVELS // bins
     occupied = (original > 0).astype(np.float64)
     totals = np.bincount(levels, original, _LEVELS)
-    places = np.maximum(np.bincount(levels, occupied, _LEVELS), 1)
-    rounded = (totals / places)[levels] * occupied
+    bin_counts = np.maximum(np.bincount(levels, occupied, _LEVELS), 1)
+    rounded = (totals / bin_counts)[levels] * occupied
     original[-1] += counts[bins:].sum()
     return _compute_kullback_leibler(original / original.sum(), rounded / max(rounded.sum(), 1.0))
 

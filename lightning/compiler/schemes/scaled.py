@@ -27,7 +27,7 @@ from lightning.compiler.datapath.schedule import count_weight_readouts
 from lightning.compiler.lowering import compute_integer_sums
 from lightning.compiler.model import FULL, PhotonicLayer
 from lightning.compiler.options import Options
-from lightning.compiler.schemes.ranges import Observed, find_best, find_candidates, observe
+from lightning.compiler.schemes.ranges import LayerObservation, find_best, find_candidates, observe_layers
 from lightning.networks.network import Network
 
 _STEP_DIVISIONS = 8
@@ -122,18 +122,18 @@ def compile_scaled(network: Network, raw: npt.NDArray[Any], options: Options) ->
     """Quantise all photonic layers of the network on samples; return them by node name."""
     return {
         observed.layer.node.name: _make_layer(observed, options)
-        for observed in observe(network, raw, options.seed)
+        for observed in observe_layers(network, raw, options.seed)
     }
 
 
-def _make_layer(observed: Observed, options: Options) -> PhotonicLayer:
+def _make_layer(observed: LayerObservation, options: Options) -> PhotonicLayer:
     # Sums of products in float32, (groups, vectors, rows).
     exact = np.asarray(observed.vectors.transpose(1, 0, 2) @ observed.layer.weights.transpose(0, 2, 1))
     fits = [
         _fit_range(observed, exact, largest, options)
         for largest in find_candidates(observed.magnitudes, options)
     ]
-    fit = fits[find_best([each.error for each in fits], [each.noise for each in fits])]
+    fit = fits[find_best([candidate.error for candidate in fits], [candidate.noise for candidate in fits])]
     # Biases in units of sums, (groups, rows).
     own_bias = (
         np.zeros(fit.outputs.shape) if observed.layer.bias is None else observed.layer.bias / fit.outputs
@@ -151,7 +151,7 @@ def _make_layer(observed: Observed, options: Options) -> PhotonicLayer:
     )
 
 
-def _fit_range(observed: Observed, exact: Floats, largest: float, options: Options) -> _Fit:
+def _fit_range(observed: LayerObservation, exact: Floats, largest: float, options: Options) -> _Fit:
     input_scale = largest / FULL
     integers = quantise(observed.vectors, input_scale, signed=observed.signed)
     scales = _choose_scales(observed, input_scale, options)
@@ -167,7 +167,7 @@ def _fit_range(observed: Observed, exact: Floats, largest: float, options: Optio
 
 
 def _compute_noise(
-    observed: Observed, exact: Floats, weights: Small, outputs: Floats, options: Options
+    observed: LayerObservation, exact: Floats, weights: Small, outputs: Floats, options: Options
 ) -> float:
     """Return the variance of the noise, summed over all outputs, in units of outputs squared.
 
@@ -180,7 +180,7 @@ def _compute_noise(
     return float((readouts * passed * (options.sigma * outputs.astype(np.float64)) ** 2).sum())
 
 
-def _choose_scales(observed: Observed, input_scale: float, options: Options) -> Doubles:
+def _choose_scales(observed: LayerObservation, input_scale: float, options: Options) -> Doubles:
     """Return the scales of weights, larger in rows whose bias would otherwise exceed `_LARGEST_BIAS`."""
     scales = compute_weight_scales(observed.layer.weights, per_channel=options.per_channel)
     if observed.layer.bias is None:

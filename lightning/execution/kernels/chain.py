@@ -49,10 +49,10 @@ _BYTES, _KEYS = _CONSTANT.format("uint8", 2), _CONSTANT.format("uint64", 1)
 @compile_kernel()
 def look_up(raw: Array, looked_up: Array, signed: Any, activations: Array, counters: Array) -> None:
     """Write the activations of bytes, from one table or one per feature. Clip and count values out of range."""
-    each = np.int64(len(looked_up) > 1)
+    table_step = np.int64(len(looked_up) > 1)
     lowest = np.int16(-255) if signed else np.int16(0)
     for term in range(len(raw)):
-        activation = looked_up[term * each, raw[term]]
+        activation = looked_up[term * table_step, raw[term]]
         if activation > 255 or activation < lowest:
             counters[CLIPPED_ACTIVATIONS] += 1
             activation = np.int16(255) if activation > 0 else lowest
@@ -60,30 +60,30 @@ def look_up(raw: Array, looked_up: Array, signed: Any, activations: Array, count
 
 
 @compile_kernel()
-def select_weights(layer: Array, values: Array, pointers: Array, places: Array) -> Any:
-    """Return the values, pointers and places of one layer, as in `sums`."""
+def select_weights(layer: Array, values: Array, pointers: Array, row_indices: Array) -> Any:
+    """Return the values, pointers and row_indices of one layer, as in `sums`."""
     begin, start = layer[VALUES], layer[POINTERS]
     if start < 0:
-        return values[begin : begin + layer[ROWS] * layer[TERMS]], pointers[:0], places[:0]
+        return values[begin : begin + layer[ROWS] * layer[TERMS]], pointers[:0], row_indices[:0]
     starts = pointers[start : start + layer[TERMS] + 1]
     end = begin + starts[layer[TERMS]]
-    return values[begin:end], starts, places[begin:end]
+    return values[begin:end], starts, row_indices[begin:end]
 
 
 @compile_kernel()
 def disturb(
-    sent: Array,
+    activations: Array,
     weights: Array,
     starts: Array,
     rows_of: Array,
     sums: Array,
-    known: Any,
+    noise_model: Any,
     seed: Any,
     key: Any,
     stream: Any,
 ) -> None:
-    """Add noise to the sums of one layer, and round them to integers. `known` is (means, spreads, noise)."""
-    means, spreads, noise = known
+    """Add noise to the sums of one layer, and round them to integers. `noise_model` is (means, spreads, noise)."""
+    means, spreads, noise = noise_model
     rows = len(sums)
     noisy = np.empty((1, rows), np.float32)
     exact = sums.reshape(1, rows)
@@ -93,7 +93,7 @@ def disturb(
         add_output_noise(exact, noise[1:], seed, key, stream, noisy)
     else:
         light = np.zeros((HIGHEST_POWER, rows))
-        add_levels(sent, weights, starts, rows_of, light)
+        add_levels(activations, weights, starts, rows_of, light)
         growing = growth(noise[2:], light).reshape(1, rows)
         add_varying_noise(exact, growing, means, spreads, seed, key, stream, noisy)
     for row in range(rows):
@@ -155,10 +155,16 @@ def write_scores(sums: Array, bias: Array, scale: Array, rectified: Any, out: Ar
 
 @compile_kernel()
 def quantise(
-    sums: Array, bias: Array, scale: Array, rectified: Any, after: Any, activations: Array, counters: Array
+    sums: Array,
+    bias: Array,
+    scale: Array,
+    rectified: Any,
+    next_format: Any,
+    activations: Array,
+    counters: Array,
 ) -> None:
-    """Write the activations of the next layer from sums. `after` is (whether it is signed, its step)."""
-    signed, step = after
+    """Write the activations of the next layer from sums. `next_format` is (whether it is signed, its step)."""
+    signed, step = next_format
     lowest = np.float32(-255.0) if signed else np.float32(0.0)
     for row in range(len(sums)):
         real = np.float32(np.int32(sums[row] + bias[row])) * scale[row]
@@ -172,7 +178,7 @@ def quantise(
 
 @compile_kernel()
 def finish(
-    found: Array,
+    sums: Array,
     key: Any,
     layer: Any,
     lit: Any,
@@ -185,26 +191,26 @@ def finish(
 ) -> None:
     """Write the next layer's activations from one image's sums, or the scores `out` after the last layer.
 
-    `lit` is (activations, weights, pointers, places). Only noise that grows with light reads it.
+    `lit` is (activations, weights, pointers, row_indices). Only noise that grows with light reads it.
     """
     table, steps, biases, scales, means, spreads, noise = numbers
     first_row, last_row = table[layer, FIRST_ROW], table[layer, FIRST_ROW] + table[layer, ROWS]
     if noise[0] != WITHOUT:
         lit_activations, weights, starts, rows_of = lit
         noise_model = means[first_row:last_row], spreads[first_row:last_row], noise
-        disturb(lit_activations, weights, starts, rows_of, found, noise_model, seed, key, np.uint64(layer))
+        disturb(lit_activations, weights, starts, rows_of, sums, noise_model, seed, key, np.uint64(layer))
     if rules & WRAPS:
-        wrap(found, counters)
+        wrap(sums, counters)
     bias, scale = biases[first_row:last_row], scales[first_row:last_row]
     if layer + 1 == len(table):
         if rules & LAST_NORMALISED:
-            normalise(found, rules & PERFECT)
-        write_scores(found, bias, scale, table[layer, RECTIFIED], out)
+            normalise(sums, rules & PERFECT)
+        write_scores(sums, bias, scale, table[layer, RECTIFIED], out)
     elif rules & PUBLISHED:
-        rectify_and_send(found, rules & PERFECT, activations)
+        rectify_and_send(sums, rules & PERFECT, activations)
     else:
         next_format = table[layer + 1, SIGNED], steps[layer + 1]
-        quantise(found, bias, scale, table[layer, RECTIFIED], next_format, activations, counters)
+        quantise(sums, bias, scale, table[layer, RECTIFIED], next_format, activations, counters)
 
 
 @compile_kernel(
@@ -220,7 +226,7 @@ def answers(
     steps: Array,
     values: Array,
     pointers: Array,
-    places: Array,
+    row_indices: Array,
     biases: Array,
     scales: Array,
     means: Array,
@@ -240,7 +246,7 @@ def answers(
         look_up(raw[image], looked_up, table[0, SIGNED], activations, counters)
         for layer in range(len(table)):
             row_sums, lit_activations = sums[: table[layer, ROWS]], activations[: table[layer, TERMS]]
-            weights, starts, rows_of = select_weights(table[layer], values, pointers, places)
+            weights, starts, rows_of = select_weights(table[layer], values, pointers, row_indices)
             row_sums[:] = 0
             add_products(lit_activations, weights, starts, rows_of, row_sums)
             lit = lit_activations, weights, starts, rows_of
@@ -248,8 +254,10 @@ def answers(
 
 
 @compile_kernel()
-def add_magnitudes(sent: Array, magnitudes: Array, terms: Array, sign: Any, part: Array, sums: Array) -> None:
-    """Add `sign` times the products of some weights of one row with `sent` (terms, lanes) to sums (lanes)."""
+def add_magnitudes(
+    lanes_sent: Array, magnitudes: Array, terms: Array, sign: Any, part: Array, sums: Array
+) -> None:
+    """Add `sign` times the products of some weights of one row with `lanes_sent` (terms, lanes) to sums (lanes)."""
     for start in range(0, len(terms), MAX_EXACT_PRODUCTS):
         part[:] = 0
         for index in range(start, min(start + MAX_EXACT_PRODUCTS, len(terms)), FOUR):
@@ -257,8 +265,8 @@ def add_magnitudes(sent: Array, magnitudes: Array, terms: Array, sign: Any, part
             v, w = magnitudes[index], magnitudes[index + 1]
             x, y = magnitudes[index + 2], magnitudes[index + 3]
             for lane in range(LANES):
-                low = (np.uint16(sent[a, lane] * v) >> 8) + (np.uint16(sent[b, lane] * w) >> 8)
-                high = (np.uint16(sent[c, lane] * x) >> 8) + (np.uint16(sent[d, lane] * y) >> 8)
+                low = (np.uint16(lanes_sent[a, lane] * v) >> 8) + (np.uint16(lanes_sent[b, lane] * w) >> 8)
+                high = (np.uint16(lanes_sent[c, lane] * x) >> 8) + (np.uint16(lanes_sent[d, lane] * y) >> 8)
                 part[lane] = np.uint16(part[lane] + low + high)
         for lane in range(LANES):
             sums[lane] += sign * np.int32(part[lane])
@@ -266,25 +274,29 @@ def add_magnitudes(sent: Array, magnitudes: Array, terms: Array, sign: Any, part
 
 @compile_kernel()
 def look_up_lanes(
-    raw: Array, looked_up: Array, signed: Any, activations: Array, sent: Array, counters: Array
+    raw: Array, looked_up: Array, signed: Any, activations: Array, lane_activations: Array, counters: Array
 ) -> None:
-    """Write the activations of bytes (images, terms) to `sent` (terms, lanes)."""
+    """Write the activations of bytes (images, terms) to `lane_activations` (terms, lanes)."""
     for lane in range(len(raw)):
         look_up(raw[lane], looked_up, signed, activations, counters)
         for term in range(raw.shape[1]):
-            sent[term, lane] = activations[term]
+            lane_activations[term, lane] = activations[term]
 
 
 @compile_kernel()
-def add_rows(sent: Array, magnitudes: Array, terms: Array, begins: Array, sums: Array) -> None:
+def add_rows(lane_activations: Array, magnitudes: Array, terms: Array, begins: Array, sums: Array) -> None:
     """Write the sums (rows, lanes) of one layer."""
     part = np.empty(LANES, np.uint16)
     for row in range(len(begins)):
         positive, negative, end = begins[row]
         sums[row] = 0
         positive_terms, negative_terms = slice(positive, negative), slice(negative, end)
-        add_magnitudes(sent, magnitudes[positive_terms], terms[positive_terms], np.int32(1), part, sums[row])
-        add_magnitudes(sent, magnitudes[negative_terms], terms[negative_terms], np.int32(-1), part, sums[row])
+        add_magnitudes(
+            lane_activations, magnitudes[positive_terms], terms[positive_terms], np.int32(1), part, sums[row]
+        )
+        add_magnitudes(
+            lane_activations, magnitudes[negative_terms], terms[negative_terms], np.int32(-1), part, sums[row]
+        )
 
 
 @compile_kernel(
@@ -303,7 +315,7 @@ def answers_in_lanes(
     steps: Array,
     values: Array,
     pointers: Array,
-    places: Array,
+    row_indices: Array,
     biases: Array,
     scales: Array,
     means: Array,
@@ -320,7 +332,7 @@ def answers_in_lanes(
     sums = np.empty((widest, LANES), np.int32)
     activations, lane_sums = np.empty(widest, np.int16), np.empty(widest, np.int32)
     numbers = table, steps, biases, scales, means, spreads, noise
-    lit = activations[:0], values[:0], pointers[:0], places[:0]
+    lit = activations[:0], values[:0], pointers[:0], row_indices[:0]
     for start in range(0, len(raw), LANES):
         lanes = min(LANES, len(raw) - start)
         look_up_lanes(

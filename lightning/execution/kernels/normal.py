@@ -71,12 +71,12 @@ def advance(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
     """Return the next 64 random bits and the new state. The state is four words, because an array would be slower."""
     total = s0 + s3
     word = ((total << _U23) | (total >> _U41)) + s0
-    carried = s1 << _U17
+    shifted = s1 << _U17
     s2 ^= s0
     s3 ^= s1
     s1 ^= s2
     s0 ^= s3
-    s2 ^= carried
+    s2 ^= shifted
     return word, s0, s1, s2, (s3 << _U45) | (s3 >> _U19)
 
 
@@ -102,8 +102,8 @@ def _draw_outside(position: Any, strip: Any, s0: Any, s1: Any, s2: Any, s3: Any)
     """Return a normal number for a place outside its strip's inner part: accept the place by its density, or redraw."""
     while True:
         if strip == 0:
-            beyond, s0, s1, s2, s3 = _draw_tail(s0, s1, s2, s3)
-            return np.copysign(beyond, position), s0, s1, s2, s3
+            tail_draw, s0, s1, s2, s3 = _draw_tail(s0, s1, s2, s3)
+            return np.copysign(tail_draw, position), s0, s1, s2, s3
         word, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
         height = DENSITIES[strip] + _make_uniform(word) * (DENSITIES[strip + 1] - DENSITIES[strip])
         if height < np.exp(-0.5 * position * position):
@@ -119,10 +119,10 @@ def _draw_outside(position: Any, strip: Any, s0: Any, s1: Any, s2: Any, s3: Any)
 def _draw_tail(s0: Any, s1: Any, s2: Any, s3: Any) -> Any:
     """Return a normal number beyond the edge (G. Marsaglia, 1964)."""
     while True:
-        first, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
-        second, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
-        distance = -np.log(_make_uniform(first)) / EDGE
-        if -2.0 * np.log(_make_uniform(second)) > distance * distance:
+        first_word, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
+        second_word, s0, s1, s2, s3 = advance(s0, s1, s2, s3)
+        distance = -np.log(_make_uniform(first_word)) / EDGE
+        if -2.0 * np.log(_make_uniform(second_word)) > distance * distance:
             return EDGE + distance, s0, s1, s2, s3
 
 

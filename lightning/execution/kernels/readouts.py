@@ -108,8 +108,8 @@ def write_noisy_sums(
                 for readout in range(count):
                     sample_sum = 0.0
                     for _ in range(averaged):
-                        drawn, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
-                        sample = levels[readout] + mean + deviations[readout] * drawn
+                        draw, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
+                        sample = levels[readout] + mean + deviations[readout] * draw
                         limited = min(max(sample, -limit), limit)
                         clipped += limited != sample
                         sample_sum += limited

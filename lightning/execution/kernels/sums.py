@@ -2,8 +2,8 @@
 
 A layer's weights have one of two forms. Both are ordered by term, so that an activation of 0 costs one comparison:
 
-    dense     values (terms * rows), with all rows of a term together; pointers and places are empty
-    sparse    values and places (rows) of the nonzero weights; term k has entries pointers[k] .. pointers[k + 1]
+    dense     values (terms * rows), with all rows of a term together; pointers and row_indices are empty
+    sparse    values and row_indices (rows) of the nonzero weights; term k has entries pointers[k] .. pointers[k + 1]
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lightning.execution.kernels.normal import normal, seed_state
 Array = npt.NDArray[Any]
 
 WEIGHTS = "int16[::1], int64[::1], uint32[::1]"
-"""Types of values, pointers and places in the signatures of kernels."""
+"""Types of values, pointers and row_indices in the signatures of kernels."""
 
 variance = compile_kernel()(laws.variance)
 add_light = compile_kernel()(laws.add_light)
@@ -35,7 +35,7 @@ def multiply(activation: Any, weight: Any) -> Any:
 
 
 @compile_kernel()
-def add_products(activations: Array, values: Array, pointers: Array, places: Array, sums: Array) -> None:
+def add_products(activations: Array, values: Array, pointers: Array, row_indices: Array, sums: Array) -> None:
     """Add the products of one vector to the sums (rows)."""
     rows = len(sums)
     lit = np.empty(len(activations), np.uint32)
@@ -52,11 +52,11 @@ def add_products(activations: Array, values: Array, pointers: Array, places: Arr
                 sums[row] += multiply(activation, np.int32(block[row]))
         else:
             for weight_index in range(pointers[term], pointers[term + 1]):
-                sums[places[weight_index]] += multiply(activation, np.int32(values[weight_index]))
+                sums[row_indices[weight_index]] += multiply(activation, np.int32(values[weight_index]))
 
 
 @compile_kernel()
-def add_levels(activations: Array, values: Array, pointers: Array, places: Array, light: Array) -> None:
+def add_levels(activations: Array, values: Array, pointers: Array, row_indices: Array, light: Array) -> None:
     """Add the powers of the products' magnitudes to `light` (powers, rows), for one product per readout."""
     rows = light.shape[1]
     for term in range(len(activations)):
@@ -70,23 +70,23 @@ def add_levels(activations: Array, values: Array, pointers: Array, places: Array
         else:
             for weight_index in range(pointers[term], pointers[term + 1]):
                 level = np.float64(abs(multiply(activation, np.int32(values[weight_index]))))
-                add_light(light, places[weight_index], level)
+                add_light(light, row_indices[weight_index], level)
 
 
 @compile_kernel(f"void(int16[:, ::1], {WEIGHTS}, int32[:, ::1])")
-def sums_into(vectors: Array, values: Array, pointers: Array, places: Array, sums: Array) -> None:
+def sums_into(vectors: Array, values: Array, pointers: Array, row_indices: Array, sums: Array) -> None:
     """Write the sums (vectors, rows) of vectors (vectors, terms)."""
     sums[:] = 0
     for vector in range(len(vectors)):
-        add_products(vectors[vector], values, pointers, places, sums[vector])
+        add_products(vectors[vector], values, pointers, row_indices, sums[vector])
 
 
 @compile_kernel(f"void(int16[:, ::1], {WEIGHTS}, float64[:, :, ::1])")
-def levels_into(vectors: Array, values: Array, pointers: Array, places: Array, light: Array) -> None:
+def levels_into(vectors: Array, values: Array, pointers: Array, row_indices: Array, light: Array) -> None:
     """Write the sums of levels and their powers, (vectors, powers, rows), for vectors (vectors, terms)."""
     light[:] = 0
     for vector in range(len(vectors)):
-        add_levels(vectors[vector], values, pointers, places, light[vector])
+        add_levels(vectors[vector], values, pointers, row_indices, light[vector])
 
 
 @compile_kernel("void(int32[:, ::1], float64[::1], float64[::1], uint64, uint64, uint64, float32[:, ::1])")
@@ -97,8 +97,8 @@ def add_constant_noise(
     s0, s1, s2, s3 = seed_state(seed, key, stream)
     for vector in range(sums.shape[0]):
         for row in range(sums.shape[1]):
-            drawn, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
-            out[vector, row] = np.float32(sums[vector, row] + means[row] + deviations[row] * drawn)
+            draw, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
+            out[vector, row] = np.float32(sums[vector, row] + means[row] + deviations[row] * draw)
 
 
 @compile_kernel(
@@ -118,9 +118,9 @@ def add_varying_noise(
     s0, s1, s2, s3 = seed_state(seed, key, stream)
     for vector in range(sums.shape[0]):
         for row in range(sums.shape[1]):
-            drawn, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
+            draw, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
             deviation = np.sqrt(variances[row] + light_variances[vector, row])
-            out[vector, row] = np.float32(sums[vector, row] + means[row] + deviation * drawn)
+            out[vector, row] = np.float32(sums[vector, row] + means[row] + deviation * draw)
 
 
 @compile_kernel("void(int32[:, ::1], float64[::1], uint64, uint64, uint64, float32[:, ::1])")
@@ -135,10 +135,10 @@ def add_output_noise(sums: Array, noise: Array, seed: Any, key: Any, stream: Any
     step = np.abs(sums).max() / 255.0
     for vector in range(sums.shape[0]):
         for row in range(sums.shape[1]):
-            drawn, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
+            draw, s0, s1, s2, s3 = normal(s0, s1, s2, s3)
             if sums[vector, row] == 0:
                 out[vector, row] = np.float32(0.0)
                 continue
             level = abs(sums[vector, row]) / step
-            noisy = abs(level + mean + np.sqrt(variance(coefficients, level)) * drawn) * step
+            noisy = abs(level + mean + np.sqrt(variance(coefficients, level)) * draw) * step
             out[vector, row] = np.float32(np.copysign(noisy, np.float64(sums[vector, row])))

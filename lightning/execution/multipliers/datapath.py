@@ -20,7 +20,7 @@ from fpga import BusError, DatapathError, RegisterBus, WrongHardware
 from fpga.bus import make_simulated_bus, make_verilated_bus
 from fpga.count_action.model import Datapath
 from lightning import errors
-from lightning.compiler.datapath.program import LANES, Segment, Sending, list_sendings, program_of
+from lightning.compiler.datapath.program import LANES, Segment, Sending, list_sendings, make_program
 from lightning.compiler.datapath.schedule import count_passes
 from lightning.compiler.model import CompiledModel, Integers, PhotonicLayer
 from lightning.execution.interface import Activations, Keys
@@ -58,7 +58,7 @@ class DatapathMultiplier:
         *,
         light: Light = multiply_losslessly,
     ) -> None:
-        program = program_of(model)
+        program = make_program(model)
         self._light = light
         self._unfinished = False
         """True after an error inside a layer. The hardware may then hold a partial sum and needs a reset."""
@@ -81,7 +81,7 @@ class DatapathMultiplier:
                 self._driver.reset()
             self._unfinished = True
             result = [
-                self._sum_image(layer, each.reshape(positions, -1).astype(np.int64)) for each in activations
+                self._sum_image(layer, image.reshape(positions, -1).astype(np.int64)) for image in activations
             ]
             self._unfinished = False
         return (

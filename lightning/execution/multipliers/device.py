@@ -15,7 +15,7 @@ full product gives c counts of the readout, a variance of v counts^2 is v (254.0
 
 the constant is scaled by (254.004 / c)^2 and the shot term by 254.004 / c; the intensity term is unchanged.
 
-`noise_of_calibration` returns the noise of one reading of one product in the calibration's window (usually one
+`make_calibration_noise` returns the noise of one reading of one product in the calibration's window (usually one
 decimated sample). `noise_of_vectors` returns the noise per product with `VectorCore`, which the fidelity `device` uses.
 There, a reading sums the light of some nanoseconds, of two products at half the brightness.
 """
@@ -89,9 +89,9 @@ class DeviceMultiplier:
         result = np.empty((len(vectors), groups, layer.weights.shape[1]), np.float32)
         step = max(1, MAX_PRODUCTS // max(1, layer.weights[0].size))
         for group in range(groups):
-            for first in range(0, len(vectors), step):
-                some = slice(first, first + step)
-                result[some, group] = self._sum_group(layer, group, vectors[some, group])
+            for start in range(0, len(vectors), step):
+                part = slice(start, start + step)
+                result[part, group] = self._sum_group(layer, group, vectors[part, group])
         return result.reshape(images, positions, groups, -1)
 
     def close(self) -> None:
@@ -101,8 +101,10 @@ class DeviceMultiplier:
         """Return the sums of a group, (vectors, rows), of (vectors, terms)."""
         weights = layer.weights[group]
         light = self.core.analogue(weights[None], vectors[:, None, :], shots=self._average)
-        lost = np.sign(weights) * compute_mean_loss()[np.abs(weights)]
-        sums: npt.NDArray[np.float64] = light * (FULL / 256) - np.sign(vectors).astype(np.float32) @ lost.T
+        mean_losses = np.sign(weights) * compute_mean_loss()[np.abs(weights)]
+        sums: npt.NDArray[np.float64] = (
+            light * (FULL / 256) - np.sign(vectors).astype(np.float32) @ mean_losses.T
+        )
         return sums
 
 
@@ -129,7 +131,7 @@ def describe_calibration(calibration: Calibration) -> str:
     return f"{calibration.device} {calibration.made.isoformat(timespec='seconds')} {digest[:12]}"
 
 
-def noise_of_calibration(calibration: Calibration) -> Noise:
+def make_calibration_noise(calibration: Calibration) -> Noise:
     """Return the noise of one reading of one product of the first pair, as measured in the calibration."""
     model = calibration.noise
     steps = FULL_STEPS / calibration.decoder.gain[0]
@@ -142,19 +144,21 @@ def noise_of_calibration(calibration: Calibration) -> Noise:
     )
 
 
-def noise_of_link(link: Link) -> Noise:
+def make_link_noise(link: Link) -> Noise:
     """Return the noise of one converter sample at the end of a modelled link.
 
     Like thermal noise, the noise of dark current and converter belongs to the constant part.
 
-    >>> noise = noise_of_link(Link())
+    >>> noise = make_link_noise(Link())
     >>> f"{math.sqrt(noise.variance(254)) * 256 / 255:.3f}"
     '1.676'
     """
     dark, full = budget(link, 0.0), budget(link, 1.0)
     return Noise(
         sigma=dark.total * FULL_STEPS / FULL,
-        shot=_compute_growth(dark, full, lambda each: each.noises["shot"]) * FULL_STEPS / FULL**2,
+        shot=_compute_growth(dark, full, lambda link_budget: link_budget.noises["shot"])
+        * FULL_STEPS
+        / FULL**2,
         intensity=(full.noises["intensity"] / FULL) ** 2,
         identity=f"link {hashlib.sha256(repr(link).encode()).hexdigest()[:12]}",
     )

@@ -24,7 +24,12 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from lightning.compiler.datapath.schedule import GroupSchedule, count_passes, readouts_of, schedule_of
+from lightning.compiler.datapath.schedule import (
+    GroupSchedule,
+    count_layer_readouts,
+    count_passes,
+    schedule_layer,
+)
 from lightning.compiler.model import CompiledModel, Floats, Hardware, PhotonicLayer
 from lightning.errors import OutOfRange
 from lightning.execution.interface import Activations, Keys
@@ -48,7 +53,7 @@ def check_seed(seed: object) -> int:
 
 def may_clip(noise: Noise, hardware: Hardware) -> bool:
     """Return whether a readout could exceed the converter's full scale more often than once in 10^10."""
-    if not noise.drawn.per_readout:
+    if not noise.place_properties.per_readout:
         return False
     brightest = float(LARGEST_PRODUCT * hardware.wavelengths)
     reach = brightest + abs(noise.mean) + MAX_DEVIATIONS * noise.variance(brightest) ** 0.5
@@ -65,7 +70,7 @@ class RowNoise:
 
 def compute_row_noise(layer: PhotonicLayer, noise: Noise, hardware: Hardware) -> RowNoise:
     """Return the noise of a layer's rows, from the number of readouts of each sum."""
-    readouts = readouts_of(layer, hardware, dense=noise.drawn.dense)
+    readouts = count_layer_readouts(layer, hardware, dense=noise.place_properties.dense)
     net = readouts.net_sign.reshape(-1) * (0.0 if layer.signed else noise.mean)
     counts = readouts.count.reshape(-1) * count_passes(layer)
     variances = counts * (noise.coefficients[0] / noise.average)
@@ -108,8 +113,8 @@ class NoisyMultiplier:
         rows = self._find_row_noise(layer)
         if self.noise.law == NoiseLaw.CONSTANT:
             return add_constant_noise, [(rows.means, np.sqrt(rows.variances))] * images
-        growing = self._compute_light_variances(layer, activations)
-        return add_varying_noise, [(each, rows.means, rows.variances) for each in growing]
+        light_variances = self._compute_light_variances(layer, activations)
+        return add_varying_noise, [(variances, rows.means, rows.variances) for variances in light_variances]
 
     def _find_row_noise(self, layer: PhotonicLayer) -> RowNoise:
         if layer.name not in self._rows:
@@ -140,7 +145,9 @@ class NoisyMultiplier:
         from lightning.execution.kernels.readouts import write_light_powers
 
         if layer.name not in self._readouts:
-            self._readouts[layer.name] = order_readouts(layer, self._hardware, dense=self.noise.drawn.dense)
+            self._readouts[layer.name] = order_readouts(
+                layer, self._hardware, dense=self.noise.place_properties.dense
+            )
         ready = self._readouts[layer.name]
         write_light_powers(vectors, ready.sizes, ready.order, ready.signs, count_passes(layer), light)
 
@@ -153,7 +160,7 @@ def number_streams(model: CompiledModel) -> dict[str, np.uint64]:
 
 def pack_output_noise(noise: Noise) -> Doubles:
     """Return the mean and the coefficients of the variance, for the kernel `add_output_noise`."""
-    return np.array([noise.mean, *(each / noise.average for each in noise.coefficients)])
+    return np.array([noise.mean, *(coefficient / noise.average for coefficient in noise.coefficients)])
 
 
 @dataclass(frozen=True)
@@ -170,13 +177,18 @@ class OrderedReadouts:
 
 def order_readouts(layer: PhotonicLayer, hardware: Hardware, *, dense: bool) -> OrderedReadouts:
     """Return the readouts of one pass in order. `dense` includes products whose weight is 0."""
-    schedules = schedule_of(layer, hardware, dense=dense)
-    longest = max(each.signs.shape[1] for each in schedules)
+    schedules = schedule_layer(layer, hardware, dense=dense)
+    longest = max(schedule.signs.shape[1] for schedule in schedules)
     terms = layer.weights.shape[2]
     return OrderedReadouts(
         np.pad(np.abs(layer.weights).astype(np.int32), ((0, 0), (0, 0), (0, 1))),
-        np.stack([_pad_order(each, longest, terms) for each in schedules]),
-        np.stack([np.pad(each.signs, ((0, 0), (0, longest - each.signs.shape[1]))) for each in schedules]),
+        np.stack([_pad_order(schedule, longest, terms) for schedule in schedules]),
+        np.stack(
+            [
+                np.pad(schedule.signs, ((0, 0), (0, longest - schedule.signs.shape[1])))
+                for schedule in schedules
+            ]
+        ),
     )
 
 
@@ -189,7 +201,7 @@ class PerReadoutMultiplier:
     """`Multiplier` with one draw per readout. `clipped` counts samples beyond the converter's full scale."""
 
     def __init__(self, model: CompiledModel, noise: Noise, seed: int = 0) -> None:
-        if not noise.drawn.per_readout:
+        if not noise.place_properties.per_readout:
             raise OutOfRange("noise per output has no single readouts", hint="Use per-product noise")
         self.noise = check_noise(noise)
         self.clipped = 0
@@ -227,5 +239,7 @@ class PerReadoutMultiplier:
 
     def _find_readouts(self, layer: PhotonicLayer) -> OrderedReadouts:
         if layer.name not in self._readouts:
-            self._readouts[layer.name] = order_readouts(layer, self._hardware, dense=self.noise.drawn.dense)
+            self._readouts[layer.name] = order_readouts(
+                layer, self._hardware, dense=self.noise.place_properties.dense
+            )
         return self._readouts[layer.name]

@@ -37,7 +37,7 @@ FULL = TOP_VALUE
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedLevel:
     """One decoded result, with its flags."""
 
     value: int
@@ -87,8 +87,8 @@ class Decoder:
         """
         y, v = np.atleast_1d(np.asarray(levels, dtype=float)), _as_rows(operands)
         straight = y + self.curvature * y**2
-        one, other = np.atleast_2d(np.asarray(lit, dtype=bool)).T
-        unit = np.where(one & other, self.shared, np.where(other, self.gain[1], self.gain[0]))
+        first_lit, second_lit = np.atleast_2d(np.asarray(lit, dtype=bool)).T
+        unit = np.where(first_lit & second_lit, self.shared, np.where(second_lit, self.gain[1], self.gain[0]))
         analogue: Floats = FULL * (straight - self.offset - v @ np.array(self.leak)) / unit
         return analogue
 
@@ -127,8 +127,8 @@ def round_products(analogue: npt.ArrayLike, *, products: int = 1) -> npt.NDArray
     >>> round_products([-0.7, 19.6, 255.9]).tolist()
     [0, 20, 255]
     """
-    whole = np.rint(np.asarray(analogue, dtype=float)).astype(np.int64)
-    rounded: npt.NDArray[np.int64] = np.clip(whole, 0, FULL * products)
+    integers = np.rint(np.asarray(analogue, dtype=float)).astype(np.int64)
+    rounded: npt.NDArray[np.int64] = np.clip(integers, 0, FULL * products)
     return rounded
 
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from lightning import errors
 from lightning.errors import ConfigError, WrongChannel
-from lightning.kit.calibration.decoder import FULL, Decoded, Decoder, round_products
+from lightning.kit.calibration.decoder import FULL, DecodedLevel, Decoder, round_products
 from lightning.kit.calibration.encoder import Encoder
 from lightning.kit.calibration.fringe import Floats, Fringe
 from lightning.kit.calibration.noise import NoiseModel
@@ -63,8 +63,8 @@ class Timing:
     @property
     def skew_ns(self) -> tuple[float, float]:
         """Return the delay of the second modulator of each pair after the first, in ns."""
-        first, second, third, fourth = self.arrival
-        return (second - first) * self.tick_ns, (fourth - third) * self.tick_ns
+        first_a, first_b, second_a, second_b = self.arrival
+        return (first_b - first_a) * self.tick_ns, (second_b - second_a) * self.tick_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Calibration:
         """Return the analogue results in units of 1/255, (n,), for (n,) counts above idle at (n, 4) values."""
         return self.decoder.decode(levels, self.operands(values), _find_lit_pairs(_check_values(values)))
 
-    def decode(self, level: float, values: Mapping[int, int], *, peak: float | None = None) -> Decoded:
+    def decode(self, level: float, values: Mapping[int, int], *, peak: float | None = None) -> DecodedLevel:
         """Return the decoded result of one measurement.
 
         `level` is the mean I of the plateau minus the mean I of the idle line, in counts of the readout. `values` maps
@@ -145,7 +145,7 @@ class Calibration:
         row = self._make_row(values)
         analogue = float(self.decode_table([level], row)[0])
         is_both_lit = bool(_find_lit_pairs(row).all())
-        return Decoded(
+        return DecodedLevel(
             value=int(round_products(analogue, products=2 if is_both_lit else 1)),
             analogue=analogue,
             saturated=bool(self.find_saturated([level if peak is None else peak], [analogue], row)[0]),
@@ -230,19 +230,21 @@ class Calibration:
         for index, modulator in enumerate(self.modulators):
             if modulator.channel == channel:
                 return index
-        known = ", ".join(str(m.channel) for m in self.modulators)
-        raise errors.OutOfRange(f"generator {channel} drives no modulator; those that do are {known}")
+        known_channels = ", ".join(str(m.channel) for m in self.modulators)
+        raise errors.OutOfRange(
+            f"generator {channel} drives no modulator; those that do are {known_channels}"
+        )
 
 
 def _check_values(values: npt.ArrayLike) -> npt.NDArray[np.int64]:
     """Return the values as integers, (n, 4). Raise `OutOfRange` for another shape, or values outside 0..255."""
     table = np.atleast_2d(np.asarray(values))
-    whole = table.astype(np.int64)
+    integers = table.astype(np.int64)
     if table.shape[1:] != (MODULATORS,):
         raise errors.OutOfRange(f"values must be rows of {MODULATORS}, not of shape {table.shape}")
-    if (whole != table).any() or whole.min(initial=0) < 0 or whole.max(initial=0) > 255:
+    if (integers != table).any() or integers.min(initial=0) < 0 or integers.max(initial=0) > 255:
         raise errors.OutOfRange("values must be integers from 0 to 255; scale or round them first")
-    return whole
+    return integers
 
 
 def _find_lit_pairs(values: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
@@ -250,11 +252,11 @@ def _find_lit_pairs(values: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     return np.stack([values[:, :2].any(axis=1), values[:, 2:].any(axis=1)], axis=1)
 
 
-def check_is_calibration(given: Any) -> None:
-    """Raise `ConfigError` if `given` is neither a `Calibration` nor None."""
-    if given is not None and not isinstance(given, Calibration):
+def check_is_calibration(value: Any) -> None:
+    """Raise `ConfigError` if `value` is neither a `Calibration` nor None."""
+    if value is not None and not isinstance(value, Calibration):
         raise ConfigError(
-            f"{given!r:.60} is not a valid calibration",
+            f"{value!r:.60} is not a valid calibration",
             hint=(
                 "Pass what lightning.kit.calibration.load(FILE) returns, or omit it to use the calibration "
                 "stored for the device"

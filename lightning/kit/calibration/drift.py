@@ -121,16 +121,18 @@ def recalibrate(rows: Rows, calibration: Calibration, *, points: int = POINTS, s
         sweeps = sweep_all(rows, curves, points=points, shots=shots)
         if dark := [index for index, sweep in sweeps.items() if not sweep.visible]:
             raise ValueError(f"no light responds to modulators {dark}")
-        if (worst := max(sweep.residual for sweep in sweeps.values())) > RESIDUAL:
+        if (largest_residual := max(sweep.residual for sweep in sweeps.values())) > RESIDUAL:
             raise ValueError(
-                f"a curve leaves {worst:.2%} of the swing unexplained; the limit is {RESIDUAL:.1%}"
+                f"a curve leaves {largest_residual:.2%} of the swing unexplained; the limit is {RESIDUAL:.1%}"
             )
-        one, two, three, four = (_refresh(m, sweeps, i) for i, m in enumerate(calibration.modulators))
+        modulator_0, modulator_1, modulator_2, modulator_3 = (
+            _refresh(m, sweeps, i) for i, m in enumerate(calibration.modulators)
+        )
     except ValueError as error:
         raise errors.CalibrationError(
             f"the sweeps show no clean fringe ({error})", device=calibration.device, hint=HINT
         ) from error
-    modulators = (one, two, three, four)
+    modulators = (modulator_0, modulator_1, modulator_2, modulator_3)
     decoder = _rescale(calibration, modulators)
     fresh = replace(
         calibration, modulators=modulators, decoder=decoder, made=datetime.now(UTC), origin="measured"
@@ -162,13 +164,16 @@ def _refresh(old: Modulator, sweeps: dict[int, Sweep], index: int) -> Modulator:
     return replace(old, curve=sweep.curve, encoder=full, shared=shared, partner_share=opened)
 
 
-def _rescale(calibration: Calibration, new: tuple[Modulator, ...]) -> Decoder:
+def _rescale(calibration: Calibration, new_modulators: tuple[Modulator, ...]) -> Decoder:
     """Return the decoder with gains and leaks scaled to the brightness of the new sweeps."""
-    old, decoder = calibration.modulators, calibration.decoder
+    old_modulators, decoder = calibration.modulators, calibration.decoder
     ratios = []
     for pair in (0, 1):
-        both = [_compute_brightness(new[i]) / _compute_brightness(old[i]) for i in (2 * pair, 2 * pair + 1)]
-        ratios.append(float(np.mean(both)))
+        pair_ratios = [
+            _compute_brightness(new_modulators[i]) / _compute_brightness(old_modulators[i])
+            for i in (2 * pair, 2 * pair + 1)
+        ]
+        ratios.append(float(np.mean(pair_ratios)))
     leak = [decoder.leak[i] * ratios[i // 2] for i in range(4)]
     return replace(
         decoder,

@@ -88,22 +88,24 @@ def _make_plain(value: Any) -> Any:
     return value
 
 
-def _read_calibration(d: Mapping[str, Any]) -> Calibration:
-    one, two, three, four = (_read_modulator(m) for m in d["modulators"])
-    made = datetime.fromisoformat(d["made"])
+def _read_calibration(document: Mapping[str, Any]) -> Calibration:
+    modulator_0, modulator_1, modulator_2, modulator_3 = (_read_modulator(m) for m in document["modulators"])
+    made = datetime.fromisoformat(document["made"])
     return Calibration(
-        device=_check_text(d["device"]),
+        device=_check_text(document["device"]),
         made=made if made.tzinfo else made.replace(tzinfo=UTC),
-        origin=_check_text(d["origin"]),
-        simulated=_check_bool(d["simulated"]),
-        readout=d["readout"],
-        modulators=(one, two, three, four),
-        decoder=_read_decoder(d["decoder"]),
-        noise=NoiseModel(**d["noise"]),
-        timing=Timing(**{**d["timing"], "arrival": _read_four(d["timing"]["arrival"])}),
-        conditions={_check_text(name): _read_condition(value) for name, value in d["conditions"].items()},
-        outcomes=tuple(_read_outcome(outcome) for outcome in d["outcomes"]),
-        raw=_check_text(d["raw"]),
+        origin=_check_text(document["origin"]),
+        simulated=_check_bool(document["simulated"]),
+        readout=document["readout"],
+        modulators=(modulator_0, modulator_1, modulator_2, modulator_3),
+        decoder=_read_decoder(document["decoder"]),
+        noise=NoiseModel(**document["noise"]),
+        timing=Timing(**{**document["timing"], "arrival": _read_four(document["timing"]["arrival"])}),
+        conditions={
+            _check_text(name): _read_condition(value) for name, value in document["conditions"].items()
+        },
+        outcomes=tuple(_read_outcome(outcome) for outcome in document["outcomes"]),
+        raw=_check_text(document["raw"]),
     )
 
 
@@ -113,24 +115,26 @@ def _read_modulator(d: Mapping[str, Any]) -> Modulator:
     return Modulator(d["channel"], curve, full, shared, check_number("partner's share", d["partner_share"]))
 
 
-def _read_encoder(d: Mapping[str, Any]) -> Encoder:
+def _read_encoder(document: Mapping[str, Any]) -> Encoder:
     words = np.array(
-        [check_integer("word", word, -WORD_LIMIT, WORD_LIMIT) for word in d["words"]], dtype=np.int64
+        [check_integer("word", word, -WORD_LIMIT, WORD_LIMIT) for word in document["words"]], dtype=np.int64
     )
-    operands = np.array([check_number("operand", operand) for operand in d["operands"]])
+    operands = np.array([check_number("operand", operand) for operand in document["operands"]])
     if words.shape != (256,) or operands.shape != (256,):
         raise ValueError("an encoder has 256 words and 256 operands")
-    return Encoder(words, operands, check_number("floor", d["floor"]), check_number("top", d["top"]))
+    return Encoder(
+        words, operands, check_number("floor", document["floor"]), check_number("top", document["top"])
+    )
 
 
-def _read_decoder(d: Mapping[str, Any]) -> Decoder:
-    first, second = (check_number("gain", gain) for gain in d["gain"])
-    return Decoder(**{**d, "leak": _read_four(d["leak"]), "gain": (first, second)})
+def _read_decoder(document: Mapping[str, Any]) -> Decoder:
+    gain_0, gain_1 = (check_number("gain", gain) for gain in document["gain"])
+    return Decoder(**{**document, "leak": _read_four(document["leak"]), "gain": (gain_0, gain_1)})
 
 
 def _read_four(values: Sequence[float]) -> tuple[float, float, float, float]:
-    one, two, three, four = (check_number("one of four", value) for value in values)
-    return one, two, three, four
+    value_0, value_1, value_2, value_3 = (check_number("one of four", value) for value in values)
+    return value_0, value_1, value_2, value_3
 
 
 def _read_outcome(d: Mapping[str, Any]) -> Outcome:

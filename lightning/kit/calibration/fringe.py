@@ -120,19 +120,22 @@ def _find_start(unit: Floats, y: Floats) -> Floats:
 
     For each period the fit is linear in cosine and sine, so it cannot end in a local minimum.
     """
-    best = (np.inf, np.zeros(4))
+    best_fit = (np.inf, np.zeros(4))
     for half in np.geomspace(2 * MIN_HALF_WAVE, 2 * MAX_HALF_WAVE, GRID):
         design = np.column_stack(
             [np.ones_like(unit), np.cos(np.pi / half * unit), np.sin(np.pi / half * unit)]
         )
         weights, *_ = np.linalg.lstsq(design, y, rcond=None)
         rss = float(np.sum((design @ weights - y) ** 2))
-        if rss < best[0]:
+        if rss < best_fit[0]:
             # m + a cos(kx) + b sin(kx) = m - A/2 cos(kx + d): A = 2 hypot(a, b), d = atan2(b, -a).
             mean, cosine, sine = weights
             swing = float(np.hypot(cosine, sine))
-            best = (rss, np.array([mean - swing, 2 * swing, np.arctan2(sine, -cosine) / 2, np.pi / half / 2]))
-    return best[1]
+            best_fit = (
+                rss,
+                np.array([mean - swing, 2 * swing, np.arctan2(sine, -cosine) / 2, np.pi / half / 2]),
+            )
+    return best_fit[1]
 
 
 def _evaluate(unit: Floats, p: Floats) -> tuple[Floats, Floats]:

@@ -16,7 +16,7 @@ from lightning.kit.calibration.measurement.bench import Bench
 from lightning.kit.calibration.measurement.steps import NEEDED, STEPS
 from lightning.kit.calibration.measurement.transfer import PARTNER
 from lightning.kit.calibration.store import Raw
-from lightning.kit.devices.identity import identity_of
+from lightning.kit.devices.identity import read_identity
 
 Report = Callable[[Outcome], None]
 
@@ -74,7 +74,7 @@ def calibrate(soc: Any, **options: Any) -> GuidedRun:
         if not outcome.passed:
             raise errors.CalibrationError(
                 f"the step {outcome.step!r} failed: {outcome.figure}; required: {outcome.limit}",
-                device=identity_of(soc).name,
+                device=read_identity(soc).name,
                 hint=outcome.hint,
             )
     return run
@@ -113,8 +113,8 @@ def _make_calibration(
 ) -> Calibration | None:
     if bench.coded is None or bench.decoder is None or bench.noise is None:
         return None
-    one, two, three, four = (_make_modulator(bench, index) for index in range(4))
-    device = identity_of(bench.soc)
+    modulator_0, modulator_1, modulator_2, modulator_3 = (_make_modulator(bench, index) for index in range(4))
+    device = read_identity(bench.soc)
     tick_ns = 1e3 / float(bench.soc["readouts"][bench.readout]["f_output"])
     return Calibration(
         device=device.name,
@@ -122,7 +122,7 @@ def _make_calibration(
         origin=origin,
         simulated=device.simulated,
         readout=bench.readout,
-        modulators=(one, two, three, four),
+        modulators=(modulator_0, modulator_1, modulator_2, modulator_3),
         decoder=bench.decoder,
         noise=bench.noise,
         timing=Timing(bench.ticks, tick_ns, Window.for_arrival(bench.ticks).offset),

@@ -81,13 +81,13 @@ def fit_noise(
 
 def fit_nonnegative(design: Floats, target: Floats) -> Floats:
     """Return the nonnegative least-squares coefficients: the best result over all subsets of the columns."""
-    best, coefficients = np.inf, np.zeros(design.shape[1])
-    for used in itertools.product([False, True], repeat=design.shape[1]):
-        mask = np.array(used)
+    lowest_rss, coefficients = np.inf, np.zeros(design.shape[1])
+    for used_columns in itertools.product([False, True], repeat=design.shape[1]):
+        mask = np.array(used_columns)
         trial = np.zeros(design.shape[1])
         if mask.any():
             trial[mask] = np.linalg.lstsq(design[:, mask], target, rcond=None)[0]
         rss = float(np.sum((design @ trial - target) ** 2))
-        if (trial >= 0).all() and rss < best:
-            best, coefficients = rss, trial
+        if (trial >= 0).all() and rss < lowest_rss:
+            lowest_rss, coefficients = rss, trial
     return coefficients

@@ -24,7 +24,7 @@ from lightbed.output_file import replace_file
 from lightning import errors
 from lightning.kit.calibration.document import HINT, MAX_AGE, Calibration
 from lightning.kit.calibration.form import from_json, to_json, to_text
-from lightning.kit.devices.identity import identity_of
+from lightning.kit.devices.identity import read_identity
 
 FOLDER_VARIABLE = "LIGHTBED_CALIBRATIONS"
 AGE_VARIABLE = "LIGHTBED_CALIBRATION_HOURS"
@@ -32,17 +32,17 @@ AGE_VARIABLE = "LIGHTBED_CALIBRATION_HOURS"
 Raw = Mapping[str, npt.NDArray[Any]]
 
 
-def folder(given: str | os.PathLike[str] | None = None) -> Path:
+def folder(chosen: str | os.PathLike[str] | None = None) -> Path:
     """Return the folder of calibrations. It may not exist yet."""
-    if given is not None:
-        return Path(given)
+    if chosen is not None:
+        return Path(chosen)
     if chosen_folder := os.environ.get(FOLDER_VARIABLE):
         return Path(chosen_folder)
     base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(base) / "lightbed" / "calibrations"
 
 
-def find_path(device: str, given: str | os.PathLike[str] | None = None) -> Path:
+def find_path(device: str, chosen_folder: str | os.PathLike[str] | None = None) -> Path:
     """Return the path of the calibration of this device.
 
     Unsafe characters become `-`. A name with unsafe characters also gets a hash, which keeps the path unique.
@@ -53,7 +53,7 @@ def find_path(device: str, given: str | os.PathLike[str] | None = None) -> Path:
     safe = re.sub(r"[^A-Za-z0-9._-]+", "-", device).strip("-.") or "device"
     if safe != device:
         safe += "-" + hashlib.sha256(device.encode()).hexdigest()[:8]
-    return folder(given) / f"{safe}.json"
+    return folder(chosen_folder) / f"{safe}.json"
 
 
 def save(
@@ -128,23 +128,23 @@ def check(
     generators or a readout that the device lacks.
     """
     limit = _read_max_age() if max_age is None else max_age
-    ageless = calibration.origin == "factory" and _is_factory_calibration(calibration, device)
-    calibration.check(identity(device), now=now or datetime.now(UTC), max_age=None if ageless else limit)
+    is_ageless = calibration.origin == "factory" and _is_factory_calibration(calibration, device)
+    calibration.check(identity(device), now=now or datetime.now(UTC), max_age=None if is_ageless else limit)
     if _has_other_firmware(calibration, device):
         raise errors.StaleCalibration(
             (
                 f"this calibration was measured with firmware {calibration.conditions['firmware']}, but "
-                f"firmware {identity_of(device).firmware} is loaded"
+                f"firmware {read_identity(device).firmware} is loaded"
             ),
             device=identity(device),
             hint=HINT,
         )
 
-    used = {
+    used_entries = {
         "gens": ("generator", max(modulator.channel for modulator in calibration.modulators)),
         "readouts": ("readout", calibration.readout),
     }
-    for key, (name, highest) in used.items():
+    for key, (name, highest) in used_entries.items():
         count = _count_entries(device, key)
         if count is not None and highest >= count:
             raise errors.CalibrationError(
@@ -192,7 +192,7 @@ def recording_date(device: Any) -> datetime | None:
 
 def identity(device: Any) -> str:
     """Return the stable name of a device (a soc, or its name)."""
-    return device if isinstance(device, str) else identity_of(device).name
+    return device if isinstance(device, str) else read_identity(device).name
 
 
 def _load_factory_calibration(device: Any) -> Calibration | None:
@@ -222,7 +222,7 @@ def _count_entries(device: Any, key: str) -> int | None:
 def _has_other_firmware(calibration: Calibration, device: Any) -> bool:
     """Return whether the firmware builds differ. An unknown build counts as equal."""
     measured = str(calibration.conditions.get("firmware", ""))
-    running = "" if isinstance(device, str) else identity_of(device).firmware
+    running = "" if isinstance(device, str) else read_identity(device).firmware
     return bool(measured and running) and measured != running
 
 

@@ -94,7 +94,7 @@ def open_local() -> Any:
     return guard_soc(qick.QickSoc())
 
 
-def open_remote(at: BoardAddress, patience: Patience | None = None) -> Any:
+def open_remote(address: BoardAddress, patience: Patience | None = None) -> Any:
     """Return a board in the network through QICK's own proxy, with a deadline for each call.
 
     Raise `MissingLibrary`, or `DeviceGone` if the board does not answer.
@@ -103,18 +103,21 @@ def open_remote(at: BoardAddress, patience: Patience | None = None) -> Any:
     pyro4 = require("Pyro4", "to reach a board in the network")
     from lightning.kit.devices.guard import GuardedSoc
 
-    if not at.loopback:
-        sys.stderr.write(_WARNING.format(host=at.host))
+    if not address.loopback:
+        sys.stderr.write(_WARNING.format(host=address.host))
     failures = (pyro4.errors.PyroError, OSError)
     try:
         with _use_timeout(pyro4, CONNECT_S), contextlib.redirect_stdout(io.StringIO()):
             soc, soccfg = pyro.make_proxy(
-                at.host.strip("[]"), ns_port=at.port, proxy_name=at.name, remote_traceback=False
+                address.host.strip("[]"),
+                ns_port=address.port,
+                proxy_name=address.name,
+                remote_traceback=False,
             )
     except failures as error:
         raise DeviceGone(
-            f"no board answers at {at.host}:{at.port} under the name {at.name!r} ({error})",
-            device=f"qick://{at.host}:{at.port}/{at.name}",
+            f"no board answers at {address.host}:{address.port} under the name {address.name!r} ({error})",
+            device=f"qick://{address.host}:{address.port}/{address.name}",
             hint="Start QICK's nameserver and server on it, and check the name",
         ) from error
     device = _RemoteSoc(soc, soccfg)
@@ -122,9 +125,9 @@ def open_remote(at: BoardAddress, patience: Patience | None = None) -> Any:
     device.limit_calls(patience)
     return GuardedSoc(
         device,
-        identity=_choose_name(soc, soccfg, at),
+        identity=_choose_name(soc, soccfg, address),
         patience=patience,
-        lost=(pyro4.errors.CommunicationError,),
+        lost_errors=(pyro4.errors.CommunicationError,),
     )
 
 
@@ -163,19 +166,19 @@ class _RemoteSoc:
         return call_with_timeout
 
 
-def _choose_name(soc: Any, soccfg: Any, at: BoardAddress) -> str:
+def _choose_name(soc: Any, soccfg: Any, address: BoardAddress) -> str:
     """Return the name of a device: a served twin's own name, or type, firmware and host of a board."""
     if "identity" in soc._pyroAttrs:  # noqa: SLF001  what the server offers
         return str(soc.identity)
     config = soccfg.get_cfg()
-    return board_name(str(config.get("board", "")), str(config.get("fw_timestamp", "")), at.host)
+    return board_name(str(config.get("board", "")), str(config.get("fw_timestamp", "")), address.host)
 
 
 @contextlib.contextmanager
 def _use_timeout(pyro4: Any, seconds: float) -> Iterator[None]:
-    before = pyro4.config.COMMTIMEOUT
+    earlier_timeout = pyro4.config.COMMTIMEOUT
     pyro4.config.COMMTIMEOUT = seconds
     try:
         yield
     finally:
-        pyro4.config.COMMTIMEOUT = before
+        pyro4.config.COMMTIMEOUT = earlier_timeout

@@ -90,7 +90,7 @@ class Progress:
         if silent_s > self.patience.progress_s:
             raise self._make_stuck(f"its shot counter has not moved for {silent_s:.1f} s")
 
-    def _make_stuck(self, what: str) -> DeviceStuck:
+    def _make_stuck(self, problem: str) -> DeviceStuck:
         waiting = self.external and self._count == 0
         hint = (
             'Send the external trigger that start_src("external") waits for'
@@ -98,4 +98,4 @@ class Progress:
             else "Load its firmware again (or restart the server of the board), then try again; no data was kept. If"
             " one shot takes that long, connect with patience=Patience(progress_s=...)"
         )
-        return DeviceStuck(f"{what}, {self.reached}", device=self._device, hint=hint)
+        return DeviceStuck(f"{problem}, {self.reached}", device=self._device, hint=hint)

@@ -24,7 +24,7 @@ from qick import QickConfig
 from lightning.errors import DeviceGone, ReadoutOverrun
 from lightning.kit.checks import check_running_clocks
 from lightning.kit.devices.deadline import SIMULATED, Clock, Patience, Progress
-from lightning.kit.devices.identity import identity_of
+from lightning.kit.devices.identity import read_identity
 from lightning.kit.programs import ticks
 
 Job = Callable[[], None]
@@ -97,19 +97,19 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         identity: str = "",
         patience: Patience | None = None,
         clock: Clock = time.monotonic,
-        lost: tuple[type[Exception], ...] = (),
+        lost_errors: tuple[type[Exception], ...] = (),
         worker: Worker | None = None,
     ) -> None:
-        """Guard `soc`. `lost` are exceptions of its transport that mean "the device does not answer"."""
+        """Guard `soc`. `lost_errors` are exceptions of its transport that mean "the device does not answer"."""
         super().__init__(soc.get_cfg())
         self.unguarded = soc
         self._cached: list[str] = []
         """Names of the guarded calls in this object's dictionary."""
         self.simulated = bool(getattr(soc, "simulated", False))
-        self.identity = identity or identity_of(soc).name
+        self.identity = identity or read_identity(soc).name
         self.patience = patience or (SIMULATED if self.simulated else Patience())
         self._clock = clock
-        self._lost_errors: tuple[type[Exception], ...] = (ConnectionError, TimeoutError, *lost)
+        self._lost_errors: tuple[type[Exception], ...] = (ConnectionError, TimeoutError, *lost_errors)
         self._worker = worker
         self._progress = Progress(self.identity, self.patience, clock)
         self._announced_s: float | None = None
@@ -138,7 +138,7 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         return {
             "patience": self.patience,
             "clock": self._clock,
-            "lost": self._lost_errors,
+            "lost_errors": self._lost_errors,
             "worker": self._worker,
         }
 
@@ -226,17 +226,17 @@ class GuardedSoc(QickConfig):  # type: ignore[misc]
         run = (
             call if self._worker is None else self._worker.bound_call(call, self.patience.limit_of_call(name))
         )
-        lost = self._lost_errors
+        lost_errors = self._lost_errors
 
         def guarded_call(*args: Any, **kwargs: Any) -> Any:
             try:
                 return run(*args, **kwargs)
             except DeviceGone:
                 raise
-            except lost as error:
+            except lost_errors as error:
                 raise self._make_gone(name, error) from error
             except RuntimeError as error:  # QICK reports errors of its streaming thread this way
-                if isinstance(error.__cause__, lost):
+                if isinstance(error.__cause__, lost_errors):
                     raise self._make_gone(name, error.__cause__) from error
                 if OVERFLOWED in f"{error} {error.__cause__}":
                     raise self._make_overrun() from error

@@ -33,7 +33,7 @@ class DeviceIdentity:
         }
 
 
-def identity_of(soc: Any) -> DeviceIdentity:
+def read_identity(soc: Any) -> DeviceIdentity:
     """Return the identity of a QickSoc, its twin, or a QickConfig.
 
     A twin or a guarded device has its own name. The name of a bare board consists of its type and firmware build.

@@ -12,7 +12,7 @@ from lightning.kit.calibration import store
 from lightning.kit.calibration.decoder import FULL
 from lightning.kit.calibration.document import Calibration
 from lightning.kit.calibration.fringe import Floats
-from lightning.kit.dot.packing import Integers, Packed, operands, pack
+from lightning.kit.dot.packing import Integers, PackedRows, operands, pack
 from lightning.kit.dot.program import TileReader
 from lightning.kit.dot.symbol import Symbol
 from lightning.kit.dot.tuning import WORST_RESIDUAL, Tiles, Tuning, play, tune
@@ -99,7 +99,7 @@ class VectorCore:
             np.add.at(totals, packed.row, packed.sign * self._measure_tiles(packed, int(shots)))
         return totals.reshape(weight_array.shape[:-1])
 
-    def _measure_tiles(self, packed: Packed, shots: int) -> Floats:
+    def _measure_tiles(self, packed: PackedRows, shots: int) -> Floats:
         """Measure the tiles and return the magnitudes of their sums of products in units of 1/255, (tiles,)."""
         tuning = self.tuning
         # Dark symbols pad the tiles.

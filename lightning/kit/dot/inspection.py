@@ -53,19 +53,19 @@ def inspect(
     Raise `OutOfRange` for a vector longer than `capacity`, and the errors of `TileReader`.
     """
     reader = TileReader(device, calibration)
-    first, second = operands(weights, inputs)
+    left, right = operands(weights, inputs)
     room = capacity(reader)
-    if first.ndim != 1 or first.size > room:
+    if left.ndim != 1 or left.size > room:
         raise OutOfRange(
-            f"an inspection shows one vector of up to {room} entries, not shape {first.shape}",
+            f"an inspection shows one vector of up to {room} entries, not shape {left.shape}",
             hint="Inspect a part of it; VectorCore.dot takes vectors of any length",
         )
-    values = _group_by_symbol(np.abs(first), np.abs(second))
+    values = _group_by_symbol(np.abs(left), np.abs(right))
     tile = reader.tile(len(values), SYMBOL)
 
-    one, two, three, four = (modulator.encoder for modulator in calibration.modulators)
+    encoder_0, encoder_1, encoder_2, encoder_3 = (modulator.encoder for modulator in calibration.modulators)
     words = calibration.word_table(values)[None]
-    dark = Coding((one, two, three, four)).dark
+    dark = Coding((encoder_0, encoder_1, encoder_2, encoder_3)).dark
     waveforms = envelopes(words, dark, tile, reader.wiring.alignment)[:, 0]  # (4, samples)
     counts = reader.trace(waveforms, tile, rounds=rounds)
     settled = settled_samples(tile)
@@ -97,10 +97,10 @@ def settled_samples(tile: Tile) -> Integers:
     return samples
 
 
-def _group_by_symbol(first: Integers, second: Integers) -> Integers:
+def _group_by_symbol(left: Integers, right: Integers) -> Integers:
     """Return values per symbol, (symbols, 4), from (n,) magnitudes of both operands."""
-    symbols = -(-first.size // PAIRS)
+    symbols = -(-left.size // PAIRS)
     values = np.zeros((symbols, PAIRS, 2), dtype=np.int64)
     flat = values.reshape(-1, 2)
-    flat[: first.size, 0], flat[: first.size, 1] = first, second
+    flat[: left.size, 0], flat[: left.size, 1] = left, right
     return values.reshape(symbols, 2 * PAIRS)

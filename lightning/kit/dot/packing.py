@@ -21,7 +21,7 @@ PRODUCTS_PER_SYMBOL = PAIRS
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedRows:
     """Rows of products as tiles of symbols."""
 
     values: Integers
@@ -38,24 +38,24 @@ def operands(weights: npt.ArrayLike, inputs: npt.ArrayLike) -> tuple[Integers, I
     Raise `OutOfRange` unless all are integers from -255 to 255, for vectors of unequal length, and for leading axes
     that do not broadcast.
     """
-    first, second = _check_whole("weights", weights), _check_whole("inputs", inputs)
-    if first.shape[-1] != second.shape[-1]:
+    weight_array, input_array = _check_whole("weights", weights), _check_whole("inputs", inputs)
+    if weight_array.shape[-1] != input_array.shape[-1]:
         raise OutOfRange(
-            f"vectors of {first.shape[-1]} and {second.shape[-1]} entries have no dot product",
+            f"vectors of {weight_array.shape[-1]} and {input_array.shape[-1]} entries have no dot product",
             hint="Give both the same length in their last axis",
         )
     try:
-        weights_out, inputs_out = np.broadcast_arrays(first, second)
+        weights_out, inputs_out = np.broadcast_arrays(weight_array, input_array)
     except ValueError as error:
         raise OutOfRange(
-            f"weights of shape {first.shape} and inputs of shape {second.shape} do not match",
+            f"weights of shape {weight_array.shape} and inputs of shape {input_array.shape} do not match",
             hint="All axes but the last must be equal, or 1",
         ) from error
     return weights_out, inputs_out
 
 
-def pack(weights: Integers, inputs: Integers, most: int) -> Packed:
-    """Return tiles of at most `most` symbols with the products of (rows, n) weights and inputs.
+def pack(weights: Integers, inputs: Integers, max_symbols: int) -> PackedRows:
+    """Return tiles of at most `max_symbols` symbols with the products of (rows, n) weights and inputs.
 
     All tiles are padded to the length of the longest. A row whose products are all zero has no tile.
 
@@ -63,7 +63,7 @@ def pack(weights: Integers, inputs: Integers, most: int) -> Packed:
     >>> packed.values.tolist(), packed.sign.tolist()
     ([[[1, 4, 3, 6]], [[2, 5, 0, 0]]], [1, -1])
     """
-    pieces = list(_split_into_pieces(np.sign(weights) * np.sign(inputs), PRODUCTS_PER_SYMBOL * most))
+    pieces = list(_split_into_pieces(np.sign(weights) * np.sign(inputs), PRODUCTS_PER_SYMBOL * max_symbols))
     longest = max((-(-indices.size // PAIRS) for _, _, indices in pieces), default=0)
     values = np.zeros((len(pieces), PAIRS, 2, longest), dtype=np.int64)
     for tile, (row, _, indices) in enumerate(pieces):
@@ -73,7 +73,7 @@ def pack(weights: Integers, inputs: Integers, most: int) -> Packed:
             values[tile, pair, 1, : pair_places.size] = inputs[row, pair_places]
     rows, signs = (np.array([piece[i] for piece in pieces], dtype=np.int64) for i in (0, 1))
     by_symbol = np.abs(values).reshape(len(pieces), 2 * PAIRS, longest).transpose(0, 2, 1)
-    return Packed(by_symbol, rows, signs)
+    return PackedRows(by_symbol, rows, signs)
 
 
 def _split_into_pieces(signs: Integers, limit: int) -> Iterator[tuple[int, int, Integers]]:

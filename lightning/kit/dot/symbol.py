@@ -85,10 +85,14 @@ class Alignment:
         >>> Alignment.from_timing(Timing((146.0, 146.25, 140.0, 145.5), 2.6, 0), 16)
         Alignment(delays=(1, 0, 7, 1), shifts=(0, 12, 0, 8), arrival=147)
         """
-        last = math.floor(max(timing.arrival)) + 1
-        late = [round((last - ticks) * samples_per_tick) for ticks in timing.arrival]
-        one, two, three, four = (divmod(samples, samples_per_tick) for samples in late)
-        return cls((one[0], two[0], three[0], four[0]), (one[1], two[1], three[1], four[1]), last)
+        last_tick = math.floor(max(timing.arrival)) + 1
+        delays = [round((last_tick - ticks) * samples_per_tick) for ticks in timing.arrival]
+        delay_0, delay_1, delay_2, delay_3 = (divmod(samples, samples_per_tick) for samples in delays)
+        return cls(
+            (delay_0[0], delay_1[0], delay_2[0], delay_3[0]),
+            (delay_0[1], delay_1[1], delay_2[1], delay_3[1]),
+            last_tick,
+        )
 
 
 @dataclass(frozen=True, slots=True)

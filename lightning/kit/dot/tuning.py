@@ -108,8 +108,8 @@ def tune(tiles: Tiles, calibration: Calibration, symbol: Symbol, rng: np.random.
     encoders = tuple(m.encoder for m in calibration.modulators)
     curves = [_measure_gate(tiles, calibration, symbol, pair, encoders) for pair in (0, 1)]
     gated = [make_encoder(curve) for curve in curves]
-    one, three = calibration.modulators[0].shared, calibration.modulators[2].shared
-    coding = Coding((one, gated[0], three, gated[1]))
+    shared_0, shared_1 = calibration.modulators[0].shared, calibration.modulators[2].shared
+    coding = Coding((shared_0, gated[0], shared_1, gated[1]))
     decoder = _train_decoder(tiles, coding, symbol, rng)
     return Tuning(symbol, coding, (curves[0], curves[1]), decoder)
 

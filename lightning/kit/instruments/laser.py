@@ -75,8 +75,8 @@ class SantecLaser:
 
         Raise `NotAsSet` if the laser then reports that it is off, or reports an alarm.
         """
-        self._session.tell(":POW:STAT 1")
-        self._session.tell(":POW:SHUT 0")
+        self._session.send_command(":POW:STAT 1")
+        self._session.send_command(":POW:SHUT 0")
         self._settle("the laser's output")
         if not self.is_on():
             raise self._make_dark_error("it reports that its output is off")
@@ -86,7 +86,7 @@ class SantecLaser:
 
     def turn_off(self) -> None:
         """Close the shutter. The diode stays on to keep warm. Raise `NotAsSet` if the laser still reports light."""
-        self._session.tell(":POW:SHUT 1")
+        self._session.send_command(":POW:SHUT 1")
         self._settle("the laser's shutter")
         if self.is_on():
             raise NotAsSet(
@@ -103,7 +103,7 @@ class SantecLaser:
         """Set the power, -15 to 13 dBm, and return when it is steady."""
         self._session.check_range("a power in dBm of", power_dbm, *self.POWER_DBM)
         self._use_dbm()
-        self._session.tell(f":POW {power_dbm:.2f}")
+        self._session.send_command(f":POW {power_dbm:.2f}")
         self._settle("the laser's power")
         self._session.compare("the power in dBm", power_dbm, self.power_dbm(), 0.006)
 
@@ -124,7 +124,7 @@ class SantecLaser:
     def set_wavelength_nm(self, wavelength_nm: float) -> None:
         """Set the wavelength, with a resolution of 0.1 pm, and return when it is steady."""
         self._session.check_range("a wavelength in nm of", wavelength_nm, *self.wavelength_range_nm())
-        self._session.tell(f":WAV {wavelength_nm:.4f}")
+        self._session.send_command(f":WAV {wavelength_nm:.4f}")
         self._settle("the laser's wavelength")
         self._session.compare("the wavelength in nm", wavelength_nm, self.wavelength_nm(), 0.0005)
 
@@ -136,13 +136,13 @@ class SantecLaser:
         """Disconnect."""
         self._session.close()
 
-    def _settle(self, what: str) -> None:
-        self._session.wait_until(lambda: self._session.ask_truth("*OPC?"), what)
+    def _settle(self, subject: str) -> None:
+        self._session.wait_until(lambda: self._session.ask_truth("*OPC?"), subject)
 
     def _use_dbm(self) -> None:
         """Set the power unit to dBm, because someone may have chosen mW at the front panel."""
         if self._session.ask_truth(":POW:UNIT?"):
-            self._session.tell(":POW:UNIT 0")
+            self._session.send_command(":POW:UNIT 0")
 
     def _make_dark_error(self, reason: str) -> NotAsSet:
         return NotAsSet(

@@ -54,7 +54,7 @@ class ThorlabsMeter:
     def power_w(self) -> float:
         """Return the power in W."""
         if self._session.ask_word("SENS:POW:UNIT?", "W", "DBM") != "W":
-            self._session.tell("SENS:POW:UNIT W")
+            self._session.send_command("SENS:POW:UNIT W")
         return self._session.ask_number("MEAS:POW?")
 
     def power_dbm(self) -> float:
@@ -65,7 +65,7 @@ class ThorlabsMeter:
     def set_wavelength_nm(self, wavelength_nm: float) -> None:
         """Set the wavelength of the light, 400 to 1900 nm."""
         self._session.check_range("a wavelength in nm of", wavelength_nm, *self.WAVELENGTH_NM)
-        self._session.tell(f"SENS:CORR:WAV {wavelength_nm:.3f}")
+        self._session.send_command(f"SENS:CORR:WAV {wavelength_nm:.3f}")
         self._session.compare(
             "the wavelength in nm", wavelength_nm, self._session.ask_number("SENS:CORR:WAV?"), 0.01
         )
@@ -73,7 +73,7 @@ class ThorlabsMeter:
     def set_averages(self, count: int) -> None:
         """Set the number of readings to average, 1 to 10,000."""
         self._session.check_range("a number of readings of", count, *self.AVERAGES)
-        self._session.tell(f"SENS:AVER:COUN {count}")
+        self._session.send_command(f"SENS:AVER:COUN {count}")
         self._session.compare("the number of readings", count, self._session.ask_number("SENS:AVER:COUN?"), 0)
 
     def close(self) -> None:

@@ -110,7 +110,7 @@ class Session:
             raise self._make_unreadable_error(query, reply, " or ".join(words[:2]))
         return reply.upper()
 
-    def tell(self, command: str) -> None:
+    def send_command(self, command: str) -> None:
         """Send a command and read the error queue. Raise `InstrumentRefused` with all entries, if there are any."""
         with self._lock:
             line = self._connect_once()
@@ -127,32 +127,32 @@ class Session:
                 hint="Look up the error in the instrument's manual, and check its display",
             )
 
-    def wait_until(self, is_settled: Callable[[], bool], what: str) -> None:
+    def wait_until(self, is_settled: Callable[[], bool], subject: str) -> None:
         """Poll `is_settled` until it is true. Raise `NotAsSet` after `settle_s`."""
         deadline_s = time.monotonic() + self.settle_s
         while not is_settled():
             if time.monotonic() > deadline_s:
                 raise NotAsSet(
-                    f"{what} did not settle within {self.settle_s:g} s",
+                    f"{subject} did not settle within {self.settle_s:g} s",
                     device=self.resource,
                     hint="Look at the instrument's display for a warm-up, an interlock or an alarm",
                 )
             time.sleep(_POLL_S)
 
-    def compare(self, what: str, setpoint: float, reading: float, tolerance: float) -> None:
+    def compare(self, subject: str, setpoint: float, reading: float, tolerance: float) -> None:
         """Raise `NotAsSet` unless a reading is within `tolerance` of its setpoint."""
         if not abs(reading - setpoint) <= tolerance:
             raise NotAsSet(
-                f"{what} was set to {setpoint:g} and reads {reading:g}",
+                f"{subject} was set to {setpoint:g} and reads {reading:g}",
                 device=self.resource,
                 hint="Look at the instrument's display: a limit, an interlock or another program may hold it",
             )
 
-    def check_range(self, what: str, value: float, low: float, high: float) -> None:
+    def check_range(self, subject: str, value: float, low: float, high: float) -> None:
         """Raise `OutOfRange`, before anything is sent, unless a value lies from `low` to `high`."""
         if not low <= value <= high:
             raise OutOfRange(
-                f"{what} {value:g} is outside {low:g} to {high:g}; nothing was sent",
+                f"{subject} {value:g} is outside {low:g} to {high:g}; nothing was sent",
                 device=self.resource,
                 hint="Choose a value in the range",
             )
@@ -176,7 +176,9 @@ class Session:
 
     def _check_identity(self, reply: str) -> Identity:
         fields = [field.strip() for field in reply.split(",")]
-        if len(fields) < 4 or not all(word.lower() in reply.lower() for word in self._expected):
+        if len(fields) < 4 or not all(
+            expected_word.lower() in reply.lower() for expected_word in self._expected
+        ):
             raise WrongInstrument(
                 f"a {' '.join(self._expected)} was expected, and {reply[:80]!r} answered",
                 device=self.resource,

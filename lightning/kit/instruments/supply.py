@@ -84,7 +84,7 @@ class KeysightSupply:
         """Set an output to 0 V or more, read the setpoint back, and measure the voltage if the output is on."""
         channel = self._format_channel(output)
         self._session.check_range("a bias voltage of", voltage_v, 0.0, self._limit_v)
-        self._session.tell(f"VOLT {voltage_v:.4f},{channel}")
+        self._session.send_command(f"VOLT {voltage_v:.4f},{channel}")
         self._session.compare(
             f"output {output} in V", voltage_v, self._session.ask_number(f"VOLT? {channel}"), 0.001
         )
@@ -99,11 +99,11 @@ class KeysightSupply:
 
     def turn_on(self, output: int) -> None:
         """Connect an output."""
-        self._switch(output, on=True)
+        self._switch(output, is_on=True)
 
     def turn_off(self, output: int) -> None:
         """Disconnect an output."""
-        self._switch(output, on=False)
+        self._switch(output, is_on=False)
 
     def is_on(self, output: int) -> bool:
         """Return whether an output is connected."""
@@ -113,9 +113,9 @@ class KeysightSupply:
         """Disconnect; the outputs stay as they are."""
         self._session.close()
 
-    def _switch(self, output: int, *, on: bool) -> None:
-        self._session.tell(f"OUTP {'ON' if on else 'OFF'},{self._format_channel(output)}")
-        self._session.compare(f"the switch of output {output}", float(on), float(self.is_on(output)), 0.0)
+    def _switch(self, output: int, *, is_on: bool) -> None:
+        self._session.send_command(f"OUTP {'ON' if is_on else 'OFF'},{self._format_channel(output)}")
+        self._session.compare(f"the switch of output {output}", float(is_on), float(self.is_on(output)), 0.0)
 
     def _format_channel(self, output: int) -> str:
         self._session.check_range("an output of number", output, 1, self.outputs)

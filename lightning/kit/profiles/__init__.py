@@ -71,4 +71,4 @@ def parse(document: dict[str, Any]) -> Profile:
 @lru_cache
 def find_for_board(board: str) -> tuple[Profile, ...]:
     """Return the profiles for this board, in upper or lower case."""
-    return tuple(each for each in map(load, NAMES) if each.board.lower() == board.lower())
+    return tuple(profile for profile in map(load, NAMES) if profile.board.lower() == board.lower())

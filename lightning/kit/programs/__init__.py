@@ -28,7 +28,7 @@ PROCESSORS = {"axis_tproc64x32_x8": "v1", "qick_processor": "v2"}
 """Type of the timed processor in a configuration, and the module that writes programs for it."""
 
 
-class Compiled(Protocol):
+class CompiledProgram(Protocol):
     """A compiled program."""
 
     program: Any
@@ -51,7 +51,7 @@ class Compiled(Protocol):
         ...
 
 
-def build(soccfg: Any, settings: Settings, words: dict[int, int]) -> Compiled:
+def build(soccfg: Any, settings: Settings, words: dict[int, int]) -> CompiledProgram:
     """Compile one shot for this firmware. `words` maps generators to gain words.
 
     Raise `ProgramError` for an unsupported processor, `MissingLibrary` without QICK.
@@ -64,7 +64,7 @@ def build(soccfg: Any, settings: Settings, words: dict[int, int]) -> Compiled:
             hint=f"Load firmware with one of {', '.join(PROCESSORS)}",
         )
     module = import_module(f"lightning.kit.programs.{PROCESSORS[kind]}")
-    compiled: Compiled = module.compile_shot(soccfg, settings, words)
+    compiled: CompiledProgram = module.compile_shot(soccfg, settings, words)
     return compiled
 
 
@@ -95,16 +95,16 @@ def ticks(words: Sequence[int], *, per_instruction: int = 0) -> int | None:
         opcode = int(word) >> 56
         if opcode in DATA_DEPENDENT:
             return None
-        after = elapsed[address] + per_instruction
+        elapsed_after = elapsed[address] + per_instruction
         if opcode == SYNCI:
-            after += int(word) & _IMMEDIATE
+            elapsed_after += int(word) & _IMMEDIATE
         elif opcode == LOOPNZ:
             start = int(word) & 0xFFFF
             count = _find_loop_count(words, address, start)
             if count is None:
                 return None
-            after += (after - elapsed[start]) * count
-        elapsed.append(after)
+            elapsed_after += (elapsed_after - elapsed[start]) * count
+        elapsed.append(elapsed_after)
     return elapsed[-1]
 
 

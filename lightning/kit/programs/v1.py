@@ -49,7 +49,7 @@ class ShotProgram(AveragerProgram):  # type: ignore[misc]
 
 
 class ShotV1:
-    """`Compiled` for version 1."""
+    """`CompiledProgram` for version 1."""
 
     def __init__(self, soccfg: Any, settings: Settings, words: dict[int, int]) -> None:
         self.settings = settings
@@ -64,11 +64,13 @@ class ShotV1:
     def acquire_decimated(self, soc: Any, *, progress: bool) -> list[Floats]:
         """Return one array (reps, 2, samples) per readout, averaged over the runs."""
         readouts = self.program.acquire_decimated(soc, progress=progress)
-        return [split_by_shot(each, self.settings) for each in readouts]
+        return [split_by_shot(readout, self.settings) for readout in readouts]
 
     def rounds(self) -> list[list[Floats]]:
         """Return the runs of the last acquisition, before averaging."""
-        return [[split_by_shot(each, self.settings) for each in run] for run in self.program.get_rounds()]
+        return [
+            [split_by_shot(readout, self.settings) for readout in run] for run in self.program.get_rounds()
+        ]
 
     def acquire(self, soc: Any, *, progress: bool) -> list[Floats]:
         """Return the mean I and Q of the window in counts, over all shots and runs, (2,) per readout."""

@@ -56,7 +56,7 @@ class ShotProgram(AveragerProgramV2):  # type: ignore[misc]
 
 
 class ShotV2:
-    """`Compiled` for version 2."""
+    """`CompiledProgram` for version 2."""
 
     def __init__(self, soccfg: Any, settings: Settings, words: dict[int, int]) -> None:
         self.settings = settings
@@ -71,25 +71,25 @@ class ShotV2:
     def acquire_decimated(self, soc: Any, *, progress: bool) -> list[Floats]:
         """Return one array (reps, 2, samples) per readout, averaged over the runs."""
         readouts = self.program.acquire_decimated(soc, rounds=self.settings.soft_avgs, progress=progress)
-        return [self._split_by_shot(each) for each in readouts]
+        return [self._split_by_shot(readout) for readout in readouts]
 
     def rounds(self) -> list[list[Floats]]:
         """Return the runs of the last acquisition, before averaging."""
-        return [[self._split_by_shot(each) for each in run] for run in self.program.get_rounds()]
+        return [[self._split_by_shot(readout) for readout in run] for run in self.program.get_rounds()]
 
     def acquire(self, soc: Any, *, progress: bool) -> list[Floats]:
         """Return the mean I and Q of the window in counts, over all shots and runs, (2,) per readout."""
         means = self.program.acquire(soc, rounds=self.settings.soft_avgs, progress=progress)
-        return [np.asarray(each, dtype=float).reshape(2) for each in means]
+        return [np.asarray(mean, dtype=float).reshape(2) for mean in means]
 
     def duration_s(self) -> float:
         """Return a lower bound for the duration of one run: windows, pulses and pauses without instructions."""
         settings = self.settings
         window = self.program.cycles2us(settings.adc_trig_offset) + max(
-            self.program.cycles2us(settings.readout_length, ro_ch=each) for each in settings.readouts
+            self.program.cycles2us(settings.readout_length, ro_ch=readout) for readout in settings.readouts
         )
         pulse = max(
-            self.program.cycles2us(settings.length, gen_ch=each) for each in self.program.cfg["words"]
+            self.program.cycles2us(settings.length, gen_ch=channel) for channel in self.program.cfg["words"]
         )
         shot = max(window, pulse) + settings.relax_delay_us
         return float(SETTLE_US + settings.reps * shot) * 1e-6

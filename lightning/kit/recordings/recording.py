@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from lightbed.output_file import write_output
 from lightning.errors import LightningError, RecordingError
-from lightning.kit.devices.identity import identity_of
+from lightning.kit.devices.identity import read_identity
 
 if TYPE_CHECKING:
     from lightning.kit.devices.guard import GuardedSoc
@@ -64,8 +64,8 @@ class Event:
 
     def repeats(self, other: Event) -> bool:
         """Return whether both calls read the shot counter with the same result. Only such calls are merged."""
-        ours = (self.call, self.args, self.kwargs, self.result, self.error)
-        return self.call == "get_tproc_counter" and ours == (
+        own_fields = (self.call, self.args, self.kwargs, self.result, self.error)
+        return self.call == "get_tproc_counter" and own_fields == (
             other.call,
             other.args,
             other.kwargs,
@@ -140,7 +140,7 @@ def record(soc: Any, file: str | Path) -> Iterator[GuardedSoc]:
     device = guard_soc(soc)
     recording = Recording(
         made=datetime.now(UTC),
-        device=identity_of(device).as_dict(),
+        device=read_identity(device).as_dict(),
         soccfg=device.get_cfg(),
         calibration=_find_calibration_document(device),
     )
@@ -172,10 +172,10 @@ def save(recording: Recording, file: str | Path) -> None:
         "soccfg": pack(recording.soccfg, arrays),
         "calibration": recording.calibration,
         "settings": recording.settings,
-        "events": [_event_to_json(each, arrays) for each in recording.events],
+        "events": [_event_to_json(event, arrays) for event in recording.events],
     }
     content = io.BytesIO()
-    named_arrays: dict[str, Any] = {f"array{i}": each for i, each in enumerate(arrays)}
+    named_arrays: dict[str, Any] = {f"array{i}": array for i, array in enumerate(arrays)}
     np.savez_compressed(content, **{HEAD: np.array(json.dumps(head)), **named_arrays})
     try:
         write_output(file, content.getvalue())
@@ -213,7 +213,7 @@ def _parse_recording(head: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Recor
         soccfg=unpack(head["soccfg"], arrays),
         calibration=head["calibration"],
         settings=head["settings"],
-        events=[_event_from_json(each, arrays) for each in head["events"]],
+        events=[_event_from_json(event, arrays) for event in head["events"]],
     )
 
 
@@ -246,9 +246,9 @@ def pack(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
         arrays.append(value)
         return {"": "array", "name": f"array{len(arrays) - 1}"}
     if isinstance(value, tuple):
-        return {"": "tuple", "items": [pack(each, arrays) for each in value]}
+        return {"": "tuple", "items": [pack(item, arrays) for item in value]}
     if isinstance(value, list):
-        return [pack(each, arrays) for each in value]
+        return [pack(item, arrays) for item in value]
     if isinstance(value, Mapping):
         pairs = [[pack(k, arrays), pack(v, arrays)] for k, v in value.items()]
         return {"": "dict", "items": pairs}
@@ -262,14 +262,14 @@ def pack(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
 def unpack(value: Any, arrays: Mapping[str, npt.NDArray[Any]]) -> Any:
     """Return the value that `pack` converted. `arrays` maps names to arrays."""
     if isinstance(value, list):
-        return [unpack(each, arrays) for each in value]
+        return [unpack(item, arrays) for item in value]
     if not isinstance(value, dict):
         return value
     kind = value[""]
     if kind == "array":
         return arrays[value["name"]]
     if kind == "tuple":
-        return tuple(unpack(each, arrays) for each in value["items"])
+        return tuple(unpack(item, arrays) for item in value["items"])
     if kind == "dict":
         return {unpack(k, arrays): unpack(v, arrays) for k, v in value["items"]}
     return value["text"]

@@ -26,7 +26,7 @@ from lightning.kit.recordings import recording as file_format
 from lightning.kit.recordings.recording import Event, Recording
 from lightning.kit.settings import Settings
 
-Sent = dict[Hashable, str]
+Digests = dict[Hashable, str]
 """Digest of the last content by place."""
 
 _COMPARED_CALLS: Mapping[str, tuple[tuple[str, Any], ...]] = {
@@ -61,7 +61,9 @@ _REPLAYED_ERRORS = {
 }
 
 
-def note_content(sent: Sent, call: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Hashable | None:
+def note_content(
+    digests: Digests, call: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Hashable | None:
     """Store the digest of the content that this call writes, and return its place, or None for a call not compared.
 
     >>> sent = {}
@@ -77,21 +79,21 @@ def note_content(sent: Sent, call: str, args: tuple[Any, ...], kwargs: Mapping[s
     arguments = {**dict(names), **dict(zip((name for name, _ in names), args, strict=False)), **kwargs}
     key = (call, *(str(arguments[name]) for name, _ in names if name not in _CONTENT_ARGUMENTS))
     content = [arguments[name] for name, _ in names if name in _CONTENT_ARGUMENTS]
-    sent[key] = hashlib.sha256(repr([_normalise(each) for each in content]).encode()).hexdigest()
+    digests[key] = hashlib.sha256(repr([_normalise(value) for value in content]).encode()).hexdigest()
     return key
 
 
 def _normalise(value: Any) -> Any:
     """Return a form that is equal for lists and arrays of any integer width, since QICK sends lists over a network."""
     if isinstance(value, Mapping):
-        return sorted((str(key), _normalise(each)) for key, each in value.items())
+        return sorted((str(key), _normalise(entry)) for key, entry in value.items())
     if isinstance(value, np.generic):
         return value.item()
     if not isinstance(value, np.ndarray | list | tuple):
         return value
     numbers = _join_whole_numbers(value)
     if numbers is None:
-        return [_normalise(each) for each in value]
+        return [_normalise(entry) for entry in value]
     return numbers.shape, hashlib.sha256(numbers.tobytes()).hexdigest()
 
 
@@ -131,7 +133,7 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
         self._next = 0
         self._candidates: list[int] = []
         """Indices of the acquisitions with the loaded program, next acquisition first; empty after the start."""
-        self._sent: Sent = {}
+        self._digests: Digests = {}
         self._new_places: set[Hashable] = set()
         """Places written since the start of the previous program."""
         self._answers: dict[str, deque[Event]] = _queue_by_call(recording.events)
@@ -153,14 +155,17 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
 
     def clocks_locked(self) -> bool:
         """Return the last recorded state of the clocks, or True without one."""
-        results = [each.result for each in self._recording.events if each.call == "clocks_locked"]
+        results = [event.result for event in self._recording.events if event.call == "clocks_locked"]
         return bool(results[-1]) if results else True
 
     def get_sample_rates(self) -> Any:
         """Return the last recorded rates, or the configuration's rates without any."""
-        results = [each.result for each in self._recording.events if each.call == "get_sample_rates"]
+        results = [event.result for event in self._recording.events if event.call == "get_sample_rates"]
         tiles = self["rf"]["tiles"]
-        nominal = {kind: {tile: each["fs"] for tile, each in tiles[kind].items()} for kind in ("dac", "adc")}
+        nominal = {
+            kind: {tile: tile_config["fs"] for tile, tile_config in tiles[kind].items()}
+            for kind in ("dac", "adc")
+        }
         return results[-1] if results else nominal
 
     def load_bin_program(self, binprog: Any, load_mem: bool = True) -> None:
@@ -189,7 +194,7 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
     def _start(self) -> None:
         if not self._candidates:  # a further run of the same acquisition
             return
-        fitting = (i for i in self._candidates if self._acquisitions[i].fits(self._sent, self._new_places))
+        fitting = (i for i in self._candidates if self._acquisitions[i].fits(self._digests, self._new_places))
         index = next(fitting, None)
         if index is None:
             raise RecordingError(
@@ -207,14 +212,14 @@ class ReplayedSoc(QickConfig):  # type: ignore[misc]
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        recorded = {each.call for each in self._recording.events}
-        if name not in recorded and not name.startswith(("load_", "config", "set_", "reset")):
+        recorded_calls = {event.call for event in self._recording.events}
+        if name not in recorded_calls and not name.startswith(("load_", "config", "set_", "reset")):
             raise AttributeError(f"{name} was not recorded")
         return partial(self._answer, name)
 
     def _answer(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Store the digest of what this call writes; return its next recorded result, or raise its error."""
-        content_key = note_content(self._sent, name, args, kwargs)
+        content_key = note_content(self._digests, name, args, kwargs)
         if content_key is not None:
             self._new_places.add(content_key)
         queue = self._answers.get(name)
@@ -239,37 +244,44 @@ class Acquisition:
     """A loaded program, and the calls that followed."""
 
     program: Any
-    sent: Sent
+    digests: Digests
     """Digests of the device's content when the program started."""
-    fresh: set[Hashable]
+    fresh_keys: set[Hashable]
     """Places written since the start of the previous program."""
     events: list[Event] = field(default_factory=list)
-    begun: bool = False
+    has_begun: bool = False
 
-    def fits(self, sent: Sent, fresh: set[Hashable]) -> bool:
+    def fits(self, digests: Digests, fresh_keys: set[Hashable]) -> bool:
         """Return whether all places that either session has newly written have the same content."""
-        return all(self.sent.get(place) == sent.get(place) for place in self.fresh | fresh)
+        return all(
+            self.digests.get(content_key) == digests.get(content_key)
+            for content_key in self.fresh_keys | fresh_keys
+        )
 
 
 def _group_by_program(events: list[Event]) -> list[Acquisition]:
     """Group events into acquisitions, one for each loaded program, in order."""
     acquisitions: list[Acquisition] = []
-    sent: Sent = {}
-    fresh: set[Hashable] = set()
+    digests: Digests = {}
+    fresh_keys: set[Hashable] = set()
     for event in events:
         if event.call == "load_bin_program":
             program = event.args[0] if event.args else event.kwargs["binprog"]
-            acquisitions.append(Acquisition(program, dict(sent), set(fresh)))
+            acquisitions.append(Acquisition(program, dict(digests), set(fresh_keys)))
             continue
-        if (content_key := note_content(sent, event.call, event.args, event.kwargs)) is not None:
-            fresh.add(content_key)
+        if (content_key := note_content(digests, event.call, event.args, event.kwargs)) is not None:
+            fresh_keys.add(content_key)
         if not acquisitions:
             continue
         acquisition = acquisitions[-1]
         acquisition.events.append(event)
-        if event.call in _START_CALLS and not acquisition.begun:
-            acquisition.sent, acquisition.fresh, acquisition.begun = dict(sent), fresh, True
-            fresh = set()
+        if event.call in _START_CALLS and not acquisition.has_begun:
+            acquisition.digests, acquisition.fresh_keys, acquisition.has_begun = (
+                dict(digests),
+                fresh_keys,
+                True,
+            )
+            fresh_keys = set()
     return acquisitions
 
 

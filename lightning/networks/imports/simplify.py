@@ -77,13 +77,13 @@ class _Folder:
     readers: Counter[str]
     nodes: list[Node] = field(default_factory=list)
     renamed: dict[str, str] = field(default_factory=dict)
-    places: dict[str, int] = field(default_factory=dict)
+    product_indices: dict[str, int] = field(default_factory=dict)
     """For each tensor, the index in `nodes` of the product whose rows it holds."""
 
     def add(self, node: Node) -> None:
         current = replace(node, inputs=tuple(self.renamed.get(tensor, tensor) for tensor in node.inputs))
         source = _find_activation(self.builder, current)
-        index = self.places.get(source) if self.readers[source] == 1 else None
+        index = self.product_indices.get(source) if self.readers[source] == 1 else None
         affine = None if index is None else _find_affine(self.builder, current, self.nodes[index])
         if index is None or affine is None:
             self._append(current, index)
@@ -96,9 +96,9 @@ class _Folder:
 
     def _append(self, node: Node, index: int | None) -> None:
         if node.operation in PHOTONIC:
-            self.places[node.output] = len(self.nodes)
+            self.product_indices[node.output] = len(self.nodes)
         elif index is not None and self._removes_row(node):
-            self.places[node.output] = index
+            self.product_indices[node.output] = index
         self.nodes.append(node)
 
     def _removes_row(self, node: Node) -> bool:

@@ -76,12 +76,12 @@ def _check_names(arrays: dict[str, np.ndarray], path: Path) -> int:
     missing = [f"w{number}" for number in range(1, depth + 1) if f"w{number}" not in arrays]
     unmatched = [name for name in arrays if name.startswith("b") and f"w{name[1:]}" not in arrays]
     if foreign or missing or unmatched or not depth:
-        wrong = (
+        problem = (
             f"has {', '.join(foreign + unmatched)}"
             if foreign or unmatched
             else f"lacks {', '.join(missing) or 'w1'}"
         )
-        raise NetworkError(f"{path} {wrong}", hint="Name weights w1, w2, ... and biases b1, b2, ...")
+        raise NetworkError(f"{path} {problem}", hint="Name weights w1, w2, ... and biases b1, b2, ...")
     return depth
 
 

@@ -22,7 +22,7 @@ def add_batch_normalisation(builder: Builder, call: Call) -> str:
     """Add a scale and shift per channel from constant statistics. `simplify` folds them into a product if possible."""
     x = builder.require_activation(call)
     scale, bias, mean, variance = (
-        builder.require_constant(call, place).astype(np.float64) for place in (1, 2, 3, 4)
+        builder.require_constant(call, index).astype(np.float64) for index in (1, 2, 3, 4)
     )
     if call.integer("training_mode", 0):
         raise call.make_error("is in training mode", "Export the network for inference")
@@ -47,7 +47,7 @@ def add_layer_normalisation(builder: Builder, call: Call) -> str:
         raise call.make_error("returns its statistics too", "Export it with one output")
     axis = builder.axis(call, call.integer("axis", -1), builder.rank(x))
     shape = builder.shapes[x][axis - 1 :]
-    if any(np.broadcast_shapes(given.shape, shape) != shape for given in (scale, bias) if given is not None):
+    if any(np.broadcast_shapes(array.shape, shape) != shape for array in (scale, bias) if array is not None):
         raise call.make_error(f"has scale and bias that do not match {shape}")
     inputs = [x, builder.constant(scale, f"{call.name}.scale")]
     if bias is not None:
@@ -66,8 +66,8 @@ def add_softmax(builder: Builder, call: Call) -> str:
 def add_reduction(builder: Builder, call: Call) -> str:
     """Add `ReduceMean`, `ReduceSum` or `ReduceMax`. The axes are an attribute, in later opsets an input."""
     x = builder.require_activation(call)
-    second = builder.find_constant(call, 1)
-    requested = call.attributes.get("axes", ()) if second is None else second.reshape(-1).tolist()
+    axes_input = builder.find_constant(call, 1)
+    requested = call.attributes.get("axes", ()) if axes_input is None else axes_input.reshape(-1).tolist()
     if not requested and call.integer("noop_with_empty_axes", 0):
         return x
     rank = builder.rank(x)

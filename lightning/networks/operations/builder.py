@@ -39,13 +39,13 @@ class Call:
         operation = f"{self.domain}::{self.operation}" if self.domain else self.operation
         return f"node {self.name} ({operation}, opset {self.opset or 'undeclared'})"
 
-    def make_error(self, why: str, hint: str = "Check the export of this node") -> UnsupportedNode:
+    def make_error(self, problem: str, hint: str = "Check the export of this node") -> UnsupportedNode:
         """Return the error for a node that cannot be translated."""
-        return UnsupportedNode(f"{self.title} {why}", hint=hint)
+        return UnsupportedNode(f"{self.title} {problem}", hint=hint)
 
-    def input_name(self, place: int) -> str:
+    def input_name(self, index: int) -> str:
         """Return the name of an input, "" if it is omitted."""
-        return self.inputs[place] if place < len(self.inputs) else ""
+        return self.inputs[index] if index < len(self.inputs) else ""
 
     def number(self, name: str, default: float) -> float:
         """Return a float attribute."""
@@ -147,26 +147,26 @@ class Builder:
         """Return the number of axes, including the batch axis."""
         return len(self.shapes[tensor]) + 1
 
-    def require_activation(self, call: Call, place: int = 0) -> str:
+    def require_activation(self, call: Call, index: int = 0) -> str:
         """Return an input that depends on the image. Raise `UnsupportedNode` if it is missing or constant."""
-        tensor = call.input_name(place)
+        tensor = call.input_name(index)
         if tensor in self.shapes:
             return tensor
-        raise call.make_error(f"needs an activation as input {place}, not {tensor or 'nothing'}")
+        raise call.make_error(f"needs an activation as input {index}, not {tensor or 'nothing'}")
 
-    def require_constant(self, call: Call, place: int) -> Array:
+    def require_constant(self, call: Call, index: int) -> Array:
         """Return a constant input. Raise `UnsupportedNode` if it is missing or depends on the image."""
-        tensor = call.input_name(place)
+        tensor = call.input_name(index)
         if tensor in self.constants:
             return self.constants[tensor]
         problem = "depends on the image" if tensor else "is missing"
         raise call.make_error(
-            f"needs a constant as input {place}, which {problem}", "Export it with constant folding"
+            f"needs a constant as input {index}, which {problem}", "Export it with constant folding"
         )
 
-    def find_constant(self, call: Call, place: int) -> Array | None:
+    def find_constant(self, call: Call, index: int) -> Array | None:
         """Return a constant input, or None if it is omitted. Raise `UnsupportedNode` if it depends on the image."""
-        return self.require_constant(call, place) if call.input_name(place) else None
+        return self.require_constant(call, index) if call.input_name(index) else None
 
     def axis(self, call: Call, axis: int, rank: int) -> int:
         """Return `axis` as an index from the front. Raise `UnsupportedNode` for the batch axis or an invalid axis."""

@@ -68,17 +68,17 @@ def leave_out_cast(builder: Builder, call: Call) -> str:
 
 def add_gelu(builder: Builder, call: Call) -> str:
     """Add `Gelu` of ONNX's opset 20, exact or approximated by tanh."""
-    way = call.attributes.get("approximate", "none")
-    if way not in {"none", "tanh"}:
-        raise call.make_error(f"has approximate = {way!r}", "Give none or tanh")
-    return builder.emit("Gelu", [builder.require_activation(call)], call.name, {"approximate": way})
+    approximation = call.attributes.get("approximate", "none")
+    if approximation not in {"none", "tanh"}:
+        raise call.make_error(f"has approximate = {approximation!r}", "Give none or tanh")
+    return builder.emit("Gelu", [builder.require_activation(call)], call.name, {"approximate": approximation})
 
 
 def add_clip(builder: Builder, call: Call) -> str:
     """Add a clip to two constant bounds. Either may be missing."""
     bounds = []
-    for place, missing in ((1, -np.inf), (2, np.inf)):
-        bound = builder.find_constant(call, place)
+    for index, missing in ((1, -np.inf), (2, np.inf)):
+        bound = builder.find_constant(call, index)
         if bound is not None and bound.size != 1:
             raise call.make_error("clips at bounds that are not single numbers")
         bounds.append(missing if bound is None else float(bound.reshape(())))
@@ -100,9 +100,9 @@ def add_pairs(operation: str) -> Callable[[Builder, Call], str]:
     """Return a translation of `Sum`, `Max` or `Min` of several tensors to `operation` on pairs."""
 
     def translate(builder: Builder, call: Call) -> str:
-        total, *others = sorted(call.inputs, key=builder.is_constant)
-        for other in others:
-            total = builder.emit(operation, _align(builder, call, (total, other)), call.name)
+        total, *other_inputs = sorted(call.inputs, key=builder.is_constant)
+        for tensor in other_inputs:
+            total = builder.emit(operation, _align(builder, call, (total, tensor)), call.name)
         return total
 
     return translate
@@ -189,8 +189,8 @@ def erf(x: Array) -> Array:
     """
     size = np.abs(x, dtype=np.float64)
     t = 1 / (1 + size / 2)
-    rest = t * np.exp(np.polyval(ERFC, t) - size * size)
-    return np.asarray(np.sign(x) * (1 - rest))
+    complement = t * np.exp(np.polyval(ERFC, t) - size * size)
+    return np.asarray(np.sign(x) * (1 - complement))
 
 
 def gelu(x: Array, approximate: str = "none") -> Array:

@@ -83,9 +83,9 @@ def run_float(network: Network, inputs: npt.ArrayLike) -> Floats:
 
 
 def compute_activations(
-    network: Network, inputs: npt.ArrayLike, wanted: tuple[str, ...]
+    network: Network, inputs: npt.ArrayLike, tensor_names: tuple[str, ...]
 ) -> dict[str, Floats]:
-    """Return the tensors `wanted`, computed like `run_float`. Other tensors are freed after their last use."""
+    """Return the tensors `tensor_names`, computed like `run_float`. Other tensors are freed after their last use."""
     x = np.asarray(inputs, np.float32)
     if x.shape[1:] != network.input_shape or x.ndim == 0:
         raise InputError(
@@ -93,8 +93,8 @@ def compute_activations(
             hint="Call preprocess(network, raw) first",
         )
     arrays = {network.input: x}
-    for node, spent in network.last_uses(wanted):
+    for node, spent_tensors in network.last_uses(tensor_names):
         arrays[node.output] = compute_node(node, arrays, network.constants)
-        for name in spent:
+        for name in spent_tensors:
             arrays.pop(name, None)
-    return {name: arrays[name] for name in wanted}
+    return {name: arrays[name] for name in tensor_names}

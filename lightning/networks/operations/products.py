@@ -71,14 +71,14 @@ def add_dense(builder: Builder, call: Call, x: str, weights: Array, bias: Array 
 
 def add_matmul(builder: Builder, call: Call) -> str:
     """Add a `Gemm` if one factor is a constant matrix or vector, else a digital `MatMul`."""
-    first, second = call.input_name(0), call.input_name(1)
-    if builder.is_constant(second):
+    left, right = call.input_name(0), call.input_name(1)
+    if builder.is_constant(right):
         return _add_with_right_constant(
-            builder, call, builder.require_activation(call), _drop_leading_axes(builder.constants[second])
+            builder, call, builder.require_activation(call), _drop_leading_axes(builder.constants[right])
         )
-    if builder.is_constant(first):
+    if builder.is_constant(left):
         return _add_with_left_constant(
-            builder, call, builder.require_activation(call, 1), _drop_leading_axes(builder.constants[first])
+            builder, call, builder.require_activation(call, 1), _drop_leading_axes(builder.constants[left])
         )
     ranks = builder.rank(builder.require_activation(call)), builder.rank(builder.require_activation(call, 1))
     if ranks[0] != ranks[1] or ranks[0] < 3:
@@ -86,7 +86,7 @@ def add_matmul(builder: Builder, call: Call) -> str:
             f"multiplies activations with {ranks[0]} and {ranks[1]} axes, which would mix images",
             "Keep the batch axis in front of both",
         )
-    return builder.emit("MatMul", [first, second], call.name)
+    return builder.emit("MatMul", [left, right], call.name)
 
 
 def _drop_leading_axes(factor: Array) -> Array:

@@ -139,16 +139,20 @@ def add_slice(builder: Builder, x: str, axis: int, span: tuple[int, int | None, 
 def add_slices(builder: Builder, call: Call) -> str:
     """Add a `Slice` for each axis."""
     x = builder.require_activation(call)
-    starts, stops = (builder.require_constant(call, place).reshape(-1) for place in (1, 2))
+    starts, stops = (builder.require_constant(call, index).reshape(-1) for index in (1, 2))
     axes, steps = builder.find_constant(call, 3), builder.find_constant(call, 4)
     axes = np.arange(len(starts)) if axes is None else axes.reshape(-1)
     steps = np.ones(len(starts), np.int64) if steps is None else steps.reshape(-1)
     for start, stop, axis, step in zip(starts, stops, axes, steps, strict=True):
         if int(axis) % builder.rank(x) == 0 and start == 0 and stop >= BATCH and step == 1:
             continue
-        place = builder.axis(call, int(axis), builder.rank(x))
+        onnx_axis = builder.axis(call, int(axis), builder.rank(x))
         x = add_slice(
-            builder, x, place, normalise_span(builder.shapes[x][place - 1], start, stop, step), call.name
+            builder,
+            x,
+            onnx_axis,
+            normalise_span(builder.shapes[x][onnx_axis - 1], start, stop, step),
+            call.name,
         )
     return x
 
@@ -222,9 +226,9 @@ def concat(inputs: Sequence[Array], attributes: Attributes) -> Array:
 
 def take_slice(inputs: Sequence[Array], attributes: Attributes) -> Array:
     """Return x[start:stop:step] along an axis."""
-    cut = [slice(None)] * inputs[0].ndim
-    cut[attributes["axis"]] = slice(attributes["start"], attributes["stop"], attributes["step"])
-    return inputs[0][tuple(cut)]
+    slices = [slice(None)] * inputs[0].ndim
+    slices[attributes["axis"]] = slice(attributes["start"], attributes["stop"], attributes["step"])
+    return inputs[0][tuple(slices)]
 
 
 SHAPING: Mapping[str, Operator] = {

@@ -94,17 +94,17 @@ def add_pool(builder: Builder, call: Call) -> str:
     size = (builder.shapes[image][1], builder.shapes[image][2])
     sides = call.integers("kernel_shape", (0,) if flat else (0, 0), minimum=1)
     kernel = (1, sides[0]) if flat else (sides[0], sides[1])
-    move = read_move(call, size, kernel, flat=flat)
-    strides, pads, dilations = move
+    movement = read_move(call, size, kernel, flat=flat)
+    strides, pads, dilations = movement
     reach = [dilations[axis % 2] * (kernel[axis % 2] - 1) + 1 for axis in range(4)]
     if any(pad >= span for pad, span in zip(pads, reach, strict=True)):
         raise call.make_error(f"pads {pads} as much as its kernel {kernel}", "Pad less than the kernel")
-    more = excess(size, kernel, move) if call.integer("ceil_mode", 0) else (0, 0)
-    all_pads = (pads[0], pads[1], pads[2] + more[0], pads[3] + more[1])
+    extra_pads = excess(size, kernel, movement) if call.integer("ceil_mode", 0) else (0, 0)
+    all_pads = (pads[0], pads[1], pads[2] + extra_pads[0], pads[3] + extra_pads[1])
     if min(output_size(size, kernel, strides, all_pads, dilations)) < 1:
         raise call.make_error(f"has a kernel {kernel} larger than the image {size}")
     attributes: dict[str, Any] = {"kernel": kernel, "strides": strides, "pads": pads, "dilations": dilations}
-    attributes["excess"] = more
+    attributes["excess"] = extra_pads
     if call.operation == "AveragePool":
         attributes["count_include_pad"] = bool(call.integer("count_include_pad", 0))
     return remove_row(builder, call, builder.emit(call.operation, [image], call.name, attributes), flat=flat)
@@ -133,13 +133,13 @@ def _make_pair(values: tuple[int, ...]) -> Pair:
 
 
 def _find_pads(call: Call, size: Pair, kernel: Pair, strides: Pair, dilations: Pair, *, flat: bool) -> Pads:
-    way = call.attributes.get("auto_pad", "NOTSET")
-    if way == "VALID":
+    auto_pad = call.attributes.get("auto_pad", "NOTSET")
+    if auto_pad == "VALID":
         return (0, 0, 0, 0)
-    if way in {"SAME_UPPER", "SAME_LOWER"}:
-        return compute_same_pads(size, kernel, strides, dilations, upper=way == "SAME_UPPER")
-    if way != "NOTSET":
-        raise call.make_error(f"has auto_pad = {way!r}")
+    if auto_pad in {"SAME_UPPER", "SAME_LOWER"}:
+        return compute_same_pads(size, kernel, strides, dilations, upper=auto_pad == "SAME_UPPER")
+    if auto_pad != "NOTSET":
+        raise call.make_error(f"has auto_pad = {auto_pad!r}")
     pads = call.integers("pads", (0, 0) if flat else (0, 0, 0, 0))
     return (0, pads[0], 0, pads[1]) if flat else cast("Pads", pads)
 
@@ -153,9 +153,9 @@ def compute_same_pads(size: Pair, kernel: Pair, strides: Pair, dilations: Pair, 
     start_pads, end_pads = [], []
     for length, k, stride, dilation in zip(size, kernel, strides, dilations, strict=True):
         total = max((-(-length // stride) - 1) * stride + (k - 1) * dilation + 1 - length, 0)
-        less, more = total // 2, total - total // 2
-        start_pads.append(less if upper else more)
-        end_pads.append(more if upper else less)
+        smaller_pad, larger_pad = total // 2, total - total // 2
+        start_pads.append(smaller_pad if upper else larger_pad)
+        end_pads.append(larger_pad if upper else smaller_pad)
     return (start_pads[0], start_pads[1], end_pads[0], end_pads[1])
 
 
@@ -233,8 +233,8 @@ def average_pool(inputs: Sequence[Array], attributes: Attributes) -> Array:
 def _add_excess(attributes: Attributes) -> Pads:
     """Return the padding, including the extra padding of `ceil_mode`."""
     top, left, bottom, right = attributes["pads"]
-    below, right_of_it = attributes.get("excess", (0, 0))
-    return top, left, bottom + below, right + right_of_it
+    extra_bottom, extra_right = attributes.get("excess", (0, 0))
+    return top, left, bottom + extra_bottom, right + extra_right
 
 
 WINDOWS: Mapping[str, Operator] = {

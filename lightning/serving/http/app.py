@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from lightning.errors import LightningError, MalformedRequest
 from lightning.serving.http.asgi import (
-    Disconnected,
+    ClientDisconnected,
     Reply,
     check_content_length,
     make_error_reply,
@@ -87,7 +87,7 @@ class Service:
     ) -> None:
         try:
             reply = await self.infer.reply(model, number, scope, receive)
-        except Disconnected:
+        except ClientDisconnected:
             return
         await reply.send(send)
 
@@ -100,7 +100,7 @@ def build_app(infer: Infer, packets: ReadPackets | None = None) -> FastAPI:
     _add_repository(face, infer)
     face.add_exception_handler(LightningError, _refuse)
     face.add_exception_handler(HTTPException, _refuse_for_framework)
-    face.add_exception_handler(Disconnected, _reply_to_disconnected)
+    face.add_exception_handler(ClientDisconnected, _reply_to_disconnected)
 
     @face.get("/metrics")
     async def metrics() -> Response:
@@ -189,10 +189,10 @@ def _add_repository(face: FastAPI, infer: Infer) -> None:
         only_ready = (await _read_document(request, infer)).get("ready") is True
         entries = infer.repository.index()
         return [
-            {"name": each.name, "version": each.version, "state": state, "reason": ""}
-            for each in entries
-            for state in ["READY" if each.ready else "UNAVAILABLE"]
-            if each.ready or not only_ready
+            {"name": entry.name, "version": entry.version, "state": state, "reason": ""}
+            for entry in entries
+            for state in ["READY" if entry.ready else "UNAVAILABLE"]
+            if entry.ready or not only_ready
         ]
 
     @face.post(REPOSITORY_ROUTE + "/load")

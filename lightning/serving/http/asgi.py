@@ -53,7 +53,7 @@ BODY_TIMEOUT_S = 60.0
 """Time limit for the arrival of a body, in seconds."""
 
 
-class Disconnected(Exception):
+class ClientDisconnected(Exception):
     """The client disconnected before its request was complete."""
 
     code = "disconnected"
@@ -136,8 +136,8 @@ async def read_body(
     """Read the whole body.
 
     Call `reserve` with the size of each part that arrives. It may raise an error to refuse the part. Raise
-    `RequestTooLarge` after more than `limit` bytes, `DeadlineMissed` after `BODY_TIMEOUT_S`, `Disconnected` if the
-    client leaves, or `MalformedRequest` for a compressed body.
+    `RequestTooLarge` after more than `limit` bytes, `DeadlineMissed` after `BODY_TIMEOUT_S`, `ClientDisconnected` if
+    the client leaves, or `MalformedRequest` for a compressed body.
     """
     if header(headers, b"content-encoding") is not None:
         raise MalformedRequest("compressed bodies are not supported", hint="Send the body uncompressed")
@@ -162,7 +162,7 @@ async def _read_rest(message: Message, receive: Receive, limit: int, reserve: Re
     parts, size = [], 0
     while True:
         if message["type"] != "http.request":
-            raise Disconnected
+            raise ClientDisconnected
         parts.append(message.get("body", b""))
         size += len(parts[-1])
         if size > limit:

@@ -58,8 +58,8 @@ def parse_shape(value: object) -> Shape:
     if (
         isinstance(value, list)
         and 0 < len(value) <= MAX_AXES
-        and all(type(each) is int and each >= 0 for each in value)
-        and math.prod(each or 1 for each in value) <= MAX_SIZE
+        and all(type(length) is int and length >= 0 for length in value)
+        and math.prod(length or 1 for length in value) <= MAX_SIZE
     ):
         return tuple(value)
     raise MalformedRequest(
@@ -124,7 +124,7 @@ def _flatten(data: object, shape: Shape) -> list[Any]:
     if not data or not isinstance(data[0], list):
         return data
     for length in shape[1:]:
-        if len(data) == 0 or any(not isinstance(each, list) or len(each) != length for each in data):
+        if len(data) == 0 or any(not isinstance(item, list) or len(item) != length for item in data):
             raise MalformedRequest(
                 f"`data` of a tensor is not nested like its shape {list(shape)}",
                 hint="Send one flat list, or lists nested like the shape",

@@ -16,7 +16,7 @@ import numpy as np
 from lightning.errors import Busy, DeadlineMissed, InputError, LightningError, MalformedRequest
 from lightning.execution.interface import Answers, Keys
 from lightning.serving.http.asgi import (
-    Disconnected,
+    ClientDisconnected,
     Receive,
     Reply,
     Scope,
@@ -62,13 +62,15 @@ class KeyCounter:
         return first_key
 
 
-def make_task(request: InferRequest, instance: ModelInstance, fresh: KeyCounter, arrived: float) -> Task:
+def make_task(
+    request: InferRequest, instance: ModelInstance, key_counter: KeyCounter, arrival_s: float
+) -> Task:
     """Return the task of a request that arrived at `arrived`.
 
     Raise `InputError` for other inputs than the model's, `MalformedRequest` for an invalid key or timeout.
     """
     expected = instance.model.network.input
-    names = [each.name for each in request.inputs]
+    names = [tensor.name for tensor in request.inputs]
     if names != [expected]:
         raise InputError(
             (
@@ -80,19 +82,19 @@ def make_task(request: InferRequest, instance: ModelInstance, fresh: KeyCounter,
     inputs = to_uint8(request.inputs[0].array) if instance.prefers_bytes else request.inputs[0].array
     first_key = _find_first_key(request)
     if first_key is None:
-        first_key = fresh.take(len(inputs))
-    return Task(inputs, make_keys(first_key, len(inputs)), arrived + read_timeout_s(request.parameters))
+        first_key = key_counter.take(len(inputs))
+    return Task(inputs, make_keys(first_key, len(inputs)), arrival_s + read_timeout_s(request.parameters))
 
 
-def make_keys(first: int, images: int) -> Keys:
-    """Return `images` consecutive keys from `first`, modulo 2**64.
+def make_keys(first_key: int, images: int) -> Keys:
+    """Return `images` consecutive keys from `first_key`, modulo 2**64.
 
     >>> make_keys(2**64 - 1, 2).tolist()
     [18446744073709551615, 0]
     """
     if images == 1:
-        return np.array([first], np.uint64)
-    return np.uint64(first) + np.arange(images, dtype=np.uint64)
+        return np.array([first_key], np.uint64)
+    return np.uint64(first_key) + np.arange(images, dtype=np.uint64)
 
 
 def derive_key(identity: str) -> int:
@@ -217,7 +219,7 @@ class Infer:
     """Received bytes of the bodies of waiting requests."""
 
     async def reply(self, name: str, version: str | None, scope: Scope, receive: Receive) -> Reply:
-        """Read a request and return its answer or an error reply. Raise `Disconnected` if the client leaves."""
+        """Read a request and return its answer or an error reply. Raise `ClientDisconnected` if the client leaves."""
         arrival_s = time.perf_counter()
         label = (
             ""  # shared by all unknown names, because a counter for each would let clients fill the memory
@@ -231,8 +233,8 @@ class Infer:
         except LightningError as error:
             self._count_failure(label, arrival_s, error.code)
             return make_refusal(error, scope["headers"])
-        except Disconnected:
-            self._count_failure(label, arrival_s, Disconnected.code)
+        except ClientDisconnected:
+            self._count_failure(label, arrival_s, ClientDisconnected.code)
             raise
         except Exception:
             _logger.exception("a request to model %r failed", label)

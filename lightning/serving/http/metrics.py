@@ -138,7 +138,7 @@ class _FamilyCollector:
 def _collect_models(repository: Repository) -> Iterator[Any]:
     ready = GaugeMetricFamily("lightning_model_loaded", "Whether a model is in service.", labels=_MODEL)
     users = GaugeMetricFamily("lightning_model_users", "Requests that hold a model.", labels=_MODEL)
-    serving = {each.name: each for each in repository.serving()}
+    serving = {instance.name: instance for instance in repository.serving()}
     for name in repository.numbers():
         ready.add_metric([name], int(name in serving))
         users.add_metric([name], serving[name].users if name in serving else 0)
@@ -147,8 +147,8 @@ def _collect_models(repository: Repository) -> Iterator[Any]:
         "Version of the model in service: how many times it was loaded.",
         labels=_MODEL,
     )
-    for name, each in serving.items():
-        versions.add_metric([name], int(each.version))
+    for name, instance in serving.items():
+        versions.add_metric([name], int(instance.version))
     yield from (ready, users, versions)
 
 
@@ -164,13 +164,13 @@ def _collect_requests(counts: Counts) -> Iterator[Any]:
     seconds = HistogramMetricFamily(
         "lightning_request_seconds", "Time from the arrival of a request to its end.", labels=_MODEL
     )
-    for name, each in counts.models.items():
-        requests.add_metric([name], each.requests)
-        images.add_metric([name], each.images)
-        seconds.add_metric([name], each.latency.accumulate(), each.latency.sum_s)
-        for reason, count in each.failures.items():
+    for name, model_counts in counts.models.items():
+        requests.add_metric([name], model_counts.requests)
+        images.add_metric([name], model_counts.images)
+        seconds.add_metric([name], model_counts.latency.accumulate(), model_counts.latency.sum_s)
+        for reason, count in model_counts.failures.items():
             failures.add_metric([name, reason], count)
-        for event, count in each.events.items():
+        for event, count in model_counts.events.items():
             events.add_metric([name, event], count)
     yield from (requests, failures, images, events, seconds)
     yield GaugeMetricFamily("lightning_queue", "Requests that wait for their answer.", counts.in_flight)

@@ -80,8 +80,8 @@ def decode_request(body: bytes, header_length: int | None = None) -> InferReques
     parameters = _read_parameters(document, "the request")
     binary = _read_flag(parameters, "binary_data_output")
     inputs, offset = [], 0
-    for each in _read_list(document, "inputs", "the request"):
-        tensor, offset = _parse_tensor(_check_object(each, "an input"), binary_data, offset)
+    for entry in _read_list(document, "inputs", "the request"):
+        tensor, offset = _parse_tensor(_check_object(entry, "an input"), binary_data, offset)
         inputs.append(tensor)
     if offset != len(binary_data):
         raise MalformedRequest(
@@ -89,7 +89,7 @@ def decode_request(body: bytes, header_length: int | None = None) -> InferReques
             hint="Give each binary input its `binary_data_size`",
         )
     outputs = tuple(
-        _parse_output(each, binary) for each in _read_list(document, "outputs", "the request", ())
+        _parse_output(entry, binary) for entry in _read_list(document, "outputs", "the request", ())
     )
     return InferRequest(tuple(inputs), _read_text(document, "id", ""), parameters, outputs, binary)
 
@@ -115,8 +115,8 @@ def _parse_json(text: bytes) -> object:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        if word := _NON_JSON_NUMBER.search(error.doc, max(error.pos - 1, 0), error.pos + 8):
-            raise MalformedRequest(f"JSON cannot carry {word[0]}", hint="Send finite numbers") from error
+        if match := _NON_JSON_NUMBER.search(error.doc, max(error.pos - 1, 0), error.pos + 8):
+            raise MalformedRequest(f"JSON cannot carry {match[0]}", hint="Send finite numbers") from error
         raise MalformedRequest(
             f"the request is not JSON ({error})", hint="Send UTF-8 JSON; binary tensors need their own header"
         ) from error

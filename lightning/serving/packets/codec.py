@@ -188,14 +188,14 @@ def split(
             kind,
             model,
             request,
-            message[each * MAX_PAYLOAD_BYTES : (each + 1) * MAX_PAYLOAD_BYTES],
+            message[fragment * MAX_PAYLOAD_BYTES : (fragment + 1) * MAX_PAYLOAD_BYTES],
             time_us,
             datatype,
             0,
-            each,
+            fragment,
             fragments,
         )
-        for each in range(fragments)
+        for fragment in range(fragments)
     ]
 
 

@@ -54,7 +54,7 @@ class Job:
     latest: int
 
 
-class Deferred:
+class DeferredRequests:
     """Requests that wait for their models, with a thread per model. Only the packet loop's thread may call it."""
 
     def __init__(self, inbox: Inbox, repository: Repository) -> None:
@@ -91,8 +91,8 @@ class Deferred:
         """Send nothing from now on. A model may still be computing."""
         with self._send_lock:
             self._closed = True
-        for each in self._threads.values():
-            each.shutdown(wait=False, cancel_futures=True)
+        for executor in self._threads.values():
+            executor.shutdown(wait=False, cancel_futures=True)
 
     def _run_job(self, job: Job) -> Code | None:
         code = try_work(lambda: self._compute_answer(job), job.model, job.request)
@@ -111,7 +111,7 @@ class Deferred:
         packets = split(
             Kind.ANSWER, job.model, job.request, message, time_us=elapsed, datatype=Datatype.FLOAT32
         )
-        accepted = [self._send(job, each) for each in packets]
+        accepted = [self._send(job, packet) for packet in packets]
         return None if all(accepted) else Code.FAILED
 
     def _refuse(self, job: Job, code: Code) -> None:

@@ -139,12 +139,12 @@ class Inbox:
         """Return the address of the sender of a datagram, for `send`."""
         return bytes(self.senders[slot])
 
-    def send(self, datagram: bytes, to: bytes) -> bool:
+    def send(self, datagram: bytes, address: bytes) -> bool:
         """Send a datagram and return whether the kernel accepted it. Any thread may call this."""
-        sent: int = self.library.sendto(
-            self.descriptor, datagram, len(datagram), socket.MSG_DONTWAIT, to, ADDRESS_BYTES
+        sent_bytes: int = self.library.sendto(
+            self.descriptor, datagram, len(datagram), socket.MSG_DONTWAIT, address, ADDRESS_BYTES
         )
-        return sent == len(datagram)
+        return sent_bytes == len(datagram)
 
     def length(self, slot: int) -> int:
         """Return the size of a datagram."""

@@ -93,10 +93,10 @@ def send(reply: Array, datagram: Array, elapsed: Any, descriptor: Any, senders: 
 
 
 @compile_kernel()
-def copy(source: Array, start: Any, target: Array, place: Any, length: Any) -> None:
+def copy(source: Array, start: Any, target: Array, offset_in_target: Any, length: Any) -> None:
     """Copy bytes. Numba compiles this loop several times faster than a slice."""
     for offset in range(length):
-        target[place + offset] = source[start + offset]
+        target[offset_in_target + offset] = source[start + offset]
 
 
 @compile_kernel()
@@ -129,11 +129,11 @@ def find_class(scores: Array) -> Any:
     """Return the class of an image, as `lightning.execution.interface.find_classes` does."""
     if scores.shape[1] == 1:
         return np.uint64(scores[0, 0] > 0)
-    best = 0
+    best_class = 0
     for row in range(1, scores.shape[1]):
-        if scores[0, row] > scores[0, best]:
-            best = row
-    return np.uint64(best)
+        if scores[0, row] > scores[0, best_class]:
+            best_class = row
+    return np.uint64(best_class)
 
 
 @compile_kernel()

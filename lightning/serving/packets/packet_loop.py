@@ -22,7 +22,13 @@ from lightning.serving.packets.codec import (
     split,
 )
 from lightning.serving.packets.counts import ANSWERED, FAILED, LATE, REPLAYED, UNHANDLED, PacketCounts
-from lightning.serving.packets.deferred import NO_DEADLINE, Deferred, Job, measure_elapsed_us, try_work
+from lightning.serving.packets.deferred import (
+    NO_DEADLINE,
+    DeferredRequests,
+    Job,
+    measure_elapsed_us,
+    try_work,
+)
 from lightning.serving.packets.mmsg import ADDRESS_BYTES, SLOT_BYTES, Inbox, find_memory_address
 from lightning.serving.packets.reassembly import CompleteMessage, Reassembly, ReplayCache
 from lightning.serving.packets.services import Bytes, Service
@@ -57,7 +63,7 @@ class PacketLoop:
         self.fast_path = fast_path
         self.counts = PacketCounts()
         self.inbox = Inbox(server)
-        self.deferred = Deferred(self.inbox, repository)
+        self.deferred = DeferredRequests(self.inbox, repository)
         self._outcomes = np.zeros(self.inbox.slots, np.int8)
         self._models = np.ndarray(
             (self.inbox.slots,), ">u4", self.inbox.bytes, offset=8, strides=(SLOT_BYTES,)
@@ -69,11 +75,11 @@ class PacketLoop:
 
     def prepare(self) -> None:
         """Prepare the services of newly loaded models, so that the first request does not wait."""
-        for each in self.repository.serving():
-            if self._prepared.get(each.number) is not each:
-                self._prepared[each.number] = each
+        for instance in self.repository.serving():
+            if self._prepared.get(instance.number) is not instance:
+                self._prepared[instance.number] = instance
                 with contextlib.suppress(Exception):  # the first request will report the error
-                    self._find_service(each.number)
+                    self._find_service(instance.number)
         self._release()
 
     def copy_counts(self) -> PacketCounts:
@@ -108,9 +114,11 @@ class PacketLoop:
         """Discard old fragments and unloaded models, and prepare new models. Call this from time to time."""
         self.reassembly.expire(wall_clock())
         self.prepare()
-        numbers = {each.number for each in self.repository.serving()}
-        self._services = {number: each for number, each in self._services.items() if number in numbers}
-        self._prepared = {number: each for number, each in self._prepared.items() if number in numbers}
+        numbers = {instance.number for instance in self.repository.serving()}
+        self._services = {number: service for number, service in self._services.items() if number in numbers}
+        self._prepared = {
+            number: instance for number, instance in self._prepared.items() if number in numbers
+        }
 
     def _answer_fast(self, count: int) -> list[int]:
         """Answer datagrams in compiled code where possible, and return the outcome of every slot."""
@@ -239,7 +247,7 @@ class PacketLoop:
             return self._send(slot, service.datagram_address, length)
         model, kind = service.instance.number, Datatype.FLOAT32
         packets = split(Kind.ANSWER, model, request, service.message, time_us=elapsed, datatype=kind)
-        accepted = [self.inbox.send(serialise(each), self.inbox.sender(slot)) for each in packets]
+        accepted = [self.inbox.send(serialise(packet), self.inbox.sender(slot)) for packet in packets]
         return all(accepted)
 
     def _refuse(self, slot: int, model: int, request: int, code: Code, arrival_ns: int) -> None:

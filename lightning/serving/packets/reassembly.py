@@ -115,8 +115,8 @@ class ReplayCache:
         >>> replay_cache.check_replay(1, 7), replay_cache.check_replay(1, 7), replay_cache.check_replay(2, 7)
         (False, True, False)
         """
-        place = ((peer * PEER_FACTOR + request * REQUEST_FACTOR) & _MASK) >> SHIFT
-        if self.table[place].tolist() == [peer, request]:
+        slot = ((peer * PEER_FACTOR + request * REQUEST_FACTOR) & _MASK) >> SHIFT
+        if self.table[slot].tolist() == [peer, request]:
             return True
-        self.table[place] = peer, request
+        self.table[slot] = peer, request
         return False

@@ -88,8 +88,10 @@ class Service:
         self.instance = instance
         self.size = int(np.prod(instance.raw_shape))
         """Number of values in an image."""
-        first = instance.executor.run(np.zeros((1, *instance.raw_shape), np.uint8), np.zeros(1, np.uint64))
-        self._scores = np.zeros((1, first.scores.size), np.float32)
+        first_answer = instance.executor.run(
+            np.zeros((1, *instance.raw_shape), np.uint8), np.zeros(1, np.uint64)
+        )
+        self._scores = np.zeros((1, first_answer.scores.size), np.float32)
         self._buffer = bytearray(HEADER.size + ANSWER.size + self._scores.nbytes)
         self._datagram = np.frombuffer(self._buffer, np.uint8)
         self._big_endian = np.frombuffer(self._buffer, ">f4", offset=HEADER.size + ANSWER.size)
@@ -97,7 +99,7 @@ class Service:
         HEADER.pack_into(
             self._buffer, 0, MAGIC, VERSION, Kind.ANSWER, Datatype.FLOAT32, 0, instance.number, 0, 0, 0, 1, length, 0
         )  # fmt: skip
-        ANSWER.pack_into(self._buffer, HEADER.size, 0, self._scores.size, first.cycles)
+        ANSWER.pack_into(self._buffer, HEADER.size, 0, self._scores.size, first_answer.cycles)
         self.datagram_address = self._datagram.ctypes.data
         """Memory address of the datagram that `fill_datagram` fills."""
         self.fits = length <= MAX_PAYLOAD_BYTES

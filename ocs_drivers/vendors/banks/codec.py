@@ -32,7 +32,7 @@ class CommandSet:
     channel connected). `switch_time_s` is (typical, longest). Raises `ValueError` for commands that cannot be sent.
 
     >>> dicon = CommandSet("ROUT{bank}:SCAN {channel}", "ROUT{bank}:SCAN?")
-    >>> dicon.select_command(6, 2), dicon.query_command(6)
+    >>> dicon.format_select(6, 2), dicon.format_query(6)
     ('ROUT6:SCAN 2', 'ROUT6:SCAN?')
     """
 
@@ -54,23 +54,23 @@ class CommandSet:
             raise ValueError(f"{self.select!r} names no {{channel}}")
 
     @property
-    def banks_apart(self) -> bool:
+    def names_banks(self) -> bool:
         """True if the commands name the bank. A device with several banks needs this."""
         return "bank" in _find_fields(self.select) and "bank" in _find_fields(self.query)
 
-    def select_command(self, bank: int, channel: int) -> str:
+    def format_select(self, bank: int, channel: int) -> str:
         """Return the command that connects a bank's common port to a channel."""
         return self.select.format(bank=bank, channel=channel)
 
-    def query_command(self, bank: int) -> str:
+    def format_query(self, bank: int) -> str:
         """Return the query for the channel of a bank."""
         return self.query.format(bank=bank)
 
-    def power_command(self, bank: int) -> str:
+    def format_power_query(self, bank: int) -> str:
         """Return the query for the power at a bank's common port."""
         return self.monitor.format(bank=bank)
 
-    def asking_whether_open(self, bank: int) -> str:
+    def format_open_query(self, bank: int) -> str:
         """Return the query for the state of a bank, open or not."""
         return self.open_state.format(bank=bank)
 
@@ -99,8 +99,8 @@ def decode_channel(reply: str, bank: int, channels: int) -> int | None:
     """
     if _NUMBERS.fullmatch(reply) is None:
         raise _make_desync("not a channel", reply)
-    *before, channel = (int(word) for word in reply.split(","))
-    if before and before not in ([bank], [bank, 1]):
+    *bank_fields, channel = (int(field) for field in reply.split(","))
+    if bank_fields and bank_fields not in ([bank], [bank, 1]):
         raise _make_desync(f"the answer is for another bank than {bank}", reply)
     if not 0 <= channel <= channels:
         raise _make_desync(f"bank {bank} has channels 1..{channels}", reply)
@@ -140,12 +140,12 @@ def _check_template(text: str) -> None:
 
 
 def _find_fields(template: str) -> set[str]:
-    return {field for _, field, form, how in Formatter().parse(template) if field is not None}
+    return {field for _, field, form, conversion in Formatter().parse(template) if field is not None}
 
 
-def _make_desync(why: str, received: str) -> ProtocolDesync:
+def _make_desync(problem: str, received: str) -> ProtocolDesync:
     return ProtocolDesync(
-        f"the reply is not that of a 1xN switch: {why}",
+        f"the reply is not that of a 1xN switch: {problem}",
         received=received[:200],
         hint="Check the address with its options, and that nobody shares this connection.",
     )

@@ -67,7 +67,7 @@ class BankSwitch(SwitchDriver):
         if commands.identity:
             return Dialect(commands.terminator, commands.identity, commands.decode_identity, commands.errors)
         return Dialect(
-            commands.terminator, commands.query_command(1), self._make_anonymous_identity, commands.errors
+            commands.terminator, commands.format_query(1), self._make_anonymous_identity, commands.errors
         )
 
     def _make_anonymous_identity(self, reply: str) -> Identity:
@@ -98,17 +98,17 @@ class BankSwitch(SwitchDriver):
             silence.hint = f"If this device has no bank {bank}, say so in the address with ?banks=."
             raise silence.locate(device=self.address) from None
         except DeviceError as refusal:
-            raise self._make_size_error(f"the device has no bank {bank} ({refusal.what})") from refusal
+            raise self._make_size_error(f"the device has no bank {bank} ({refusal.problem})") from refusal
         if channel is not None and channel > self._channels:
             raise self._make_size_error(f"bank {bank} is at channel {channel} of {self._channels}")
 
-    def _make_size_error(self, what: str) -> AddressError:
-        return AddressError(what, device=self.address, hint="Correct banks= and channels= in the address.")
+    def _make_size_error(self, problem: str) -> AddressError:
+        return AddressError(problem, device=self.address, hint="Correct banks= and channels= in the address.")
 
     def _ask_channel(self, bank: int, channels: int) -> int | None:
         """Return the channel of a bank. Raise `DeviceError` if the device reports that there is no such bank."""
         query, decode = (
-            self._command_set.query_command(bank),
+            self._command_set.format_query(bank),
             partial(decode_channel, bank=bank, channels=channels),
         )
         if not self._command_set.errors:
@@ -120,9 +120,9 @@ class BankSwitch(SwitchDriver):
 
     def ports(self) -> Mapping[int, PortInfo]:
         """Return all ports: common ports `b`, then channels `b.k`. These devices report no port states."""
-        monitored = bool(self._command_set.monitor)
+        has_monitors = bool(self._command_set.monitor)
         infos = [
-            PortInfo(bank, Side.IN, PortState.ENABLED, has_power_monitor=monitored, name=str(bank))
+            PortInfo(bank, Side.IN, PortState.ENABLED, has_power_monitor=has_monitors, name=str(bank))
             for bank in self._banks
         ]
         infos += [
@@ -143,11 +143,11 @@ class BankSwitch(SwitchDriver):
 
     def _read_channel(self, bank: int) -> int | None:
         if self._command_set.open_state and self._session.ask(
-            self._command_set.asking_whether_open(bank), decode_open
+            self._command_set.format_open_query(bank), decode_open
         ):
             return None
         return self._session.ask(
-            self._command_set.query_command(bank), partial(decode_channel, bank=bank, channels=self._channels)
+            self._command_set.format_query(bank), partial(decode_channel, bank=bank, channels=self._channels)
         )
 
     def _perform(self, step: Step, guard: Guard) -> None:
@@ -157,7 +157,7 @@ class BankSwitch(SwitchDriver):
             if number:
                 guard()
             try:
-                self._session.tell(command)
+                self._session.send_command(command)
             finally:  # even after a failure, because the command may have arrived
                 self._settled_at_s = self._clock.now() + self.capabilities.switch_time_s[1]
 
@@ -174,11 +174,11 @@ class BankSwitch(SwitchDriver):
 
     def _list_commands(self, step: Step) -> list[str]:
         return [
-            self._command_set.select_command(bank, output - self._output_port(bank, 0))
+            self._command_set.format_select(bank, output - self._output_port(bank, 0))
             for bank, output in step.pairs.items()
         ]
 
-    def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
+    def _is_moving(self, step: Step, read_back: Snapshot) -> bool:
         """Return True until the longest switching time of the make has passed since the last command."""
         return self._clock.now() < self._settled_at_s
 
@@ -189,12 +189,12 @@ class BankSwitch(SwitchDriver):
         for port in readings if self._command_set.monitor else ():
             if port in self._banks:
                 readings[port] = self._session.ask_again(
-                    self._command_set.power_command(port), decode_monitor
+                    self._command_set.format_power_query(port), decode_monitor
                 )
         return readings
 
 
-def size_in(address: Address) -> tuple[int, int]:
+def read_size(address: Address) -> tuple[int, int]:
     """Return the numbers of banks (default 1) and channels from the options of an address.
 
     Raises `AddressError` if `channels` is missing or a number is out of range.
@@ -221,7 +221,7 @@ def _parse_number(address: Address, option: str, maximum: int) -> int:
 
 def check_banks_apart(commands: CommandSet, banks: int, address: Address) -> None:
     """Raise `AddressError` if there are several banks and the commands do not name the bank."""
-    if banks > 1 and not commands.banks_apart:
+    if banks > 1 and not commands.names_banks:
         raise AddressError(
             f"{banks} banks, but {commands.select!r} and {commands.query!r} do not name the bank",
             device=str(address),
@@ -229,7 +229,7 @@ def check_banks_apart(commands: CommandSet, banks: int, address: Address) -> Non
         )
 
 
-def flag_in(address: Address, option: str, *, default: bool) -> bool:
+def read_flag(address: Address, option: str, *, default: bool) -> bool:
     """Return an option of an address as a boolean. Raise `AddressError` unless it is 0 or 1."""
     text = address.options.get(option, str(int(default)))
     if text not in {"0", "1"}:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
 from ocs_drivers.credentials import Credentials, find_credentials
-from ocs_drivers.transports.lines import HTTP_OPTIONS, http_line, tcp_line, with_http_port
+from ocs_drivers.transports.lines import HTTP_OPTIONS, make_http_line, make_tcp_line, with_http_port
 from ocs_drivers.vendors.calient.driver import ACTIVATION_S
 from ocs_drivers.vendors.calient.rest_driver import CalientRest
 from ocs_drivers.vendors.calient.tl1_driver import CalientTl1
@@ -38,7 +38,7 @@ def tl1_switch(
     account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
     return CalientTl1(
         str(address),
-        tcp_line(address, TL1_PORT),
+        make_tcp_line(address, TL1_PORT),
         credentials=account,
         timeout_s=timeout_s,
         activation_s=address.seconds("activation_s", ACTIVATION_S),
@@ -57,7 +57,7 @@ def rest_switch(
     account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
     return CalientRest(
         str(address),
-        http_line(address, port=HTTP_PORT, tls_port=HTTPS_PORT),
+        make_http_line(address, port=HTTP_PORT, tls_port=HTTPS_PORT),
         credentials=account,
         timeout_s=REST_TIMEOUT_S if timeout_s == DEFAULT_TIMEOUT_S else timeout_s,
         activation_s=address.seconds("activation_s", ACTIVATION_S),

@@ -31,12 +31,15 @@ class Circuits:
     """The circuits of one read, by pair. Raises `ProtocolDesync` for unknown ports, and if circuits share a port."""
 
     def __init__(self, names: Names, circuits: Iterable[Circuit]) -> None:
-        self._pairs_of = {circuit: names.pairs(circuit) for circuit in circuits}
+        self._pairs_by_circuit = {circuit: names.pairs(circuit) for circuit in circuits}
         active = [
-            (pair, c) for c, pairs in self._pairs_of.items() if c.state != "provisioned" for pair in pairs
+            (pair, circuit)
+            for circuit, pairs in self._pairs_by_circuit.items()
+            if circuit.state != "provisioned"
+            for pair in pairs
         ]
         self._by_pair = dict(active)
-        self._provisioned = [circuit for circuit in self._pairs_of if circuit.state == "provisioned"]
+        self._provisioned = [circuit for circuit in self._pairs_by_circuit if circuit.state == "provisioned"]
         try:
             self._connections = CrossConnects(list(self._by_pair))
         except ValueError as error:
@@ -48,16 +51,18 @@ class Circuits:
         self, monotonic_s: float, unfit: Mapping[int, PortState], *, awaited: Collection[Pair] = ()
     ) -> Snapshot:
         """Return the connected pairs, without `awaited` pairs whose mirrors still move. Two-way circuits are tied."""
-        arriving = {pair for pair in awaited if self.is_moving(pair)}
+        moving_pairs = {pair for pair in awaited if self.is_moving(pair)}
         return Snapshot(
-            CrossConnects(self._connections.pairs - arriving),
+            CrossConnects(self._connections.pairs - moving_pairs),
             monotonic_s,
             unfit,
-            tied=frozenset(self._pairs_of[c] for c in self._by_pair.values() if c.two_way),
+            tied=frozenset(
+                self._pairs_by_circuit[circuit] for circuit in self._by_pair.values() if circuit.two_way
+            ),
             pending=tuple(
                 PendingMove("connect", pair, source="provisioned, not active", request=circuit.name)
                 for circuit in self._provisioned
-                for pair in sorted(self._pairs_of[circuit])
+                for pair in sorted(self._pairs_by_circuit[circuit])
             ),
         )
 
@@ -67,12 +72,23 @@ class Circuits:
 
     def find_provisioned(self, pair: Pair) -> Circuit | None:
         """Return the one-way circuit that is provisioned for exactly this pair, or None."""
-        return next((c for c in self._provisioned if self._pairs_of[c] == frozenset({pair})), None)
+        return next(
+            (
+                circuit
+                for circuit in self._provisioned
+                if self._pairs_by_circuit[circuit] == frozenset({pair})
+            ),
+            None,
+        )
 
     def find_blocking(self, pair: Pair) -> list[Circuit]:
         """Return the provisioned circuits that occupy a port of a pair, except the pair's own one-way circuit."""
-        own = self.find_provisioned(pair)
-        return [c for c in self._provisioned if c is not own and _share_port(self._pairs_of[c], {pair})]
+        own_circuit = self.find_provisioned(pair)
+        return [
+            circuit
+            for circuit in self._provisioned
+            if circuit is not own_circuit and _share_port(self._pairs_by_circuit[circuit], {pair})
+        ]
 
     def is_moving(self, pair: Pair) -> bool:
         """Return True if a pair was activated and its mirrors are still moving."""
@@ -81,16 +97,21 @@ class Circuits:
 
     def find_other_pair(self, pair: Pair) -> Pair | None:
         """Return another pair, active or provisioned, that shares a port with `pair`, or None."""
-        others = sorted(other for pairs in self._pairs_of.values() for other in pairs if other != pair)
-        return next((other for other in others if _share_port({other}, {pair})), None)
+        other_pairs = sorted(
+            other_pair
+            for pairs in self._pairs_by_circuit.values()
+            for other_pair in pairs
+            if other_pair != pair
+        )
+        return next((other_pair for other_pair in other_pairs if _share_port({other_pair}, {pair})), None)
 
     def is_dark(self, output: int) -> bool:
         """Return True if the device reports that a circuit to this output gets no light."""
         return any(pair[1] == output and not circuit.lit for pair, circuit in self._by_pair.items())
 
 
-def _share_port(some: Collection[Pair], others: Collection[Pair]) -> bool:
-    return any(one[0] == other[0] or one[1] == other[1] for one in some for other in others)
+def _share_port(left_pairs: Collection[Pair], right_pairs: Collection[Pair]) -> bool:
+    return any(left[0] == right[0] or left[1] == right[1] for left in left_pairs for right in right_pairs)
 
 
 def check_not_provisioned(
@@ -114,10 +135,14 @@ def check_not_provisioned(
             )
 
 
-def power_reading(dbm: float | None, *, is_dark: bool = False) -> Power:
+def make_power_reading(dbm: float | None, *, is_dark: bool = False) -> Power:
     """Return a reading, which is dark for `NONE` (None), for `is_dark`, and at or below `DARK_FLOOR_DBM`.
 
-    >>> power_reading(-3.4), power_reading(None).below_floor, power_reading(-3.4, is_dark=True).below_floor
+    >>> (
+    ...     make_power_reading(-3.4),
+    ...     make_power_reading(None).below_floor,
+    ...     make_power_reading(-3.4, is_dark=True).below_floor,
+    ... )
     (Power(dbm=-3.4, below_floor=False), True, True)
     """
     if dbm is None:
@@ -139,7 +164,7 @@ def decode_power(text: str) -> float | None:
     return dbm
 
 
-def port_state(admin: str, operational: str) -> PortState:
+def decode_port_state(admin: str, operational: str) -> PortState:
     """Return the state of a fibre from `AS` and `OS`.
 
     In captures a port without a circuit is `OOS-NP` and `OOS`: not provisioned, so it is free. The words for disabled
@@ -147,7 +172,7 @@ def port_state(admin: str, operational: str) -> PortState:
     itself refuses unusable ports. `OC` is ignored, because it may only mean that there is no light.
 
     >>> [
-    ...     port_state(*states).value
+    ...     decode_port_state(*states).value
     ...     for states in (("IS", "IS"), ("OOS-NP", "OOS"), ("IS", "OOS"), ("OOS-MA", "OOS"), ("LCK", ""))
     ... ]
     ['enabled', 'enabled', 'failed', 'disabled', 'locked']

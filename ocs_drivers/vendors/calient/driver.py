@@ -12,8 +12,8 @@ from ocs_drivers.engine.driver import Session, SwitchDriver
 from ocs_drivers.errors import DeviceError, OcsError, PortBusy, TransportError
 from ocs_drivers.model import CrossConnects, PortInfo, PortState, Power, Side, Snapshot, Step
 from ocs_drivers.timing import Clock
-from ocs_drivers.vendors.calient.circuits import Circuits, check_not_provisioned, power_reading
-from ocs_drivers.vendors.calient.ports import Names, Pair, circuit_name
+from ocs_drivers.vendors.calient.circuits import Circuits, check_not_provisioned, make_power_reading
+from ocs_drivers.vendors.calient.ports import Names, Pair, format_circuit_name
 
 ACTIVATION_S = 10.0
 """Longest time from activation to an active circuit: one public driver polls ten times, once a second."""
@@ -42,7 +42,7 @@ class CalientSwitch(SwitchDriver):
 
     poll_s = 1.0
     after_loss = "watch"
-    provisions = ""
+    provision_prefix = ""
     """Prefix of the command that provisions; only a denial of this command can mean that a port is in use."""
 
     def __init__(
@@ -95,12 +95,12 @@ class CalientSwitch(SwitchDriver):
             PortInfo(
                 self._names.number(name) + shift,
                 side,
-                port.states[place],
+                port.states[index],
                 port.alias,
                 has_power_monitor=True,
                 name=name,
             )
-            for place, side, shift in ((0, Side.IN, 0), (1, Side.OUT, size))
+            for index, side, shift in ((0, Side.IN, 0), (1, Side.OUT, size))
             for name, port in ports.items()
         ]
         return {info.number: info for info in sorted(infos, key=lambda info: info.number)}
@@ -138,7 +138,9 @@ class CalientSwitch(SwitchDriver):
             circuits = self._ask_circuits()
         size = len(self._names)
         return {
-            port: power_reading(readings[self._names.name(port)][port > size], is_dark=circuits.is_dark(port))
+            port: make_power_reading(
+                readings[self._names.name(port)][port > size], is_dark=circuits.is_dark(port)
+            )
             for port in ports
         }
 
@@ -147,18 +149,18 @@ class CalientSwitch(SwitchDriver):
     def plan(
         self,
         target: CrossConnects,
-        seen: Snapshot | CrossConnects,
+        current: Snapshot | CrossConnects,
         scope: Collection[int] | None = None,
     ) -> tuple[Step, ...]:
-        """Plan as every driver does. The steps may delete the provisioned circuits of `seen` that block their ports.
+        """Plan as every driver does. The steps may delete the provisioned circuits of `current` that block their ports.
 
         Raises also `PortBusy` if such a circuit has an input outside the scope.
         """
-        steps = super().plan(target, seen, scope)
-        if isinstance(seen, Snapshot):
+        steps = super().plan(target, current, scope)
+        if isinstance(current, Snapshot):
             if scope is not None:
-                check_not_provisioned(seen.pending, _added_pairs(*steps), scope, device=self.address)
-            self._deletable = frozenset(move.request for move in seen.pending)
+                check_not_provisioned(current.pending, _list_added_pairs(*steps), scope, device=self.address)
+            self._deletable = frozenset(move.request for move in current.pending)
         return steps
 
     def _check_as_planned(self, step: Step, snapshot: Snapshot) -> None:
@@ -168,8 +170,8 @@ class CalientSwitch(SwitchDriver):
         that is now two-way and that the step would remove in part.
         """
         super()._check_as_planned(step, snapshot)
-        foreign = [move for move in snapshot.pending if move.request not in self._deletable]
-        check_not_provisioned(foreign, _added_pairs(step), step.pairs, device=self.address)
+        foreign_moves = [move for move in snapshot.pending if move.request not in self._deletable]
+        check_not_provisioned(foreign_moves, _list_added_pairs(step), step.pairs, device=self.address)
         if any(group & step.pairs.pairs and group - step.pairs.pairs for group in snapshot.tied):
             raise transaction.make_conflict(step.before, snapshot.connections, device=self.address)
 
@@ -195,13 +197,13 @@ class CalientSwitch(SwitchDriver):
     def _find_name(self, pair: Pair) -> str:
         """Return the name of the circuit of a pair. A circuit that was never read is ours, so it is one-way."""
         circuit = self._circuits.find(pair)
-        return circuit.name if circuit else circuit_name(*self._names.one_way(pair))
+        return circuit.name if circuit else format_circuit_name(*self._names.get_port_names(pair))
 
-    def _longest_s(self, first: Snapshot) -> float:
+    def _longest_s(self, snapshot: Snapshot) -> float:
         """Return the longest time of a step. Provisioned circuits are not queued moves, so they add no time."""
         return self._timeout_s + self._activation_s
 
-    def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
+    def _is_moving(self, step: Step, read_back: Snapshot) -> bool:
         """Return True while mirrors move or have not started to move.
 
         Raises `DeviceError` for a circuit that is not active after `activation_s`.
@@ -209,20 +211,20 @@ class CalientSwitch(SwitchDriver):
         missing = self._awaited - read_back.connections.pairs
         if any(self._circuits.is_moving(pair) for pair in missing):
             return True
-        dormant = sorted(pair for pair in missing if self._circuits.find_provisioned(pair))
-        if dormant and self._clock.now() >= self._awaited_until_s:
+        dormant_pairs = sorted(pair for pair in missing if self._circuits.find_provisioned(pair))
+        if dormant_pairs and self._clock.now() >= self._awaited_until_s:
             raise DeviceError(
                 "the device accepted the command, but did not activate the provisioned circuit",
                 device=self.address,
-                ports=sorted({port for pair in dormant for port in pair}),
+                ports=sorted({port for pair in dormant_pairs for port in pair}),
                 hint="Apply again, which activates provisioned circuits; if it fails again, check these ports.",
             )
-        return bool(dormant)
+        return bool(dormant_pairs)
 
     def _explain(self, refusal: OcsError, step: Step) -> OcsError:
         """Return `PortBusy`, with the other end of the blocking circuit, if the device denied a port in use."""
-        is_provisioning = refusal.sent.startswith(self.provisions)
-        if not (is_provisioning and isinstance(refusal, DeviceError) and BUSY in refusal.what.lower()):
+        is_provisioning = refusal.sent.startswith(self.provision_prefix)
+        if not (is_provisioning and isinstance(refusal, DeviceError) and BUSY in refusal.problem.lower()):
             return super()._explain(refusal, step)
         refused_ports = set(refusal.ports) or {port for pair in step.pairs.items() for port in pair}
         peer, ports = None, tuple(sorted(refused_ports))
@@ -232,7 +234,7 @@ class CalientSwitch(SwitchDriver):
                 peer, ports = (other_pair[1] if other_pair[0] == pair[0] else other_pair[0]), pair
                 break
         return PortBusy(
-            refusal.what,
+            refusal.problem,
             peer=peer,
             device=self.address,
             ports=ports,
@@ -241,6 +243,6 @@ class CalientSwitch(SwitchDriver):
         )
 
 
-def _added_pairs(*steps: Step) -> frozenset[Pair]:
+def _list_added_pairs(*steps: Step) -> frozenset[Pair]:
     """Return the pairs that these steps add."""
     return frozenset(pair for step in steps if step.kind == "add" for pair in step.pairs.items())

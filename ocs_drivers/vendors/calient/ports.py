@@ -33,10 +33,10 @@ class Circuit:
     lit: bool
 
 
-def circuit_name(source: str, target: str) -> str:
+def format_circuit_name(source: str, target: str) -> str:
     """Return the device's name for a one-way circuit.
 
-    >>> circuit_name("1.1.1", "1.1.2")
+    >>> format_circuit_name("1.1.1", "1.1.2")
     '1.1.1>1.1.2'
     """
     return f"{source}>{target}"
@@ -54,10 +54,10 @@ def parse_circuit_name(name: str) -> tuple[str, str, bool]:
     return match["source"], match["target"], match["way"] == "-"
 
 
-def state_of(admin: str, operational: str) -> State:
+def decode_state(admin: str, operational: str) -> State:
     """Return the state of a circuit from the device's administrative and operational states.
 
-    >>> state_of("UMA", "RDY"), state_of("IS", "RDY"), state_of("IS", "IS")
+    >>> decode_state("UMA", "RDY"), decode_state("IS", "RDY"), decode_state("IS", "IS")
     ('provisioned', 'moving', 'made')
     """
     if admin != "IS":
@@ -111,7 +111,7 @@ class Names:
         forward = {(source, size + target)}
         return frozenset(forward | {(target, size + source)} if circuit.two_way else forward)
 
-    def one_way(self, pair: Pair) -> tuple[str, str]:
+    def get_port_names(self, pair: Pair) -> tuple[str, str]:
         """Return the names of the two ports that a pair joins."""
         return self.name(pair[0]), self.name(pair[1])
 

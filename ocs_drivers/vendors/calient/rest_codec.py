@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from ocs_drivers.errors import ProtocolDesync
-from ocs_drivers.vendors.calient.circuits import decode_power, port_state
+from ocs_drivers.vendors.calient.circuits import decode_port_state, decode_power
 from ocs_drivers.vendors.calient.driver import Port
-from ocs_drivers.vendors.calient.ports import Circuit, State, parse_circuit_name, state_of
+from ocs_drivers.vendors.calient.ports import Circuit, State, decode_state, parse_circuit_name
 
 Item = Mapping[str, Any]
 
@@ -39,7 +39,7 @@ def _decode_circuit(item: Item) -> Circuit:
     source, target, _ = parse_circuit_name(_get_text(halves[0], "conn"))
     if two_way and parse_circuit_name(_get_text(halves[1], "conn"))[:2] != (target, source):
         raise _make_desync("a two-way circuit without its return direction", item)
-    states = [state_of(_get_text(half, "as"), _get_text(half, "os")) for half in halves]
+    states = [decode_state(_get_text(half, "as"), _get_text(half, "os")) for half in halves]
     lit = all(_get_text(half, "oc") != "FAIL" for half in halves)
     return Circuit(_get_text(item, "name"), source, target, two_way, min(states, key=_STATES.index), lit)
 
@@ -82,8 +82,8 @@ def has_fields(item: Item, fields: Collection[str]) -> bool:
 def decode_port(item: Item) -> Port:
     """Decode the states and the alias of a port."""
     states = (
-        port_state(_get_text(item, "inas"), _get_text(item, "inos")),
-        port_state(_get_text(item, "outas"), _get_text(item, "outos")),
+        decode_port_state(_get_text(item, "inas"), _get_text(item, "inos")),
+        decode_port_state(_get_text(item, "outas"), _get_text(item, "outos")),
     )
     return Port(states, str(item.get("inalias", "")))
 
@@ -152,5 +152,5 @@ def _get_text(item: Item, name: str) -> str:
     return value
 
 
-def _make_desync(why: str, received: Any) -> ProtocolDesync:
-    return ProtocolDesync(f"the reply is not as Calient's REST: {why}", received=str(received)[:200])
+def _make_desync(problem: str, received: Any) -> ProtocolDesync:
+    return ProtocolDesync(f"the reply is not as Calient's REST: {problem}", received=str(received)[:200])

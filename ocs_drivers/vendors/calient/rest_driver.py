@@ -26,7 +26,7 @@ from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.calient import rest_codec
 from ocs_drivers.vendors.calient.circuits import Circuits
 from ocs_drivers.vendors.calient.driver import ACTIVATION_S, CalientSwitch, Port, Powers
-from ocs_drivers.vendors.calient.ports import Circuit, Names, Pair, circuit_name
+from ocs_drivers.vendors.calient.ports import Circuit, Names, Pair, format_circuit_name
 
 _T = TypeVar("_T")
 
@@ -44,7 +44,7 @@ class CalientRest(CalientSwitch):
     """
 
     _session: HttpSession
-    provisions = f"POST {_CIRCUITS}?id=badd"
+    provision_prefix = f"POST {_CIRCUITS}?id=badd"
 
     def __init__(
         self,
@@ -161,12 +161,12 @@ class CalientRest(CalientSwitch):
         return [*self._circuits.find_blocking(pair), *([provisioned] if provisioned else [])]
 
     def _make_item(self, pair: Pair) -> dict[str, str]:
-        source, target = self._names.one_way(pair)
+        source, target = self._names.get_port_names(pair)
         return {
             "in": source,
             "out": target,
             "group": GROUP,
-            "conn": circuit_name(source, target),
+            "conn": format_circuit_name(source, target),
             "dir": "uni",
         }
 
@@ -194,14 +194,14 @@ class CalientRest(CalientSwitch):
                 timeout_s=self._timeout_s + self.capabilities.switch_time_s[1],
                 before_resending=guard,
             )
-        except PermissionDenied as denied:
-            denied.hint = "This account may only read over REST: use another account, or calient+tl1."
-            denied.locate(device=self.address)
+        except PermissionDenied as denial:
+            denial.hint = "This account may only read over REST: use another account, or calient+tl1."
+            denial.locate(device=self.address)
             raise
         if reply.status != 200:
-            raise self._session.refusal(reply, f"POST {target}")
+            raise self._session.make_refusal(reply, f"POST {target}")
         failures = rest_codec.decode_results(reply.json(), len(items))
-        failed_indices = [index for index, why in enumerate(failures) if why]
+        failed_indices = [index for index, reason in enumerate(failures) if reason]
         if failed_indices:
             raise DeviceError(
                 f"{len(failed_indices)} of {len(items)} connections failed: "

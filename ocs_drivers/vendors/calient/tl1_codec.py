@@ -13,9 +13,9 @@ from typing import TypeVar
 
 from ocs_drivers.errors import ProtocolDesync
 from ocs_drivers.model import Identity, PortState
-from ocs_drivers.vendors.calient.circuits import decode_power, port_state
+from ocs_drivers.vendors.calient.circuits import decode_port_state, decode_power
 from ocs_drivers.vendors.calient.driver import Port
-from ocs_drivers.vendors.calient.ports import Circuit, circuit_name, state_of
+from ocs_drivers.vendors.calient.ports import Circuit, decode_state, format_circuit_name
 
 _T = TypeVar("_T")
 
@@ -54,8 +54,10 @@ def _decode_circuit(line: str) -> Circuit:
         raise _make_desync(f"a circuit without {missing}", line) from None
     if kind not in {"1WAY", "2WAY"}:
         raise _make_desync(f"a circuit that is neither one-way nor two-way: {kind[:20]}", line)
-    name = fields.get("CONNNAME") or circuit_name(source, target)
-    return Circuit(name, source, target, kind == "2WAY", state_of(admin, operational), capability != "FAIL")
+    name = fields.get("CONNNAME") or format_circuit_name(source, target)
+    return Circuit(
+        name, source, target, kind == "2WAY", decode_state(admin, operational), capability != "FAIL"
+    )
 
 
 def decode_ports(lines: Lines) -> dict[str, Port]:
@@ -82,7 +84,7 @@ def _decode_by_port(lines: Lines, decode: Callable[[Mapping[str, str], str], _T]
 
 def _decode_state(fields: Mapping[str, str], side: str, line: str) -> PortState:
     try:
-        return port_state(fields[f"{side}AS"], fields[f"{side}OS"])
+        return decode_port_state(fields[f"{side}AS"], fields[f"{side}OS"])
     except KeyError as missing:
         raise _make_desync(f"a port without {missing}", line) from None
 
@@ -122,5 +124,5 @@ def _get_single_line(lines: Lines) -> str:
     return lines[0]
 
 
-def _make_desync(why: str, received: str) -> ProtocolDesync:
-    return ProtocolDesync(f"the reply is not TL1 as Calient speaks it: {why}", received=received[:200])
+def _make_desync(problem: str, received: str) -> ProtocolDesync:
+    return ProtocolDesync(f"the reply is not TL1 as Calient speaks it: {problem}", received=received[:200])

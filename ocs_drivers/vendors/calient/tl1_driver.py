@@ -24,12 +24,12 @@ from ocs_drivers.model import Capabilities, Event, Identity, Step
 from ocs_drivers.protocols import tl1
 from ocs_drivers.protocols.tl1_session import Dialect, Tl1Session
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock
-from ocs_drivers.transports.echo import EchoCancelled
+from ocs_drivers.transports.echo import EchoCanceller
 from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.calient import tl1_codec
 from ocs_drivers.vendors.calient.circuits import Circuits
 from ocs_drivers.vendors.calient.driver import ACTIVATION_S, CalientSwitch, Port, Powers
-from ocs_drivers.vendors.calient.ports import Names, Pair, circuit_name
+from ocs_drivers.vendors.calient.ports import Names, Pair, format_circuit_name
 
 _T = TypeVar("_T")
 
@@ -50,7 +50,7 @@ class CalientTl1(CalientSwitch):
     """
 
     _session: Tl1Session
-    provisions = "ENT-CRS"
+    provision_prefix = "ENT-CRS"
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class CalientTl1(CalientSwitch):
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._session = Tl1Session(
-            EchoCancelled(transport),
+            EchoCanceller(transport),
             device=address,
             credentials=credentials,
             timeout_s=timeout_s,
@@ -114,7 +114,7 @@ class CalientTl1(CalientSwitch):
         return self._session.ask_again(verb, lambda lines: self._names.check_complete(decode(lines)), aid="0")
 
     def _reports_change(self, event: Event) -> bool:
-        return any(word in event.kind for word in _CHANGE_REPORTS)
+        return any(kind in event.kind for kind in _CHANGE_REPORTS)
 
     # -- changing
 
@@ -134,10 +134,10 @@ class CalientTl1(CalientSwitch):
         return [(verb, "", name) for name in names for verb in ("CANC-CRS", "DLT-CRS")]
 
     def _list_add_commands(self, pair: Pair) -> list[tuple[str, str, str]]:
-        source, target = self._names.one_way(pair)
+        source, target = self._names.get_port_names(pair)
         aid, provisioned = f"{source},{target}", self._circuits.find_provisioned(pair)
         commands = [("DLT-CRS", "", circuit.name) for circuit in self._circuits.find_blocking(pair)]
         if provisioned is None:
             commands.append(("ENT-CRS", aid, f"{GROUP},1WAY"))
-        name = provisioned.name if provisioned else circuit_name(source, target)
+        name = provisioned.name if provisioned else format_circuit_name(source, target)
         return [*commands, ("ACT-CRS", aid, f"{name},{GROUP}")]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
 from ocs_drivers.credentials import Credentials, find_credentials
 from ocs_drivers.errors import AddressError
-from ocs_drivers.transports.lines import tcp_line
+from ocs_drivers.transports.lines import make_tcp_line
 from ocs_drivers.vendors.glimmerglass.driver import OPERATION_MODES, GlimmerglassTl1
 
 __all__ = ["GlimmerglassTl1", "tl1_switch"]
@@ -33,7 +33,7 @@ def tl1_switch(
     account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
     return GlimmerglassTl1(
         str(address),
-        tcp_line(address, TL1_PORT),
+        make_tcp_line(address, TL1_PORT),
         credentials=account,
         timeout_s=timeout_s,
         operation_mode=_parse_operation_mode(address),

@@ -46,7 +46,7 @@ class CircuitRow:
 
     source: int | None
     output: int | None
-    made: bool
+    is_settled: bool
     input_power: Power | None
     output_power: Power | None
 
@@ -61,29 +61,29 @@ class Port:
     healthy: bool
 
 
-def input_name(number: int) -> str:
+def format_input(number: int) -> str:
     """Return the device's name for input `number`, counted from 1.
 
-    >>> input_name(1), output_name(17)
+    >>> format_input(1), format_output(17)
     ('10001', '20017')
     """
     return str(INPUT_BASE + number)
 
 
-def output_name(number: int) -> str:
+def format_output(number: int) -> str:
     """Return the device's name for output `number`, counted from 1."""
     return str(OUTPUT_BASE + number)
 
 
-def fibre_pairs(pairs: Iterable[tuple[int, int]]) -> str:
+def format_fibre_pairs(pairs: Iterable[tuple[int, int]]) -> str:
     """Format pairs of numbers counted from 1 as one access identifier.
 
-    >>> fibre_pairs([(1, 2), (2, 1)])
+    >>> format_fibre_pairs([(1, 2), (2, 1)])
     '10001&10002,20002&20001'
     """
     pairs = list(pairs)
-    sources = "&".join(input_name(source) for source, _ in pairs)
-    return f"{sources},{'&'.join(output_name(output) for _, output in pairs)}"
+    sources = "&".join(format_input(source) for source, _ in pairs)
+    return f"{sources},{'&'.join(format_output(output) for _, output in pairs)}"
 
 
 def decode_system(lines: Lines) -> tuple[Identity, int, int]:
@@ -192,22 +192,22 @@ def _parse_fields(line: str) -> dict[str, str]:
     Commas separate fields, except in free text (a name, group or comment).
     """
     fields: dict[str, str] = {}
-    last = ""
+    last_name = ""
     for part in _ROW_NAME.sub("", line, count=1).split(",") if line.strip() else []:
         match = _KEYWORD.fullmatch(part)
         if match and ("=" not in match[2] or match[1].upper().endswith(_FREE_TEXT)):
-            last = match[1].upper()
-            fields[last] = match[2].strip()
-        elif last.endswith(_FREE_TEXT):
-            fields[last] += f",{part}"
+            last_name = match[1].upper()
+            fields[last_name] = match[2].strip()
+        elif last_name.endswith(_FREE_TEXT):
+            fields[last_name] += f",{part}"
         else:
             raise _make_desync("not a list of NAME=value", (line,))
     return fields
 
 
-def _make_desync(why: str, lines: Iterable[str]) -> ProtocolDesync:
+def _make_desync(problem: str, lines: Iterable[str]) -> ProtocolDesync:
     return ProtocolDesync(
-        f"the reply is not TL1 as Glimmerglass speaks it: {why}",
+        f"the reply is not TL1 as Glimmerglass speaks it: {problem}",
         received=" | ".join(lines)[:200],
         hint="Check the address and the software version; the form of this reply may have changed.",
     )

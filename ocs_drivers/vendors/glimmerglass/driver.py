@@ -31,7 +31,7 @@ from ocs_drivers.model import (
 from ocs_drivers.protocols import tl1
 from ocs_drivers.protocols.tl1_session import Dialect
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock, Deadline
-from ocs_drivers.transports.echo import EchoCancelled
+from ocs_drivers.transports.echo import EchoCanceller
 from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.glimmerglass import codec
 from ocs_drivers.vendors.tl1_driver import Tl1Driver
@@ -118,7 +118,7 @@ class GlimmerglassTl1(Tl1Driver):
         }
 
     def _make_port_info(self, number: int, row: codec.Port, *, is_locked: bool) -> PortInfo:
-        name = codec.input_name(row.number) if row.is_input else codec.output_name(row.number)
+        name = codec.format_input(row.number) if row.is_input else codec.format_output(row.number)
         state = PortState.LOCKED if is_locked else PortState.ENABLED
         return PortInfo(
             number,
@@ -173,7 +173,7 @@ class GlimmerglassTl1(Tl1Driver):
                 self._convert_port(row.output, is_input=False),
             )
             if source is not None and output is not None:
-                is_settled[source, output] = is_settled.get((source, output), True) and row.made
+                is_settled[source, output] = is_settled.get((source, output), True) and row.is_settled
             else:
                 locked_ports.update(port for port in (source, output) if port is not None)
         connections = self._check_possible(list(is_settled), " | ".join(lines)[:200])
@@ -193,16 +193,16 @@ class GlimmerglassTl1(Tl1Driver):
     def _perform(self, step: Step, guard: Guard) -> None:
         if step.kind == "replace":
             raise self._make_unsupported("the whole configuration at once")
-        adding = step.kind == "add"
+        is_addition = step.kind == "add"
         self._settled_at_s = 0.0
         try:
             self._session.ask(
-                "ent-crs-fiber" if adding else "dlt-crs-fiber",
+                "ent-crs-fiber" if is_addition else "dlt-crs-fiber",
                 tl1.ignore,
-                aid=codec.fibre_pairs(
+                aid=codec.format_fibre_pairs(
                     [(source, output - self._inputs) for source, output in step.pairs.items()]
                 ),
-                keywords=self._mode if adding else "",
+                keywords=self._mode if is_addition else "",
                 timeout_s=self._timeout_s + step.estimated_s,
                 before_resending=guard,
             )
@@ -211,7 +211,7 @@ class GlimmerglassTl1(Tl1Driver):
             raise
         self._settled_at_s = self._clock.now() + LONGEST_MOVE_S
 
-    def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
+    def _is_moving(self, step: Step, read_back: Snapshot) -> bool:
         """Return True while mirrors move or may start to move: an asynchronous command is answered before."""
         del step, read_back
         return bool(self._arriving) or self._clock.now() < self._settled_at_s
@@ -230,7 +230,7 @@ class GlimmerglassTl1(Tl1Driver):
         return {port: readings.get(port) for port in ports}
 
 
-class PlainText(EchoCancelled):
+class PlainText(EchoCanceller):
     """A transport that removes the echo of commands, and terminal control sequences (ECMA-48).
 
     Released software repeats every command, and older software sets up a terminal when a client connects.

@@ -16,7 +16,7 @@ from pathlib import Path
 from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import AddressError
-from ocs_drivers.transports.lines import tcp_line
+from ocs_drivers.transports.lines import make_tcp_line
 from ocs_drivers.vendors.manual.driver import ManualPanel
 from ocs_drivers.vendors.manual.panel_file import PanelFile
 from ocs_drivers.vendors.manual.prompts import LineOperator, Operator, TerminalOperator
@@ -66,4 +66,4 @@ def _make_operator(address: Address) -> Operator:
             device=str(address),
             hint="Write operator=10.0.0.9:7000.",
         )
-    return LineOperator(tcp_line(Address("manual", host, int(port)), int(port)), device=str(address))
+    return LineOperator(make_tcp_line(Address("manual", host, int(port)), int(port)), device=str(address))

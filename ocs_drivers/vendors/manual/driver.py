@@ -167,9 +167,9 @@ class ManualPanel(SwitchDriver):
         ):
             self._session.disconnect()
             raise ProtocolDesync("not an output", device=self.address, sent=question, received=answer[:100])
-        settled = panel.settle(port, int(number) if number.isdecimal() else None)
-        self._file.write(settled)
-        return settled
+        settled_panel = panel.settle(port, int(number) if number.isdecimal() else None)
+        self._file.write(settled_panel)
+        return settled_panel
 
     def apply(
         self,
@@ -183,10 +183,10 @@ class ManualPanel(SwitchDriver):
         """Show the person a list of all moves, then apply as every driver does."""
         with self._write_lock:
             self.plan(target, target, scope)
-            seen = self.read()
-            if expect is not None and seen.connections != expect:  # before a person is sent to the panel
-                raise transaction.make_conflict(expect, seen.connections, device=self.address)
-            steps = self.plan(target, seen, scope)
+            snapshot = self.read()
+            if expect is not None and snapshot.connections != expect:  # before a person is sent to the panel
+                raise transaction.make_conflict(expect, snapshot.connections, device=self.address)
+            steps = self.plan(target, snapshot, scope)
             self._question_count = 0
             if steps:
                 self._announce(steps)
@@ -232,9 +232,9 @@ class ManualPanel(SwitchDriver):
         passes = self.probe(pair)
         return passes is not None and passes != (step.kind == "add")
 
-    def _make_not_done_error(self, step: Step, question: str, why: str) -> DeviceError:
+    def _make_not_done_error(self, step: Step, question: str, problem: str) -> DeviceError:
         return DeviceError(
-            why,
+            problem,
             device=self.address,
             ports=[port for pair in step.pairs.items() for port in pair],
             sent=question,

@@ -11,10 +11,10 @@ from ocs_drivers.credentials import Credentials, find_credentials
 from ocs_drivers.errors import AddressError
 from ocs_drivers.transports.lines import (
     HTTP_OPTIONS,
-    http_line,
-    serial_line,
-    tcp_line,
-    visa_line,
+    make_http_line,
+    make_serial_line,
+    make_tcp_line,
+    make_visa_line,
     with_http_port,
 )
 from ocs_drivers.vendors.polatis.rest_driver import PolatisRest
@@ -53,7 +53,7 @@ def scpi_switch(
             device=str(address),
             hint="Use the IPv4 address or polatis+tl1.",
         )
-    return PolatisScpi(str(address), visa_line(address, SCPI_PORT), timeout_s=timeout_s)
+    return PolatisScpi(str(address), make_visa_line(address, SCPI_PORT), timeout_s=timeout_s)
 
 
 def tl1_switch(
@@ -62,7 +62,9 @@ def tl1_switch(
     """Return an unopened Polatis over TL1; for credentials see `ocs_drivers.credentials`."""
     address = address.check_options().with_port(TL1_PORT)
     account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
-    return PolatisTl1(str(address), tcp_line(address, TL1_PORT), credentials=account, timeout_s=timeout_s)
+    return PolatisTl1(
+        str(address), make_tcp_line(address, TL1_PORT), credentials=account, timeout_s=timeout_s
+    )
 
 
 def serial_switch(
@@ -71,7 +73,7 @@ def serial_switch(
     """Return an unopened Polatis over SCPI on a serial line (8N1, 38400 baud unless `?baud=` is given); no login."""
     del credentials
     address = address.check_options("baud")
-    return PolatisScpi(str(address), serial_line(address, SERIAL_BAUD), timeout_s=timeout_s)
+    return PolatisScpi(str(address), make_serial_line(address, SERIAL_BAUD), timeout_s=timeout_s)
 
 
 def rest_switch(
@@ -79,7 +81,7 @@ def rest_switch(
 ) -> PolatisRest:
     """Return an unopened Polatis over RESTCONF, `polatis+rest://host[:8008][?tls=1][&media=xml]`.
 
-    `tls=1` selects HTTPS, see `ocs_drivers.transports.lines.http_line`; `media=xml` selects XML instead of JSON.
+    `tls=1` selects HTTPS, see `ocs_drivers.transports.lines.make_http_line`; `media=xml` selects XML instead of JSON.
     """
     address = address.check_options(*HTTP_OPTIONS, "media")
     address = with_http_port(address, port=REST_PORT, tls_port=REST_TLS_PORT)
@@ -87,7 +89,7 @@ def rest_switch(
     if media not in {"json", "xml"}:
         raise AddressError(f"media must be json or xml, not {media!r}", device=str(address))
     account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
-    line = http_line(address, port=REST_PORT, tls_port=REST_TLS_PORT)
+    line = make_http_line(address, port=REST_PORT, tls_port=REST_TLS_PORT)
     return PolatisRest(
         str(address),
         line,

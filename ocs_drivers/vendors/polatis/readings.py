@@ -10,10 +10,10 @@ DARK_FLOOR_DBM = -55.0
 """Highest power at which a port counts as dark. Vendors' floors lie near -60 dBm; not confirmed on a unit."""
 
 
-def power_reading(dbm: float | None) -> Power | None:
+def make_power_reading(dbm: float | None) -> Power | None:
     """Return a reading with its flag `below_floor`, or None if `dbm` is None.
 
-    >>> power_reading(-29.55), power_reading(-60.0).below_floor, power_reading(None)
+    >>> make_power_reading(-29.55), make_power_reading(-60.0).below_floor, make_power_reading(None)
     (Power(dbm=-29.55, below_floor=False), True, None)
     """
     return None if dbm is None else Power(dbm, below_floor=dbm <= DARK_FLOOR_DBM)

@@ -72,19 +72,19 @@ def decode_document(reply: HttpReply) -> Any:
     return rest_xml.decode(reply.body)
 
 
-def pair_resource(source: int) -> str:
+def format_pair_path(source: int) -> str:
     """Return the resource of the pair of one input.
 
-    >>> pair_resource(1)
+    >>> format_pair_path(1)
     '/api/data/optical-switch:cross-connects/pair=1'
     """
     return f"{CROSS_CONNECTS}/pair={source}"
 
 
-def port_resource(port: int) -> str:
+def format_port_path(port: int) -> str:
     """Return the resource of the settings of one port.
 
-    >>> port_resource(2)
+    >>> format_port_path(2)
     '/api/data/optical-switch:port-config/port=2'
     """
     return f"{PORTS}/port={port}"
@@ -239,10 +239,10 @@ def _parse_integer(entry: Mapping[str, Any], name: str) -> int:
 
 
 def _decode_state(entry: Mapping[str, Any]) -> PortState:
-    word = str(entry.get("status", "ENABLED")).upper()
-    if word not in _STATES:
-        raise _make_desync(f"unknown port status {word}", entry)
-    return _STATES[word]
+    status = str(entry.get("status", "ENABLED")).upper()
+    if status not in _STATES:
+        raise _make_desync(f"unknown port status {status}", entry)
+    return _STATES[status]
 
 
 def _decode_power(entry: Mapping[str, Any]) -> float | None:
@@ -262,9 +262,9 @@ def _parse_decimal(entry: Mapping[str, Any], name: str, unit: str) -> float | No
     return number
 
 
-def _make_desync(why: str, document: Any) -> ProtocolDesync:
+def _make_desync(problem: str, document: Any) -> ProtocolDesync:
     return ProtocolDesync(
-        f"the document is not RESTCONF as Polatis speaks it: {why}",
+        f"the document is not RESTCONF as Polatis speaks it: {problem}",
         received=str(document)[:200],
         hint="Check the firmware version; the model of the switch may have changed.",
     )

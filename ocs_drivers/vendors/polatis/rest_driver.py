@@ -37,8 +37,8 @@ from ocs_drivers.protocols.http_session import HttpSession
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock
 from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.polatis import rest_codec
-from ocs_drivers.vendors.polatis.readings import power_reading
-from ocs_drivers.vendors.polatis.scpi_codec import size_in_product_code
+from ocs_drivers.vendors.polatis.readings import make_power_reading
+from ocs_drivers.vendors.polatis.scpi_codec import parse_product_size
 
 _T = TypeVar("_T")
 
@@ -73,13 +73,13 @@ class RestconfSession(HttpSession):
             accept=rest_codec.TYPES[self._media],
         )
 
-    def get_with_tag(self, target: str, decode: Callable[[Any], _T], nothing: _T) -> tuple[_T, str]:
+    def get_with_tag(self, target: str, decode: Callable[[Any], _T], default: _T) -> tuple[_T, str]:
         """Return the decoded resource at `target`, or `nothing` for an empty answer (204), and its ETag."""
 
         def read(reply: HttpReply) -> tuple[_T, str]:
             tag = reply.headers.get("etag", "")
             if reply.status == _NO_CONTENT:
-                return nothing, tag
+                return default, tag
             return decode(rest_codec.decode_document(reply)), tag
 
         return self.get(target, read, accept=rest_codec.TYPES[self._media], statuses=(200, _NO_CONTENT))
@@ -170,7 +170,7 @@ class PolatisRest(SwitchDriver):
     def _find_size(self, identity: Identity, ports: Collection[int]) -> tuple[int, int]:
         """Return the numbers of inputs and outputs from the model name, or else half of the ports (an assumption)."""
         total = len(ports)
-        inputs, outputs = size_in_product_code(identity.model) or (total // 2, total - total // 2)
+        inputs, outputs = parse_product_size(identity.model) or (total // 2, total - total // 2)
         if sorted(ports) != list(range(1, inputs + outputs + 1)) or not inputs or not outputs:
             raise self._make_desync(f"{total} ports, but the model is {identity.model}")
         return inputs, outputs
@@ -236,7 +236,7 @@ class PolatisRest(SwitchDriver):
             self._send_change("PUT", rest_codec.CROSS_CONNECTS, document, step, guard)
             return
         ((source, output),) = step.pairs.items()
-        target = rest_codec.pair_resource(source)
+        target = rest_codec.format_pair_path(source)
         if step.kind == "add":
             self._send_change("PUT", target, rest_codec.encode_pair(source, output), step, guard)
         else:
@@ -272,7 +272,7 @@ class PolatisRest(SwitchDriver):
 
     def _check_done(self, reply: HttpReply, sent: str) -> None:
         if reply.status not in _SUCCESS:
-            raise self._session.refusal(reply, sent)
+            raise self._session.make_refusal(reply, sent)
 
     def power(self, ports: Collection[int]) -> dict[int, Power | None]:
         """Return the optical power in dBm; one request reads all ports."""
@@ -284,7 +284,7 @@ class PolatisRest(SwitchDriver):
         powers = self._session.get_document(rest_codec.POWERS, rest_codec.decode_powers)
         if not self._monitored <= powers.keys():
             raise self._make_desync("power readings are missing")
-        return {port: power_reading(powers.get(port)) for port in readings}
+        return {port: make_power_reading(powers.get(port)) for port in readings}
 
     def attenuation(self, port: int) -> Attenuation:
         """Return the attenuator setting of an output port. Raise `Unsupported` for an unknown mode."""
@@ -328,45 +328,45 @@ class PolatisRest(SwitchDriver):
         planning.check_known(ports, self.capabilities, device=self.address)
         with self._write_lock, self._session.lock():
             self._session.ready()
-            before = self._ask_ports()
+            ports_before = self._ask_ports()
             for port in ports:
                 guard()
-                settings = rest_codec.encode_port(port, is_open=is_open, label=before[port].label)
-                target = rest_codec.port_resource(port)
+                settings = rest_codec.encode_port(port, is_open=is_open, label=ports_before[port].label)
+                target = rest_codec.format_port_path(port)
                 reply = self._session.send_document("PUT", target, settings, guard, self._timeout_s)
                 self._check_done(reply, f"PUT {target}")
-            after = self._ask_ports()
+            ports_after = self._ask_ports()
         goal = PortState.ENABLED if is_open else PortState.DISABLED
-        wrong = [port for port in ports if after[port].state is not goal]
-        if wrong:
+        wrong_ports = [port for port in ports if ports_after[port].state is not goal]
+        if wrong_ports:
             raise DeviceError(
                 f"the device accepted the command, but these ports are not {goal.value}",
                 device=self.address,
-                ports=wrong,
+                ports=wrong_ports,
                 hint="Check these ports on the device.",
             )
 
     def _check_same_device(self) -> None:
         """Raise `AnotherDevice` if the serial number differs after a reconnection."""
-        known = self._identity
-        if known is None or self._session.connections == self._known_connection:
+        known_identity = self._identity
+        if known_identity is None or self._session.connections == self._known_connection:
             self._session.ready()
-        if known is None or self._session.connections == self._known_connection:
+        if known_identity is None or self._session.connections == self._known_connection:
             return
         identity = self._session.get_document(rest_codec.PRODUCT, rest_codec.decode_product)
-        if identity.serial != known.serial:
+        if identity.serial != known_identity.serial:
             self._session.disconnect()
             raise AnotherDevice(
-                f"another device answers: serial number {identity.serial}, not {known.serial}",
+                f"another device answers: serial number {identity.serial}, not {known_identity.serial}",
                 device=self.address,
                 hint="Check the network address, then make a new driver for this device.",
             )
         self._known_connection = self._session.connections
 
-    def _make_desync(self, what: str) -> ProtocolDesync:
+    def _make_desync(self, problem: str) -> ProtocolDesync:
         self._session.disconnect()
         return ProtocolDesync(
-            f"the device contradicts itself: {what}",
+            f"the device contradicts itself: {problem}",
             device=self.address,
             hint="Check that this address is a Polatis and that its firmware is not busy starting.",
         )

@@ -22,29 +22,29 @@ NOT_A_NUMBER = 9.91e37
 """Value with which SCPI-99 devices report that there is no reading ("not a number")."""
 
 
-def port_list(ports: Iterable[int]) -> str:
+def format_channel_list(ports: Iterable[int]) -> str:
     """Format ports as an SCPI channel list.
 
-    >>> port_list([1, 2, 3]), port_list([])
+    >>> format_channel_list([1, 2, 3]), format_channel_list([])
     ('(@1,2,3)', '(@)')
     """
     return f"(@{','.join(map(str, ports))})"
 
 
 def _format_pair_lists(pairs: CrossConnects) -> str:
-    return f"{port_list(pairs)},{port_list(pairs.values())}"
+    return f"{format_channel_list(pairs)},{format_channel_list(pairs.values())}"
 
 
-def replace_all(target: CrossConnects) -> str:
+def format_replace(target: CrossConnects) -> str:
     """Return the command that sets the whole configuration to `target`.
 
-    >>> replace_all(CrossConnects({1: 33, 2: 34})), replace_all(CrossConnects())
+    >>> format_replace(CrossConnects({1: 33, 2: 34})), format_replace(CrossConnects())
     (':oxc:swit:conn:only (@1,2),(@33,34)', ':oxc:swit:disc:all')
     """
     return f":oxc:swit:conn:only {_format_pair_lists(target)}" if target else DISCONNECT_ALL
 
 
-def add(pairs: CrossConnects) -> str:
+def format_add(pairs: CrossConnects) -> str:
     """Return the command that adds these pairs.
 
     >>> add(CrossConnects({1: 17}))
@@ -53,7 +53,7 @@ def add(pairs: CrossConnects) -> str:
     return f":oxc:swit:conn:add {_format_pair_lists(pairs)}"
 
 
-def remove(pairs: CrossConnects) -> str:
+def format_remove(pairs: CrossConnects) -> str:
     """Return the command that removes these pairs. It names both ends of each pair, so it removes no other circuit.
 
     >>> remove(CrossConnects({1: 17}))
@@ -62,22 +62,22 @@ def remove(pairs: CrossConnects) -> str:
     return f":oxc:swit:conn:sub {_format_pair_lists(pairs)}"
 
 
-def set_shutters(ports: Iterable[int], *, is_open: bool) -> str:
+def format_shutters(ports: Iterable[int], *, is_open: bool) -> str:
     """Return the command that enables or disables ports.
 
-    >>> set_shutters([2, 4], is_open=False)
+    >>> format_shutters([2, 4], is_open=False)
     ':oxc:swit:port:dis (@2,4)'
     """
-    return f":oxc:swit:port:{'enab' if is_open else 'dis'} {port_list(ports)}"
+    return f":oxc:swit:port:{'enab' if is_open else 'dis'} {format_channel_list(ports)}"
 
 
-def power(ports: Iterable[int]) -> str:
+def format_power_query(ports: Iterable[int]) -> str:
     """Return the query for optical power at these ports.
 
     >>> power([193, 194])
     ':pmon:pow? (@193,194)'
     """
-    return f":pmon:pow? {port_list(ports)}"
+    return f":pmon:pow? {format_channel_list(ports)}"
 
 
 _CONNECTIONS = re.compile(r"\(@([\d,\s]*)\)\s*,\s*\(@([\d,\s]*)\)")
@@ -86,10 +86,10 @@ _SIZE_IN_PRODUCT_CODE = re.compile(r"-(\d{1,4})x(\d{1,4})(?:-|$)")
 _PARENTHESISED = re.compile(r"\((?!@)([^()]*)\)")
 
 
-def size_in_product_code(model: str) -> tuple[int, int] | None:
+def parse_product_size(model: str) -> tuple[int, int] | None:
     """Return the numbers of inputs and outputs in a product code, or None.
 
-    >>> size_in_product_code("I-OST-24x24-LU1-DMHNS")
+    >>> parse_product_size("I-OST-24x24-LU1-DMHNS")
     (24, 24)
     """
     match = _SIZE_IN_PRODUCT_CODE.search(model)
@@ -175,7 +175,7 @@ def decode_port_states(reply: str) -> tuple[PortState, ...]:
     unknown = sorted(set(letters) - set(_STATES))
     if unknown:
         raise _make_desync(f"unknown port states {', '.join(unknown)}", reply)
-    return tuple(_STATES[word] for word in letters)
+    return tuple(_STATES[letter] for letter in letters)
 
 
 def decode_powers(reply: str) -> tuple[float | None, ...]:
@@ -185,7 +185,7 @@ def decode_powers(reply: str) -> tuple[float | None, ...]:
     (-29.55, None)
     """
     try:
-        values = [float(word) for word in _parse_list(reply)]
+        values = [float(item) for item in _parse_list(reply)]
     except ValueError as error:
         raise _make_desync("not a list of powers", reply) from error
     return tuple(value if abs(value) < NOT_A_NUMBER else None for value in values)
@@ -195,7 +195,7 @@ def _parse_numbers(text: str, reply: str) -> list[int]:
     if not text.strip():
         return []
     try:
-        return [int(word) for word in text.split(",")]
+        return [int(item) for item in text.split(",")]
     except ValueError as error:
         raise _make_desync("a list with gaps", reply) from error
 
@@ -204,12 +204,12 @@ def _parse_list(reply: str) -> list[str]:
     match = _PARENTHESISED.fullmatch(reply)
     if match is None:
         raise _make_desync("not a list in parentheses", reply)
-    return [word.strip() for word in match[1].split(",")] if match[1].strip() else []
+    return [item.strip() for item in match[1].split(",")] if match[1].strip() else []
 
 
-def _make_desync(why: str, received: str) -> ProtocolDesync:
+def _make_desync(problem: str, received: str) -> ProtocolDesync:
     return ProtocolDesync(
-        f"the reply is not SCPI as Polatis speaks it: {why}",
+        f"the reply is not SCPI as Polatis speaks it: {problem}",
         received=received if len(received) <= 200 else f"{received[:200]}...",
         hint="Check that the address is a Polatis SCPI port and that nobody shares this connection.",
     )

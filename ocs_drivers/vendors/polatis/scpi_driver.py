@@ -29,11 +29,15 @@ from ocs_drivers.protocols.scpi_session import ScpiSession
 from ocs_drivers.timing import SYSTEM_CLOCK, Clock
 from ocs_drivers.transports.transport import Transport
 from ocs_drivers.vendors.polatis import scpi_codec
-from ocs_drivers.vendors.polatis.readings import power_reading, split_ports
+from ocs_drivers.vendors.polatis.readings import make_power_reading, split_ports
 
 MAX_PORTS_PER_QUERY = 256
 
-_FORMATTERS = {"replace": scpi_codec.replace_all, "add": scpi_codec.add, "remove": scpi_codec.remove}
+_FORMATTERS = {
+    "replace": scpi_codec.format_replace,
+    "add": scpi_codec.format_add,
+    "remove": scpi_codec.format_remove,
+}
 
 
 def _format_command(step: Step) -> str:
@@ -131,12 +135,14 @@ class PolatisScpi(SwitchDriver):
         readings: dict[int, Power | None] = dict.fromkeys(ports)
         monitored = [port for port in readings if self._find_side(port) in self._monitored]
         for chunk in split_ports(monitored, MAX_PORTS_PER_QUERY):
-            values, refusals = self._session.ask_checked(scpi_codec.power(chunk), scpi_codec.decode_powers)
+            values, refusals = self._session.ask_checked(
+                scpi_codec.format_power_query(chunk), scpi_codec.decode_powers
+            )
             if values is None:
                 raise refusals[0]
             if len(values) != len(chunk):
                 raise self._make_desync(f"{len(values)} power readings for {len(chunk)} ports")
-            readings.update(zip(chunk, map(power_reading, values), strict=True))
+            readings.update(zip(chunk, map(make_power_reading, values), strict=True))
         return readings
 
     def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = allow_all) -> None:
@@ -145,27 +151,27 @@ class PolatisScpi(SwitchDriver):
         Raises `DeviceError` if a port has another state afterwards.
         """
         planning.check_known(ports, self.capabilities, device=self.address)
-        command = scpi_codec.set_shutters(ports, is_open=is_open)
+        command = scpi_codec.format_shutters(ports, is_open=is_open)
         with self._write_lock, self._session.lock():
             self._session.ready()
             guard()
             self._session.ask(f"{command};{scpi.OPERATION_COMPLETE}", scpi.decode_complete)
             refusals = self._session.drain_errors(command)
-            after = self.ports()
+            ports_after = self.ports()
         goal = PortState.ENABLED if is_open else PortState.DISABLED
-        wrong = [port for port in ports if after[port].state is not goal]
-        if wrong:
+        wrong_ports = [port for port in ports if ports_after[port].state is not goal]
+        if wrong_ports:
             raise DeviceError(
                 f"the device accepted the command, but these ports are not {goal.value}",
                 device=self.address,
-                ports=wrong,
+                ports=wrong_ports,
                 sent=command,
                 device_code=refusals[0].device_code if refusals else "",
             )
 
     def _ask_size(self, identity: Identity) -> tuple[int, int]:
         size, refusals = self._session.ask_checked(f"{scpi.CLEAR};{scpi_codec.SIZE}", scpi_codec.decode_size)
-        size_in_code = scpi_codec.size_in_product_code(identity.model)
+        size_in_code = scpi_codec.parse_product_size(identity.model)
         if size is None and size_in_code is None:
             raise refusals[0]
         if size is not None and size_in_code is not None and size != size_in_code:
@@ -175,13 +181,13 @@ class PolatisScpi(SwitchDriver):
         return actual_size
 
     def _has_monitor(self, port: int) -> bool:
-        values, _ = self._session.ask_checked(scpi_codec.power([port]), scpi_codec.decode_powers)
+        values, _ = self._session.ask_checked(scpi_codec.format_power_query([port]), scpi_codec.decode_powers)
         return values is not None
 
-    def _make_desync(self, what: str) -> ProtocolDesync:
+    def _make_desync(self, problem: str) -> ProtocolDesync:
         self._session.disconnect()
         return ProtocolDesync(
-            f"the device contradicts itself: {what}",
+            f"the device contradicts itself: {problem}",
             device=self.address,
             hint="Check that this address is a Polatis and that its firmware is not busy starting.",
         )

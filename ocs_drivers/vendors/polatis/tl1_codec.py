@@ -159,10 +159,10 @@ def _get_single_line(lines: Lines) -> str:
     return lines[0]
 
 
-def _make_desync(why: str, lines: Iterable[str]) -> ProtocolDesync:
+def _make_desync(problem: str, lines: Iterable[str]) -> ProtocolDesync:
     text = " | ".join(lines)
     return ProtocolDesync(
-        f"the reply is not TL1 as Polatis speaks it: {why}",
+        f"the reply is not TL1 as Polatis speaks it: {problem}",
         received=text[:200],
         hint="Check the firmware version; the form of this reply may have changed.",
     )

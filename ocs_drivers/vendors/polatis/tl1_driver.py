@@ -25,9 +25,9 @@ from ocs_drivers.model import (
     Step,
 )
 from ocs_drivers.protocols import tl1
-from ocs_drivers.protocols.tl1 import port_list, port_range
+from ocs_drivers.protocols.tl1 import format_port_list, format_port_range
 from ocs_drivers.vendors.polatis import tl1_codec
-from ocs_drivers.vendors.polatis.readings import power_reading, split_ports
+from ocs_drivers.vendors.polatis.readings import make_power_reading, split_ports
 from ocs_drivers.vendors.tl1_driver import Tl1Driver
 
 MAX_PORTS_PER_QUERY = 256
@@ -77,7 +77,7 @@ class PolatisTl1(Tl1Driver):
 
     @property
     def _port_range(self) -> str:
-        return port_range(1, self.capabilities.inputs + self.capabilities.outputs)
+        return format_port_range(1, self.capabilities.inputs + self.capabilities.outputs)
 
     def _read_states(self) -> dict[int, PortState]:
         """Return the state of every port, read from its shutter."""
@@ -118,7 +118,7 @@ class PolatisTl1(Tl1Driver):
     def _perform(self, step: Step, guard: Guard) -> None:
         if step.kind == "replace":
             raise self._make_unsupported("the whole configuration at once")
-        inputs, outputs = port_list(step.pairs), port_list(step.pairs.values())
+        inputs, outputs = format_port_list(step.pairs), format_port_list(step.pairs.values())
         verb, aid = ("ENT-PATCH", f"{inputs},{outputs}") if step.kind == "add" else ("DLT-PATCH", inputs)
         timeout_s = self._timeout_s + step.estimated_s
         self._session.ask(verb, tl1.ignore, aid=aid, timeout_s=timeout_s, before_resending=guard)
@@ -129,9 +129,11 @@ class PolatisTl1(Tl1Driver):
         readings: dict[int, Power | None] = dict.fromkeys(ports)
         monitored = [port for port in readings if port in self._monitored]
         for chunk in split_ports(monitored, MAX_PORTS_PER_QUERY):
-            powers = self._session.ask_again("RTRV-PORT-POWER", tl1_codec.decode_powers, aid=port_list(chunk))
+            powers = self._session.ask_again(
+                "RTRV-PORT-POWER", tl1_codec.decode_powers, aid=format_port_list(chunk)
+            )
             self._check_complete(chunk, powers)
-            readings.update((port, power_reading(powers[port])) for port in chunk)
+            readings.update((port, make_power_reading(powers[port])) for port in chunk)
         return readings
 
     def attenuation(self, port: int) -> Attenuation:
@@ -157,12 +159,12 @@ class PolatisTl1(Tl1Driver):
         planning.check_known(ports, self.capabilities, device=self.address)
         if not ports:
             return
-        self._write("RLS-PORT-SHUTTER" if is_open else "OPR-PORT-SHUTTER", port_list(ports), guard)
-        after = self.ports()
+        self._write("RLS-PORT-SHUTTER" if is_open else "OPR-PORT-SHUTTER", format_port_list(ports), guard)
+        ports_after = self.ports()
         goal = PortState.ENABLED if is_open else PortState.DISABLED
-        wrong = [port for port in ports if after[port].state is not goal]
-        if wrong:
-            raise self._make_mismatch(wrong, f"not {goal.value}")
+        wrong_ports = [port for port in ports if ports_after[port].state is not goal]
+        if wrong_ports:
+            raise self._make_mismatch(wrong_ports, f"not {goal.value}")
 
     def _write(self, verb: str, aid: str, guard: Guard, *, keywords: str = "") -> None:
         with self._write_lock, self._session.lock():
@@ -170,9 +172,9 @@ class PolatisTl1(Tl1Driver):
             guard()
             self._session.ask(verb, tl1.ignore, aid=aid, keywords=keywords, before_resending=guard)
 
-    def _make_mismatch(self, ports: Collection[int], what: str) -> DeviceError:
+    def _make_mismatch(self, ports: Collection[int], problem: str) -> DeviceError:
         return DeviceError(
-            f"the device reported success, but reads back: {what}",
+            f"the device reported success, but reads back: {problem}",
             device=self.address,
             ports=ports,
             hint="Check these ports on the device.",

@@ -19,9 +19,9 @@ from __future__ import annotations
 from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
 from ocs_drivers.credentials import Credentials, find_credentials
 from ocs_drivers.protocols.cli_session import Login
-from ocs_drivers.transports.lines import ssh_line, telnet_line
+from ocs_drivers.transports.lines import make_ssh_line, make_telnet_line
 from ocs_drivers.vendors.rome.codec import AFM, ROME, Dialect
-from ocs_drivers.vendors.rome.driver import OPTIONS, RomeCli, Timeouts, timeouts_in
+from ocs_drivers.vendors.rome.driver import OPTIONS, RomeCli, Timeouts, read_timeouts
 
 __all__ = [
     "AFM",
@@ -30,9 +30,9 @@ __all__ = [
     "Timeouts",
     "afm_ssh",
     "afm_telnet",
+    "read_timeouts",
     "rome_ssh",
     "rome_telnet",
-    "timeouts_in",
 ]
 
 SSH_PORT, TELNET_PORT = 22, 23
@@ -73,8 +73,8 @@ def _make_over_ssh(
     address: Address, dialect: Dialect, timeout_s: float, credentials: Credentials | None
 ) -> RomeCli:
     address = address.check_options(*OPTIONS, "key", "known_hosts").with_port(SSH_PORT)
-    timeouts = timeouts_in(address)
-    line = ssh_line(address, SSH_PORT, _choose_account(address, credentials))
+    timeouts = read_timeouts(address)
+    line = make_ssh_line(address, SSH_PORT, _choose_account(address, credentials))
     return RomeCli(str(address), line, timeout_s=timeout_s, dialect=dialect, timeouts=timeouts)
 
 
@@ -84,11 +84,11 @@ def _make_over_telnet(
     address = address.check_options(*OPTIONS).with_port(TELNET_PORT)
     return RomeCli(
         str(address),
-        telnet_line(address, TELNET_PORT),
+        make_telnet_line(address, TELNET_PORT),
         timeout_s=timeout_s,
         dialect=dialect,
         login=Login(_choose_account(address, credentials)),
-        timeouts=timeouts_in(address),
+        timeouts=read_timeouts(address),
     )
 
 

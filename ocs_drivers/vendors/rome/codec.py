@@ -133,16 +133,16 @@ AFM = Dialect(
 )
 
 
-def connect_command(source: str, output: str) -> str:
+def format_connect(source: str, output: str) -> str:
     """Return the command that requests a circuit.
 
-    >>> connect_command("E3", "W4")
+    >>> format_connect("E3", "W4")
     'connection create E3 to W4'
     """
     return f"connection create {source} to {output}"
 
 
-def disconnect_command(source: str, output: str) -> str:
+def format_disconnect(source: str, output: str) -> str:
     """Return the command that requests the removal of a circuit."""
     return f"connection disconnect {source} from {output}"
 
@@ -164,10 +164,10 @@ def check_accepted(lines: Sequence[str]) -> None:
             raise DeviceError(line.strip(), device_code="ERROR")
 
 
-def failure_of(lines: Iterable[str], names: Collection[tuple[str, str]], command: str) -> str | None:
+def find_failure(lines: Iterable[str], names: Collection[tuple[str, str]], command: str) -> str | None:
     """Return the line that reports this request as failed or invalid, under any of its `names`, or None.
 
-    >>> failure_of(
+    >>> find_failure(
     ...     ["08-05-2019 09:32 OPERATION VALIDATION FAILED:E6-W4 requestType=connect"],
     ...     [("E6", "W4")],
     ...     "connect",
@@ -178,8 +178,11 @@ def failure_of(lines: Iterable[str], names: Collection[tuple[str, str]], command
         match = _FAILED_REQUEST.search(line)
         if match is None or match["command"].lower() != command:
             continue
-        typed = {match["one"].upper(), match["other"].upper()}  # a set, because either port may come first
-        if any(typed == set(pair) for pair in names):
+        reported_ports = {
+            match["one"].upper(),
+            match["other"].upper(),
+        }  # a set, because either port may come first
+        if any(reported_ports == set(pair) for pair in names):
             return line
     return None
 
@@ -235,8 +238,8 @@ class Request:
     """A requested move. The device reports no user and no source for the request in process."""
 
     command: str
-    one: str
-    other: str
+    port_a: str
+    port_b: str
     number: str = ""
     source: str = ""
     user: str = ""
@@ -244,7 +247,7 @@ class Request:
     def moves(self, layout: Layout) -> tuple[PendingMove, ...]:
         """Return the moves of this request: two moves for a request with logical ports."""
         kind: Literal["connect", "disconnect"] = "disconnect" if self.command == "disconnect" else "connect"
-        pairs: tuple[Pair | None, ...] = layout.pairs(self.one, self.other) or (None,)
+        pairs: tuple[Pair | None, ...] = layout.pairs(self.port_a, self.port_b) or (None,)
         return tuple(PendingMove(kind, pair, self.user, self.source, self.number) for pair in pairs)
 
 
@@ -274,17 +277,17 @@ def decode_queue(lines: Sequence[str]) -> Queue:
     rules = [number for number, line in enumerate(lines) if _RULE.fullmatch(line)]
     if status is None or len(rules) != 2:
         raise ProtocolDesync("the queue of the robot is incomplete", received=" ".join(lines))
-    above, below = lines[: rules[0]], lines[rules[1] + 1 :]
+    lines_above, lines_below = lines[: rules[0]], lines[rules[1] + 1 :]
     running = next(
-        (_make_request(match) for line in above if (match := _RUNNING_REQUEST.fullmatch(line))), None
+        (_make_request(match) for line in lines_above if (match := _RUNNING_REQUEST.fullmatch(line))), None
     )
-    if running is None and any(line.strip().lower() == "command in process:" for line in above):
+    if running is None and any(line.strip().lower() == "command in process:" for line in lines_above):
         raise ProtocolDesync("the command in process is missing", received=" ".join(lines))
     return Queue(
         status.strip().lower(),
-        any(_HOMING.search(line) for line in above),
+        any(_HOMING.search(line) for line in lines_above),
         running,
-        tuple(_decode_row(line) for line in below if _NUMBERED_LINE.match(line)),
+        tuple(_decode_row(line) for line in lines_below if _NUMBERED_LINE.match(line)),
     )
 
 

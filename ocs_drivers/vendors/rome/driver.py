@@ -47,8 +47,8 @@ from ocs_drivers.vendors.rome.ports import (
     check_one_matrix,
     decode_logical,
     explain_tie,
+    find_two_way_circuits,
     join_both_ways,
-    two_way_circuits,
 )
 from ocs_drivers.vendors.rome.wait import Move, Progress, explain_standstill, find_claim, judge_progress
 
@@ -62,7 +62,7 @@ IDLE_LIMIT_S = 180.0
 HOMING_S = 900.0
 
 OPTIONS = ("move_s", "longest_s", "poll_s", "idle_s", "homing_s", "grace_s", "one_way")
-"""Options of an address that `timeouts_in` reads."""
+"""Options of an address that `read_timeouts` reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class Timeouts:
     removes_one_way: bool = False
 
 
-def timeouts_in(address: Address) -> Timeouts:
+def read_timeouts(address: Address) -> Timeouts:
     """Return the timeouts from the options of an address. Raise `AddressError` for an invalid option."""
     typical_s = address.seconds("move_s", MOVE_TIME_S[0])
     longest_s = max(typical_s, address.seconds("longest_s", MOVE_TIME_S[1]))
@@ -208,8 +208,8 @@ class RomeCli(SwitchDriver):
             table = self._query(codec.SHOW_PORTS, self._decode_ports)
         pending_pairs = {move.pair for move in pending if move.kind == "connect" and move.pair}
         connections = table.connections(pending_pairs)
-        ties = self._board.paired and not self._timeouts.removes_one_way
-        tied = two_way_circuits(connections.pairs, self._layout) if ties else frozenset()
+        are_tied = self._board.paired and not self._timeouts.removes_one_way
+        tied = find_two_way_circuits(connections.pairs, self._layout) if are_tied else frozenset()
         return Snapshot(connections, self._clock.now(), unfit=table.unfit_ports(), tied=tied, pending=pending)
 
     def ports(self) -> Mapping[int, PortInfo]:
@@ -232,7 +232,7 @@ class RomeCli(SwitchDriver):
     def plan(
         self,
         target: CrossConnects,
-        seen: Snapshot | CrossConnects,
+        current: Snapshot | CrossConnects,
         scope: Collection[int] | None = None,
     ) -> tuple[Step, ...]:
         """Plan as every driver does, but join both directions of an AFM in one step.
@@ -240,9 +240,9 @@ class RomeCli(SwitchDriver):
         Raises also `PortError` for a circuit between two matrices.
         """
         try:
-            steps = super().plan(target, seen, scope)
+            steps = super().plan(target, current, scope)
         except PortBusy as busy:
-            raise explain_tie(busy, seen) from None
+            raise explain_tie(busy, current) from None
         check_one_matrix(steps, self._layout, device=self._address)
         return join_both_ways(steps, self._layout) if self._dialect.logical_requests else steps
 
@@ -254,12 +254,12 @@ class RomeCli(SwitchDriver):
         Raises `RobotFault` for a stopped robot, and `Conflict` if another request waits for the same ports.
         """
         self._session.ready()
-        seen = self.read()
-        transaction.check_unmoved(step, seen.connections, device=self._address)
+        snapshot = self.read()
+        transaction.check_unmoved(step, snapshot.connections, device=self._address)
         lines = [line for event in self.events() for line in event.lines]
-        if why := explain_standstill(self._queue, lines):  # a request would wait, and move fibres later
-            raise RobotFault(why, device=self._address, hint=codec.HOMING_HINT)
-        claim = find_claim(step, seen, self._layout)
+        if reason := explain_standstill(self._queue, lines):  # a request would wait, and move fibres later
+            raise RobotFault(reason, device=self._address, hint=codec.HOMING_HINT)
+        claim = find_claim(step, snapshot, self._layout)
         if claim is not None:
             raise claim.locate(device=self._address)
         super()._prepare_step(step, guard)
@@ -273,21 +273,21 @@ class RomeCli(SwitchDriver):
         names = self._layout.request(step.pairs.pairs)
         if step.kind == "replace" or names is None:
             raise self._make_unsupported("several circuits at once")
-        command = codec.connect_command if step.kind == "add" else codec.disconnect_command
+        command = codec.format_connect if step.kind == "add" else codec.format_disconnect
         self._move = Move(self._clock.now(), self._session.event_count)
         try:
             self._session.ask(command(*names), codec.check_accepted)
         except TransportError as error:
-            self._move.lost = error
+            self._move.connection_error = error
 
     def _read_back(self, _step: Step) -> tuple[Snapshot | None, OcsError | None]:
         return self._read_after_outage(), None
 
-    def _longest_s(self, first: Snapshot) -> float:
-        """Return a time above the limit of `_still_moving`, which raises a more specific error."""
-        return self._timeout_s + self._timeouts.move_time_s[1] * (3 + len(first.pending))
+    def _longest_s(self, snapshot: Snapshot) -> float:
+        """Return a time above the limit of `_is_moving`, which raises a more specific error."""
+        return self._timeout_s + self._timeouts.move_time_s[1] * (3 + len(snapshot.pending))
 
-    def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
+    def _is_moving(self, step: Step, read_back: Snapshot) -> bool:
         """Return True while the move may continue. Raise the error that prevents it; see `wait.judge_progress`."""
         del read_back  # `_judge_step` uses the queue of the same read
         try:
@@ -353,7 +353,7 @@ class RomeCli(SwitchDriver):
     def _send_and_await(self, command: str, pattern: re.Pattern[str], timeout_s: float) -> None:
         """Send a command, and wait until a line of the reply or an unsolicited line matches `pattern`."""
         deadline = Deadline(timeout_s, self._clock)
-        before = self._session.event_count
+        events_before = self._session.event_count
 
         def decode_accepted(lines: tuple[str, ...]) -> tuple[str, ...]:
             codec.check_accepted(lines)
@@ -361,7 +361,7 @@ class RomeCli(SwitchDriver):
 
         reply = self._session.ask(command, decode_accepted, timeout_s=timeout_s)
         while True:
-            lines = [*reply, *(line for event in self._session.events(before) for line in event.lines)]
+            lines = [*reply, *(line for event in self._session.events(events_before) for line in event.lines)]
             if any(pattern.search(line) for line in lines):
                 return
             if failure := next((line for line in lines if codec.NOT_RECOVERED.search(line)), None):

@@ -93,10 +93,13 @@ class Table:
     def _check_both_ends(self, pairs: Collection[Pair]) -> None:
         rows = {row.name: row for row in self.ports}
         for source, output in (self.layout.names(pair) for pair in pairs):
-            one, other = rows[source], rows[output]
-            if Motion.IN_PROCESS in {one.motion, other.motion}:
+            source_row, output_row = rows[source], rows[output]
+            if Motion.IN_PROCESS in {source_row.motion, output_row.motion}:
                 continue
-            if (one.peer, other.peer) != (output, source) or one.motion is not other.motion:
+            if (source_row.peer, output_row.peer) != (
+                output,
+                source,
+            ) or source_row.motion is not output_row.motion:
                 raise ProtocolDesync(f"ports {source} and {output} report different circuits")
 
 
@@ -131,16 +134,16 @@ def _make_layout(rows: Sequence[PortRow]) -> Layout:
 
 
 def _decode_row(fields: dict[str, str]) -> PortRow:
-    place = (fields.get("place") or fields.get("bare", "")).upper()
+    location = (fields.get("place") or fields.get("bare", "")).upper()
     name = (fields["port"] or fields.get("alias", "")).upper()
     motion = _MOTIONS.get(fields["state"].lower(), Motion.OTHER)
     if motion is Motion.CONNECTED and not fields["peer"]:
-        raise ProtocolDesync(f"port {name or place} is connected to nothing")
-    side = name[:1] or place.lstrip("0123456789")[1:2]
+        raise ProtocolDesync(f"port {name or location} is connected to nothing")
+    side = name[:1] or location.lstrip("0123456789")[1:2]
     return PortRow(
         name,
         side,
-        place.lstrip("0123456789")[:1],
+        location.lstrip("0123456789")[:1],
         _decode_state(fields, motion),
         motion,
         int(fields["counter"]),

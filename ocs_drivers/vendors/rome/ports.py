@@ -67,8 +67,8 @@ class Layout:
         >>> layout.mirror((1, 4)), layout.mirror((1, 3))
         ((2, 3), None)
         """
-        both = self.pairs(*self._find_logical_names(pair))
-        return both[1] if both[:1] == (pair,) and both[0] != both[1] else None
+        pairs = self.pairs(*self._find_logical_names(pair))
+        return pairs[1] if pairs[:1] == (pair,) and pairs[0] != pairs[1] else None
 
     def request(self, pairs: Collection[Pair]) -> tuple[str, str] | None:
         """Return the two names in the request for these circuits, or None if they need several requests.
@@ -77,10 +77,14 @@ class Layout:
         """
         if not pairs:
             return None
-        first = min(pairs)
+        first_pair = min(pairs)
         if len(pairs) == 1:
-            return self.names(first)
-        return self._find_logical_names(first) if {first, self.mirror(first)} == set(pairs) else None
+            return self.names(first_pair)
+        return (
+            self._find_logical_names(first_pair)
+            if {first_pair, self.mirror(first_pair)} == set(pairs)
+            else None
+        )
 
     def _find_logical_names(self, pair: Pair) -> tuple[str, str]:
         """Return the logical names of an input and an output, each empty if the port has no logical name."""
@@ -93,26 +97,30 @@ class Layout:
         source, output = (self.matrix.get(name) for name in self.names(pair))
         return source is None or output is None or source == output
 
-    def pairs(self, one: str, other: str) -> tuple[Pair, ...]:
+    def pairs(self, port_a: str, port_b: str) -> tuple[Pair, ...]:
         """Return the circuits of a request for two ports: both directions for logical ports, () if ambiguous.
 
         A logical port may have several fibres in each matrix. Then the first fibre of one connects to the last of the
         other.
         """
-        if one in self.east and other in self.west:
-            return ((self.number(one), self.number(other)),)
-        if one in self.west and other in self.east:
-            return ((self.number(other), self.number(one)),)
-        here, there = self.logical.get(one, ()), self.logical.get(other, ())
-        pairs = (*self._match_one_way(here, there), *self._match_one_way(there, here))
-        expected = sum(name in self.east for name in here + there)
+        if port_a in self.east and port_b in self.west:
+            return ((self.number(port_a), self.number(port_b)),)
+        if port_a in self.west and port_b in self.east:
+            return ((self.number(port_b), self.number(port_a)),)
+        names_a, names_b = self.logical.get(port_a, ()), self.logical.get(port_b, ())
+        pairs = (*self._match_one_way(names_a, names_b), *self._match_one_way(names_b, names_a))
+        expected = sum(name in self.east for name in names_a + names_b)
         return pairs if len(pairs) == expected else ()
 
-    def _match_one_way(self, here: Sequence[str], there: Sequence[str]) -> Iterator[Pair]:
+    def _match_one_way(self, source_names: Sequence[str], output_names: Sequence[str]) -> Iterator[Pair]:
         """Yield the circuits from the E ports of one logical port to the W ports of another, matrix by matrix."""
-        for matrix in sorted({self.matrix.get(name, "") for name in here}):
-            sources = [name for name in here if name in self.east and self.matrix.get(name, "") == matrix]
-            outputs = [name for name in there if name in self.west and self.matrix.get(name, "") == matrix]
+        for matrix in sorted({self.matrix.get(name, "") for name in source_names}):
+            sources = [
+                name for name in source_names if name in self.east and self.matrix.get(name, "") == matrix
+            ]
+            outputs = [
+                name for name in output_names if name in self.west and self.matrix.get(name, "") == matrix
+            ]
             if len(sources) != len(outputs) or (len(sources) > 1 and not matrix):
                 continue
             for source, output in zip(sources, reversed(outputs), strict=True):
@@ -142,51 +150,51 @@ def decode_logical(lines: Sequence[str]) -> Mapping[str, tuple[str, str]]:
     return {row["name"]: (row["east"].upper(), row["west"].upper()) for row in rows}
 
 
-def two_way_circuits(pairs: Collection[Pair], layout: Layout) -> frozenset[frozenset[Pair]]:
+def find_two_way_circuits(pairs: Collection[Pair], layout: Layout) -> frozenset[frozenset[Pair]]:
     """Return the pairs of circuits that are each other's mirror.
 
     >>> layout = Layout(("E1", "E2"), ("W1", "W2"), logical={"1": ("E1", "W1"), "2": ("E2", "W2")})
-    >>> [sorted(group) for group in two_way_circuits({(1, 4), (2, 3)}, layout)]
+    >>> [sorted(group) for group in find_two_way_circuits({(1, 4), (2, 3)}, layout)]
     [[(1, 4), (2, 3)]]
     """
-    mirrored = ((pair, layout.mirror(pair)) for pair in pairs)
-    return frozenset(frozenset({pair, other}) for pair, other in mirrored if other and other in pairs)
+    mirrors = ((pair, layout.mirror(pair)) for pair in pairs)
+    return frozenset(frozenset({pair, mirror}) for pair, mirror in mirrors if mirror and mirror in pairs)
 
 
-def explain_tie(busy: PortBusy, seen: Snapshot | CrossConnects) -> PortBusy:
+def explain_tie(error: PortBusy, current: Snapshot | CrossConnects) -> PortBusy:
     """Return the error itself, with a better hint if it concerns half of a two-way circuit."""
-    tied = {pair for group in seen.tied for pair in group} if isinstance(seen, Snapshot) else set()
-    if busy.ports in tied:
-        busy.hint = TIED_HINT
-        busy.locate(device=busy.device)
-    return busy
+    tied = {pair for group in current.tied for pair in group} if isinstance(current, Snapshot) else set()
+    if error.ports in tied:
+        error.hint = TIED_HINT
+        error.locate(device=error.device)
+    return error
 
 
 def join_both_ways(steps: Iterable[Step], layout: Layout) -> tuple[Step, ...]:
     """Return the steps, with a circuit and its mirror joined in one step if both are added or both are removed."""
     steps = list(steps)
     moves = {(step.kind, pair) for step in steps for pair in step.pairs.items()}
-    joined: list[Step] = []
+    joined_steps: list[Step] = []
     joined_moves: set[tuple[str, Pair]] = set()
     for step in steps:
         pairs = set(step.pairs.pairs)
         if any((step.kind, pair) in joined_moves for pair in pairs):
             continue
         for pair in step.pairs.items():
-            mirrored = layout.mirror(pair)
-            if mirrored is not None and (step.kind, mirrored) in moves:
-                pairs.add(mirrored)
+            mirror = layout.mirror(pair)
+            if mirror is not None and (step.kind, mirror) in moves:
+                pairs.add(mirror)
         joined_moves |= {(step.kind, pair) for pair in pairs}
-        before = joined[-1].after if joined else step.before
-        after = before.pairs - pairs if step.kind == "remove" else before.pairs | pairs
-        joined.append(
+        connections = joined_steps[-1].after if joined_steps else step.before
+        updated_pairs = connections.pairs - pairs if step.kind == "remove" else connections.pairs | pairs
+        joined_steps.append(
             replace(
                 step,
                 pairs=CrossConnects(pairs),
-                before=before,
-                after=CrossConnects(after),
+                before=connections,
+                after=CrossConnects(updated_pairs),
                 # One robot makes the circuits one after the other.
                 estimated_s=step.estimated_s * len(pairs),
             )
         )
-    return tuple(joined)
+    return tuple(joined_steps)

@@ -26,18 +26,18 @@ POLLS_WHEN_LOST = 5
 class Move:
     """State of one request, from its start.
 
-    `events_before` is the number of the last event before the request. `seen` is True once the request was in the
-    queue. `lost` is the error of a connection that broke during the request. `halted` is the command in process since
-    `halted_since_s`, while the device asks for a homing run.
+    `events_before` is the number of the last event before the request. `was_queued` is True once the request was in the
+    queue. `connection_error` is the error of a connection that broke during the request. `halted_request` is the
+    command in process since `halted_since_s`, while the device asks for a homing run.
     """
 
-    began_s: float
+    start_s: float
     events_before: int
-    lost: TransportError | None = field(default=None)
-    seen: bool = False
+    connection_error: TransportError | None = field(default=None)
+    was_queued: bool = False
     absent_since_s: float | None = None
     allowed_s: float = 0.0
-    halted: Request | None = None
+    halted_request: Request | None = None
     halted_since_s: float | None = None
 
 
@@ -73,7 +73,7 @@ class Progress:
         return (
             running is not None
             and running.command == self.command
-            and any({running.one, running.other} == set(names) for names in self.names)
+            and any({running.port_a, running.port_b} == set(names) for names in self.names)
         )
 
 
@@ -81,20 +81,26 @@ def explain_standstill(queue: Queue, lines: Sequence[str]) -> str:
     """Return why the robot would not start a request, or "" if it would. `lines` are all unsolicited lines so far."""
     if queue.is_disabled or (queue.needs_homing and queue.running is None):
         return f"the robot executes nothing: {queue.status}"
-    reported = [line for line in lines if codec.STOPPED.search(line) or codec.RECOVERED.search(line)]
-    return reported[-1] if queue.needs_homing and reported and codec.STOPPED.search(reported[-1]) else ""
+    reported_lines = [line for line in lines if codec.STOPPED.search(line) or codec.RECOVERED.search(line)]
+    return (
+        reported_lines[-1]
+        if queue.needs_homing and reported_lines and codec.STOPPED.search(reported_lines[-1])
+        else ""
+    )
 
 
-def find_claim(step: Step, seen: Snapshot, layout: Layout) -> Conflict | None:
+def find_claim(step: Step, snapshot: Snapshot, layout: Layout) -> Conflict | None:
     """Return the conflict with another request that waits for the same ports, or None."""
     ports = {port for pair in step.pairs.items() for port in pair}
-    for move in seen.pending:
+    for move in snapshot.pending:
         if move.pair and ports & set(move.pair):
-            by = (f" by {move.user}" if move.user else "") + (f" ({move.source})" if move.source else "")
+            requester = (f" by {move.user}" if move.user else "") + (
+                f" ({move.source})" if move.source else ""
+            )
             return Conflict(
-                f"a request to {move.kind} {'-'.join(layout.names(move.pair))}{by} waits in the robot's queue",
+                f"a request to {move.kind} {'-'.join(layout.names(move.pair))}{requester} waits in the robot's queue",
                 expected=step.before,
-                found=seen.connections,
+                actual=snapshot.connections,
                 ports=sorted(ports & set(move.pair)),
                 hint="Wait until it is done, then read, and plan again from what is there.",
             )
@@ -108,18 +114,20 @@ def judge_progress(
 
     Raises `RobotFault`, `DeviceError` and `Timeout` as in the table in the module docstring.
     """
-    ahead = progress.ahead
-    move.seen = move.seen or ahead is not None
-    if why := _explain_stop(move, progress, grace_s):
-        raise _make_stopped(why, move, progress)
-    if ahead is None and (failure := codec.failure_of(progress.lines, progress.names, progress.command)):
+    moves_ahead = progress.ahead
+    move.was_queued = move.was_queued or moves_ahead is not None
+    if reason := _explain_stop(move, progress, grace_s):
+        raise _make_stopped(reason, move, progress)
+    if moves_ahead is None and (
+        failure := codec.find_failure(progress.lines, progress.names, progress.command)
+    ):
         raise DeviceError("the device reports that the request failed", received=failure)
-    if ahead is None and progress.reports_queue:
+    if moves_ahead is None and progress.reports_queue:
         return _is_awaited(move, progress.now_s, poll_s)
     move.absent_since_s = None
-    moves = len(progress.pairs) if ahead is None else 1 + ahead
-    move.allowed_s = max(move.allowed_s, longest_s * moves)
-    if progress.now_s - move.began_s < move.allowed_s:
+    move_count = len(progress.pairs) if moves_ahead is None else 1 + moves_ahead
+    move.allowed_s = max(move.allowed_s, longest_s * move_count)
+    if progress.now_s - move.start_s < move.allowed_s:
         return True
     homing_note = ", and the device asks for a homing run" if progress.queue.needs_homing else ""
     raise _make_stopped(
@@ -135,14 +143,14 @@ def _is_awaited(move: Move, now_s: float, poll_s: float) -> bool:
     if move.absent_since_s is None:
         move.absent_since_s = now_s
     absent_s = now_s - move.absent_since_s
-    if move.seen or not move.lost:
+    if move.was_queued or not move.connection_error:
         return absent_s < poll_s
     if absent_s < POLLS_WHEN_LOST * poll_s:
         return True
     raise Timeout(
         (
-            f"the connection broke ({move.lost.what}) before the device acknowledged the request, and the "
-            f"request was absent from the queue for {absent_s:.3g} s"
+            f"the connection broke ({move.connection_error.problem}) before the device acknowledged the request, "
+            f"and the request was absent from the queue for {absent_s:.3g} s"
         ),
         hint="The move may still happen: check the device, then read and plan again.",
     )
@@ -150,28 +158,28 @@ def _is_awaited(move: Move, now_s: float, poll_s: float) -> bool:
 
 def _explain_stop(move: Move, progress: Progress, grace_s: float) -> str:
     """Return why the robot has stopped; empty if it may continue."""
-    stop = next((line for line in progress.lines if codec.STOPPED.search(line)), "")
-    if stop:
-        return stop
+    stop_line = next((line for line in progress.lines if codec.STOPPED.search(line)), "")
+    if stop_line:
+        return stop_line
     if progress.queue.is_disabled:
         return f"the robot executes nothing: {progress.queue.status}"
     if not progress.queue.needs_homing:
         move.halted_since_s = None
         return ""
-    if move.halted_since_s is None or move.halted != progress.queue.running:
-        move.halted, move.halted_since_s = progress.queue.running, progress.now_s
+    if move.halted_since_s is None or move.halted_request != progress.queue.running:
+        move.halted_request, move.halted_since_s = progress.queue.running, progress.now_s
     if progress.queue.running is None or progress.now_s - move.halted_since_s >= grace_s:
         return 'the device asks for a homing run: Perform "homing run"'
     return ""
 
 
-def _make_stopped(why: str, move: Move, progress: Progress) -> OcsError:
+def _make_stopped(reason: str, move: Move, progress: Progress) -> OcsError:
     """Return the error for a stopped robot: `RobotFault`, or `Timeout` if our request waits or may not have arrived."""
     if progress.ahead is not None and not progress.is_running:
         return Timeout(
-            f"{why}; the request waits in the queue, and will be executed when the robot goes on",
+            f"{reason}; the request waits in the queue, and will be executed when the robot goes on",
             hint=codec.HOMING_HINT,
         )
-    if move.lost and not move.seen:
-        return Timeout(f"{why}; nobody knows whether the request was received", hint=codec.HOMING_HINT)
-    return RobotFault(why, hint=codec.HOMING_HINT)
+    if move.connection_error and not move.was_queued:
+        return Timeout(f"{reason}; nobody knows whether the request was received", hint=codec.HOMING_HINT)
+    return RobotFault(reason, hint=codec.HOMING_HINT)

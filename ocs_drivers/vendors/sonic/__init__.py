@@ -10,7 +10,7 @@ from __future__ import annotations
 from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
 from ocs_drivers.credentials import Credentials, find_credentials
 from ocs_drivers.errors import AddressError
-from ocs_drivers.transports.lines import ssh_line
+from ocs_drivers.transports.lines import make_ssh_line
 from ocs_drivers.vendors.sonic.driver import SonicOcs
 
 __all__ = ["SonicOcs", "ssh_switch"]
@@ -32,5 +32,5 @@ def ssh_switch(
             f"sudo must be yes or no, not {sudo!r}", device=str(address), hint="Write sudo=no."
         )
     account = find_credentials(str(address), credentials or address.credentials, factory=FACTORY_ACCOUNT)
-    line = ssh_line(address, SSH_PORT, account)
+    line = make_ssh_line(address, SSH_PORT, account)
     return SonicOcs(str(address), line, timeout_s=timeout_s, sudo=sudo == "yes")

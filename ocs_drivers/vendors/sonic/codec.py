@@ -52,7 +52,7 @@ class Names:
     >>> names = Names(inputs=64)
     >>> names.name_port(1), names.name_port(66), names.name_pair((1, 66))
     ('1A', '2B', '1A-2B')
-    >>> names.pair("1A-2B")
+    >>> names.parse_pair("1A-2B")
     (1, 66)
     """
 
@@ -66,21 +66,21 @@ class Names:
         """Return the name of a cross-connect."""
         return f"{self.name_port(pair[0])}-{self.name_port(pair[1])}"
 
-    def port(self, name: str) -> int:
+    def parse_port(self, name: str) -> int:
         """Return the number of a port. Raise `ProtocolDesync` for an invalid name."""
         match = _PORT.fullmatch(name)
         if match is None:
             raise ProtocolDesync("not the name of a port", received=name)
         return int(match[1]) + (self.inputs if match[2] == "B" else 0)
 
-    def pair(self, name: str) -> Pair:
+    def parse_pair(self, name: str) -> Pair:
         """Return the ports of a cross-connect. Raise `ProtocolDesync` unless it leads from an A port to a B port."""
         source, _, output = name.partition("-")
         if not source.endswith("A") or not output.endswith("B"):
             raise ProtocolDesync("not the name of a cross-connect", received=name)
-        return self.port(source), self.port(output)
+        return self.parse_port(source), self.parse_port(output)
 
-    def lists(self, pairs: Iterable[Pair]) -> Iterator[str]:
+    def format_lists(self, pairs: Iterable[Pair]) -> Iterator[str]:
         """Yield the arguments of as few commands as possible: lists of pairs, with consecutive pairs as ranges.
 
         >>> list(Names(64).lists([(10, 75), (12, 76), (13, 77), (14, 78)]))
@@ -103,13 +103,16 @@ class Names:
             run = pairs[start:end]
             if len(run) >= _SHORTEST_RANGE:
                 sides = zip(run[0], run[-1], strict=True)
-                yield "-".join(f"{self.name_port(first)}..{self.name_port(last)}" for first, last in sides)
+                yield "-".join(
+                    f"{self.name_port(first_port)}..{self.name_port(last_port)}"
+                    for first_port, last_port in sides
+                )
             else:
                 yield from map(self.name_pair, run)
             start = end
 
 
-def rows(lines: Lines, columns: tuple[str, ...]) -> list[tuple[str, ...]]:
+def parse_rows(lines: Lines, columns: tuple[str, ...]) -> list[tuple[str, ...]]:
     """Return the rows of a table with these columns, each as its cells. Raise `ProtocolDesync` for any other text.
 
     Cells are aligned with the dashes, so a cell may be empty. A row with text between two columns is invalid.
@@ -126,8 +129,8 @@ def _split_cells(line: str, spans: list[tuple[int, int]]) -> tuple[str, ...]:
     gaps = [line[end:start] for (_, end), (start, _) in pairwise(spans)]
     if line.startswith(" ") or any(gap.strip() for gap in gaps):
         raise ProtocolDesync("a row that does not match its table", received=line)
-    ends = [end for _, end in spans[:-1]] + [None]  # the last cell may be longer, as in the document
-    return tuple(line[start:end].strip() for (start, _), end in zip(spans, ends, strict=True))
+    cell_ends = [end for _, end in spans[:-1]] + [None]  # the last cell may be longer, as in the document
+    return tuple(line[start:end].strip() for (start, _), end in zip(spans, cell_ends, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,26 +171,26 @@ class CrossConnectTables:
 
 def parse_configured(lines: Lines, names: Names) -> frozenset[Pair]:
     """Return the pairs of `show ocs cross-connect config`."""
-    return frozenset(_decode_pair(row, names) for row in rows(lines, CONFIG_COLUMNS))
+    return frozenset(_decode_pair(row, names) for row in parse_rows(lines, CONFIG_COLUMNS))
 
 
-def hardware(lines: Lines, names: Names) -> dict[Pair, tuple[str, str]]:
+def parse_hardware(lines: Lines, names: Names) -> dict[Pair, tuple[str, str]]:
     """Return the pairs of `show ocs cross-connect status` with the states of both sides."""
     return {
         _decode_pair(row, names): (_check_known(row[3], _PORT_STATUS), _check_known(row[4], _PORT_STATUS))
-        for row in rows(lines, STATUS_COLUMNS)
+        for row in parse_rows(lines, STATUS_COLUMNS)
     }
 
 
 def _decode_pair(row: tuple[str, ...], names: Names) -> Pair:
     if row[0] != f"{row[1]}-{row[2]}":
         raise ProtocolDesync("a row whose sides do not match its id", received=" ".join(row))
-    return names.pair(row[0])
+    return names.parse_pair(row[0])
 
 
-def port_names(lines: Lines) -> tuple[int, int]:
+def count_ports(lines: Lines) -> tuple[int, int]:
     """Return how many A and B ports `show ocs port config` lists. Raise `ProtocolDesync` if a port is missing."""
-    names = {row[0] for row in rows(lines, PORT_CONFIG_COLUMNS)}
+    names = {row[0] for row in parse_rows(lines, PORT_CONFIG_COLUMNS)}
     inputs = sum(name.endswith("A") for name in names)
     outputs = len(names) - inputs
     expected = {f"{number}A" for number in range(1, inputs + 1)}
@@ -199,28 +202,28 @@ def port_names(lines: Lines) -> tuple[int, int]:
     return inputs, outputs
 
 
-def port_config(lines: Lines, names: Names) -> dict[int, tuple[str, PortState]]:
+def decode_port_config(lines: Lines, names: Names) -> dict[int, tuple[str, PortState]]:
     """Decode label and configured state of every port of `show ocs port config`."""
-    port_names(lines)
+    count_ports(lines)
     return {
-        names.port(name): (label, _OVERRIDE_STATES[_check_known(state, frozenset(_OVERRIDE_STATES))])
-        for name, label, state in rows(lines, PORT_CONFIG_COLUMNS)
+        names.parse_port(name): (label, _OVERRIDE_STATES[_check_known(state, frozenset(_OVERRIDE_STATES))])
+        for name, label, state in parse_rows(lines, PORT_CONFIG_COLUMNS)
     }
 
 
 def parse_broken_ports(lines: Lines, names: Names) -> frozenset[int]:
     """Return the ports that `show ocs port status` reports as failed."""
-    table = [(row[0], _check_known(row[-1], _PORT_STATUS)) for row in rows(lines, PORT_STATUS_COLUMNS)]
-    return frozenset(names.port(name) for name, state in table if state == FAILED)
+    table = [(row[0], _check_known(row[-1], _PORT_STATUS)) for row in parse_rows(lines, PORT_STATUS_COLUMNS)]
+    return frozenset(names.parse_port(name) for name, state in table if state == FAILED)
 
 
-def _check_known(word: str, known: frozenset[str]) -> str:
-    if word not in known:
-        raise ProtocolDesync("an unknown state", received=word)
-    return word
+def _check_known(value: str, known_values: frozenset[str]) -> str:
+    if value not in known_values:
+        raise ProtocolDesync("an unknown state", received=value)
+    return value
 
 
-def identity(lines: Lines) -> Identity:
+def decode_identity(lines: Lines) -> Identity:
     """Return the identity in `show version`. Raise `ProtocolDesync` if the output is not SONiC's or is incomplete.
 
     Every version of SONiC prints the line for the serial number, even if there is no number.
@@ -248,8 +251,8 @@ def check_done(lines: Lines) -> None:
             hint="Use an account with sudo rights, and remove the option sudo=no.",
         )
     if not any(line.rstrip(".").endswith(SUCCEEDED) for line in lines):
-        word = re.match(r"\w+", text)
-        raise DeviceError(f"the device refused: {text}", device_code=word[0] if word else "silence")
+        match = re.match(r"\w+", text)
+        raise DeviceError(f"the device refused: {text}", device_code=match[0] if match else "silence")
 
 
 def check_silent(lines: Lines) -> None:

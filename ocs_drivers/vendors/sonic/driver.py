@@ -82,8 +82,8 @@ class SonicOcs(SwitchDriver):
 
     def _discover(self) -> tuple[Identity, Capabilities]:
         """Read the version, and count the ports."""
-        identity = self._retry(lambda: self._show("version", codec.identity))
-        inputs, outputs = self._retry(lambda: self._show("ocs port config", codec.port_names))
+        identity = self._retry(lambda: self._show("version", codec.decode_identity))
+        inputs, outputs = self._retry(lambda: self._show("ocs port config", codec.count_ports))
         self._names = Names(inputs)
         capabilities = Capabilities(
             inputs,
@@ -97,9 +97,9 @@ class SonicOcs(SwitchDriver):
         )
         return identity, capabilities
 
-    def _show(self, what: str, decode: Callable[[Lines], _T]) -> _T:
+    def _show(self, subject: str, decode: Callable[[Lines], _T]) -> _T:
         """Return the decoded output of a `show` command."""
-        return self._session.ask_again(f"show {what}", decode)
+        return self._session.ask_again(f"show {subject}", decode)
 
     def _bind_names(self, decode: Callable[[Lines, Names], _T]) -> Callable[[Lines], _T]:
         """Return the decoder with the port names bound."""
@@ -112,7 +112,7 @@ class SonicOcs(SwitchDriver):
         with self._session.lock():
             tables = CrossConnectTables(
                 self._show("ocs cross-connect config", self._bind_names(codec.parse_configured)),
-                self._show("ocs cross-connect status", self._bind_names(codec.hardware)),
+                self._show("ocs cross-connect status", self._bind_names(codec.parse_hardware)),
             )
         self._last_tables = tables
         return tables
@@ -146,8 +146,8 @@ class SonicOcs(SwitchDriver):
     def _read_ports(self) -> Mapping[int, PortInfo]:
         inputs, outputs = self.capabilities.inputs, self.capabilities.outputs
         with self._session.lock():
-            config = self._show("ocs port config", self._bind_names(codec.port_config))
-            broken = self._show("ocs port status", self._bind_names(codec.parse_broken_ports))
+            config = self._show("ocs port config", self._bind_names(codec.decode_port_config))
+            failed_ports = self._show("ocs port status", self._bind_names(codec.parse_broken_ports))
         if len(config) != inputs + outputs:
             self._session.disconnect()
             raise ProtocolDesync(
@@ -157,7 +157,7 @@ class SonicOcs(SwitchDriver):
             number: PortInfo(
                 number,
                 Side.IN if number <= inputs else Side.OUT,
-                PortState.FAILED if number in broken else override,
+                PortState.FAILED if number in failed_ports else override,
                 label,
                 name=self._names.name_port(number),
             )
@@ -173,12 +173,12 @@ class SonicOcs(SwitchDriver):
     def plan(
         self,
         target: CrossConnects,
-        seen: Snapshot | CrossConnects,
+        current: Snapshot | CrossConnects,
         scope: Collection[int] | None = None,
     ) -> tuple[Step, ...]:
         """Plan as every driver does. Raise `PortBusy` if an unrealised pair outside the scope blocks a port."""
-        steps = super().plan(target, seen, scope)
-        if isinstance(seen, Snapshot):
+        steps = super().plan(target, current, scope)
+        if isinstance(current, Snapshot):
             added_ports = {
                 port for step in steps if step.kind == "add" for pair in step.pairs.items() for port in pair
             }
@@ -214,10 +214,10 @@ class SonicOcs(SwitchDriver):
 
     def _yield_removal_commands(self, pairs: CrossConnects) -> Iterator[str]:
         """Yield the commands that remove circuits. Ghosts are added first, because they cannot be deleted otherwise."""
-        seen = self._retry(self._read_tables)
-        for ghosts in self._names.lists(seen.ghosts & pairs.pairs):
+        tables = self._retry(self._read_tables)
+        for ghosts in self._names.format_lists(tables.ghosts & pairs.pairs):
             yield f"add {ghosts} safe"
-        for group in self._names.lists(pairs.pairs):
+        for group in self._names.format_lists(pairs.pairs):
             yield f"delete {group}"
 
     def _yield_addition_commands(self, pairs: CrossConnects) -> Iterator[str]:
@@ -229,35 +229,35 @@ class SonicOcs(SwitchDriver):
         ports = {port for pair in pairs.items() for port in pair}
         unrealised = self._deletable & self._retry(self._read_tables).unrealised
         unrealised = frozenset(pair for pair in unrealised if ports & set(pair))
-        for group in self._names.lists(unrealised):
+        for group in self._names.format_lists(unrealised):
             yield f"delete {group}"
-        for group in self._names.lists(pairs.pairs):
+        for group in self._names.format_lists(pairs.pairs):
             yield f"add {group} safe"
 
     def _read_back(self, step: Step) -> tuple[Snapshot | None, OcsError | None]:
         """Return the circuits of the hardware, and an error if it reports pairs of the step as failed."""
         read_back = self._read_again(step)
-        broken = self._last_tables.failed & self._find_untuned(step)
-        if not broken:
+        failed_pairs = self._last_tables.failed & self._find_untuned(step)
+        if not failed_pairs:
             return read_back, None
-        names = ", ".join(map(self._names.name_pair, sorted(broken)))
+        names = ", ".join(map(self._names.name_pair, sorted(failed_pairs)))
         return read_back, DeviceError(
             f"the device reports {names} as failed",
             device_code=codec.FAILED,
-            ports=sorted(port for pair in broken for port in pair),
+            ports=sorted(port for pair in failed_pairs for port in pair),
         )
 
     def _read_again(self, step: Step) -> Snapshot:
         """Return the circuits of the hardware, without circuits that the step adds and that are not tuned."""
-        seen = self._retry(self._read_tables)
+        tables = self._retry(self._read_tables)
         return Snapshot(
-            self._check_circuits(seen.hardware_circuits - self._find_untuned(step)), self._clock.now()
+            self._check_circuits(tables.hardware_circuits - self._find_untuned(step)), self._clock.now()
         )
 
     def _find_untuned(self, step: Step) -> frozenset[Pair]:
         return step.pairs.pairs - self._last_tables.tuned if step.kind == "add" else frozenset()
 
-    def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
+    def _is_moving(self, step: Step, read_back: Snapshot) -> bool:
         """Return True while the hardware differs from the configuration.
 
         The wait ends for a pair that the hardware reports as failed, or has not started to tune by the timeout.
@@ -265,13 +265,13 @@ class SonicOcs(SwitchDriver):
         del read_back
         if step.kind == "remove":
             return bool(step.pairs.pairs & self._last_tables.ghosts)
-        lagging = (
+        lagging_pairs = (
             step.pairs.pairs
             & self._last_tables.configured - self._last_tables.tuned - self._last_tables.failed
         )
-        if lagging & self._last_tables.hardware_circuits:
+        if lagging_pairs & self._last_tables.hardware_circuits:
             return True
-        return bool(lagging) and self._clock.now() - self._last_command_s < self._timeout_s
+        return bool(lagging_pairs) and self._clock.now() - self._last_command_s < self._timeout_s
 
     def shutter(self, ports: Collection[int], *, is_open: bool, guard: Guard = allow_all) -> None:
         """Block ports or return them to normal, and verify them by reading back. Raise `DeviceError`."""
@@ -283,13 +283,13 @@ class SonicOcs(SwitchDriver):
                 guard()
                 command = f"{self._config} port state {self._names.name_port(port)} {override}"
                 self._session.ask(command, codec.check_silent)
-        after = self.ports() if ports else {}
+        ports_after = self.ports() if ports else {}
         goal = PortState.ENABLED if is_open else PortState.DISABLED
-        wrong = [port for port in ports if after[port].state is not goal]
-        if wrong:
+        wrong_ports = [port for port in ports if ports_after[port].state is not goal]
+        if wrong_ports:
             raise DeviceError(
                 f"the device reported success, but the ports are not {goal.value}",
                 device=self.address,
-                ports=wrong,
+                ports=wrong_ports,
                 hint="Check these ports on the device.",
             )

@@ -21,7 +21,7 @@ from dataclasses import fields
 from ocs_drivers.address import DEFAULT_TIMEOUT_S, Address
 from ocs_drivers.credentials import Credentials, find_credentials
 from ocs_drivers.errors import AddressError
-from ocs_drivers.transports.lines import ssh_line
+from ocs_drivers.transports.lines import make_ssh_line
 from ocs_drivers.vendors.telescent.codec import CommandSet
 from ocs_drivers.vendors.telescent.driver import IDLE_LIMIT_S, MOVE_TIME_S, POLL_S, Options, TelescentCli
 
@@ -42,12 +42,12 @@ def cli_switch(
     """Return an unopened Telescent over SSH. Raise `AddressError` for an invalid option."""
     address = address.check_options(*_OPTIONS, *_COMMANDS, "key", "known_hosts").with_port(CLI_PORT)
     account = find_credentials(str(address), credentials or address.credentials, factory=DEFAULT_ACCOUNT)
-    commands, options = commands_in(address), options_in(address)
-    line = ssh_line(address, CLI_PORT, account)
+    commands, options = read_commands(address), read_options(address)
+    line = make_ssh_line(address, CLI_PORT, account)
     return TelescentCli(str(address), line, timeout_s=timeout_s, commands=commands, options=options)
 
 
-def commands_in(address: Address) -> CommandSet:
+def read_commands(address: Address) -> CommandSet:
     """Return the published commands, overridden by the options of an address. Raise `AddressError`."""
     commands = CommandSet(**{name: address.options[name] for name in _COMMANDS if name in address.options})
     for pattern in (commands.prompt, commands.robot_fault):
@@ -62,7 +62,7 @@ def commands_in(address: Address) -> CommandSet:
     return commands
 
 
-def options_in(address: Address) -> Options:
+def read_options(address: Address) -> Options:
     """Return the timeouts and flags from the options of an address. Raise `AddressError`."""
     typical_s = address.seconds("move_s", MOVE_TIME_S[0])
     return Options(

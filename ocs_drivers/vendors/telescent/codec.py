@@ -160,12 +160,12 @@ def check_accepted(lines: Sequence[str], commands: CommandSet) -> None:
 
 def _extract_error_text(lines: Sequence[str]) -> list[str]:
     """Return the text between the two lines of a frame; without a frame, the lines with ERROR or Exception."""
-    first = next((n for n, line in enumerate(lines) if _FRAME.fullmatch(line)), None)
-    if first is None:
+    first_frame = next((n for n, line in enumerate(lines) if _FRAME.fullmatch(line)), None)
+    if first_frame is None:
         return [line for line in lines if _REFUSAL.search(line)]
-    inside = lines[first + 1 :]
-    last = next((n for n, line in enumerate(inside) if _FRAME.fullmatch(line)), len(inside))
-    return list(inside[:last]) or ["the device says ERROR and no more"]
+    framed_lines = lines[first_frame + 1 :]
+    last_frame = next((n for n, line in enumerate(framed_lines) if _FRAME.fullmatch(line)), len(framed_lines))
+    return list(framed_lines[:last_frame]) or ["the device says ERROR and no more"]
 
 
 def decode_cells(lines: Sequence[str], commands: CommandSet) -> tuple[Cell, ...]:
@@ -283,11 +283,11 @@ class Table:
     @property
     def pending(self) -> tuple[PendingMove, ...]:
         """Moves that the robot has not made yet; the table does not show their users."""
-        making = [n for n, cell in enumerate(self.cells) if self._is_making(cell)]
-        clearing = [n for n, cell in enumerate(self.cells) if self._is_clearing(cell)]
+        making_indices = [n for n, cell in enumerate(self.cells) if self._is_making(cell)]
+        clearing_indices = [n for n, cell in enumerate(self.cells) if self._is_clearing(cell)]
         return (
-            *(PendingMove("connect", self._make_pair(output)) for output in making),
-            *(PendingMove("disconnect", self._make_pair(output)) for output in clearing),
+            *(PendingMove("connect", self._make_pair(output)) for output in making_indices),
+            *(PendingMove("disconnect", self._make_pair(output)) for output in clearing_indices),
         )
 
     @property
@@ -307,8 +307,8 @@ class Table:
         """Return the state of a cell; an output with unknown letters counts as failed."""
         if cell.is_free and cell.is_locked:
             return PortState.LOCKED
-        known = cell.is_free or cell.is_allocated or self._is_making(cell) or self._is_clearing(cell)
-        return PortState.ENABLED if known else PortState.FAILED
+        is_known = cell.is_free or cell.is_allocated or self._is_making(cell) or self._is_clearing(cell)
+        return PortState.ENABLED if is_known else PortState.FAILED
 
     def _make_pair(self, output: int) -> tuple[int, int]:
         return self.numbering.input_port(self.cells[output].number), self.numbering.output_port(output)

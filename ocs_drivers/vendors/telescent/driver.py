@@ -63,14 +63,14 @@ class Options:
 class _Move:
     """State of one step: its start, and its longest time.
 
-    `commanded` is True once the robot was commanded to move, `seen` once the table showed the move as pending.
+    `was_commanded` is True once the robot was commanded to move, `was_pending` once the table showed it as pending.
     `uncertainty` is an error after which it is uncertain whether the robot moves.
     """
 
-    began_s: float
+    start_s: float
     allowed_s: float = 0.0
-    commanded: bool = False
-    seen: bool = False
+    was_commanded: bool = False
+    was_pending: bool = False
     uncertainty: OcsError | None = None
 
 
@@ -229,7 +229,7 @@ class TelescentCli(SwitchDriver):
         )
         self._move = _Move(self._clock.now())
         for number, (command, moves) in enumerate(commands(source, output)):
-            if number and not self._move.commanded:  # once the robot moves, it is too late to stop
+            if number and not self._move.was_commanded:  # once the robot moves, it is too late to stop
                 guard()
             self._send_command(command, moves=moves)
             if self._move.uncertainty:
@@ -248,14 +248,14 @@ class TelescentCli(SwitchDriver):
         except TransportError as error:
             if not moves:
                 raise make_connection_lost(
-                    self._address, f"before the robot was commanded to move: {error.what}"
+                    self._address, f"before the robot was commanded to move: {error.problem}"
                 ) from error
             move.uncertainty = error
         except (DeviceError, RobotFault) as refusal:
-            if not move.commanded:
+            if not move.was_commanded:
                 raise
             move.uncertainty = refusal
-        move.commanded = move.commanded or moves
+        move.was_commanded = move.was_commanded or moves
 
     def _check_accepted(self, lines: tuple[str, ...]) -> None:
         codec.check_accepted(lines, self._commands)
@@ -268,21 +268,21 @@ class TelescentCli(SwitchDriver):
         """Return equal pauses between reads, because a robot is always slow."""
         return repeat(self.poll_s)
 
-    def _still_moving(self, step: Step, read_back: Snapshot) -> bool:
+    def _is_moving(self, step: Step, read_back: Snapshot) -> bool:
         """Return True if the robot may still make the move, so that the caller reads again.
 
         Return False once the move was pending and no longer is. After the longest time, raise the refusal of the second
         move of a removal, `Timeout` if the connection broke and the move was never pending, or else `RobotFault`.
         """
         move, pending = self._move, read_back.pending
-        at_work = any(pending_move.pair in step.pairs.pairs for pending_move in pending)
-        if move.seen and not at_work:
+        is_at_work = any(pending_move.pair in step.pairs.pairs for pending_move in pending)
+        if move.was_pending and not is_at_work:
             return False
-        move.seen = move.seen or at_work
+        move.was_pending = move.was_pending or is_at_work
         typical_s, longest_s = self._options.move_time_s
-        each_s = 2 * typical_s if move.uncertainty and not move.seen else longest_s
-        move.allowed_s = max(move.allowed_s, each_s * (1 + len(pending)))
-        if self._clock.now() - move.began_s < move.allowed_s:
+        move_s = 2 * typical_s if move.uncertainty and not move.was_pending else longest_s
+        move.allowed_s = max(move.allowed_s, move_s * (1 + len(pending)))
+        if self._clock.now() - move.start_s < move.allowed_s:
             return True
         raise self._make_overdue_error(move)
 
@@ -290,10 +290,10 @@ class TelescentCli(SwitchDriver):
         # The device refused the second move of a removal, and the time of the first move is up.
         if isinstance(move.uncertainty, DeviceError | RobotFault):
             return move.uncertainty
-        if move.uncertainty and not move.seen:
+        if move.uncertainty and not move.was_pending:
             return Timeout(
                 f"the move was not made within {move.allowed_s:.3g} s, and it is not certain that the device received "
-                f"it: {move.uncertainty.what}",
+                f"it: {move.uncertainty.problem}",
                 device=self._address,
                 sent=move.uncertainty.sent,
                 hint="The move may still happen: check the device, then read and plan again.",

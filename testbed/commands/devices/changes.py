@@ -131,13 +131,13 @@ def _find_dropped(
 
     Raises `PortBusy` if it drops circuits without `replace`, and `Conflict` for queued moves of the same ports.
     """
-    from ocs_drivers.engine.reports import describe_pairs, ports_of
+    from ocs_drivers.engine.reports import describe_pairs, list_ports
     from ocs_drivers.errors import Conflict, PortBusy
 
     queued = [
         move.pair
         for move in snapshot.pending
-        if move.pair and move.pair not in pairs.items() and set(move.pair) & set(ports_of(pairs.items()))
+        if move.pair and move.pair not in pairs.items() and set(move.pair) & set(list_ports(pairs.items()))
     ]
     if queued:
         raise Conflict(
@@ -146,9 +146,9 @@ def _find_dropped(
                 "sent"
             ),
             expected={},
-            found=snapshot.connections,
+            actual=snapshot.connections,
             device=device.address,
-            ports=ports_of(queued),
+            ports=list_ports(queued),
             hint=_AFTER_ROBOT if device.capabilities.serial_robot else _AFTER_PROVISIONING,
         )
     dropped = {i: o for i, o in snapshot.connections.items() if i in pairs and pairs[i] != o}
@@ -279,7 +279,7 @@ def _make_changed_since(expect: str, snapshot: Snapshot, device: OpticalSwitch) 
     return Conflict(
         f"the switch holds revision {snapshot.revision}, not {expect}; nothing was sent",
         expected={},  # a revision does not tell which pairs were expected
-        found=snapshot.connections,
+        actual=snapshot.connections,
         device=device.address,
         hint="Somebody else changed it: read again, then decide.",
     )

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from ocs_drivers import OpticalSwitch, open_switch
-from ocs_drivers.engine.reports import describe_pairs, ports_of
+from ocs_drivers.engine.reports import describe_pairs, list_ports
 from ocs_drivers.errors import OcsError
 from ocs_drivers.transports.recording import record_sessions
 from testbed.errors import Interrupted, MoveTimedOut, TimedOut, UsageError
@@ -164,7 +164,7 @@ def change_under_lease(
 
     new = pairs or {}
     old = {i: o for i, o in (connections or {}).items() if i in new or o in new.values()}
-    changes = frozenset({*ports, *ports_of([*new.items(), *old.items()])})
+    changes = frozenset({*ports, *list_ports([*new.items(), *old.items()])})
     with lease_ports(runs_dir, switch.address, changes), moving(switch, pairs):
         yield
 

@@ -239,10 +239,10 @@ def _make_key(row: Timing) -> str:
 
 def _describe_ring_gain(gain: RingGain) -> str:
     """Describe the gain of all rings over one, or say that the hosts' CPU limits the measurement."""
-    from testbed.measure.units import size_text
+    from testbed.measure.units import format_size
 
     many, one = gain.many_rings, gain.one_ring
-    what = f"{many.configuration} over {one.configuration} at {size_text(many.size_bytes)}"
+    what = f"{many.configuration} over {one.configuration} at {format_size(many.size_bytes)}"
     low, high = gain.spread
     if gain.cpu_limited:
         return (

@@ -285,9 +285,9 @@ class Measure(
 
 def _make_table_keys(table: NcclTable) -> dict[str, Any]:
     """Return the fields of `NcclTestsDocument`."""
-    from testbed.measure.nccl.table import table_json
+    from testbed.measure.nccl.table import make_table_document
 
-    keys: dict[str, Any] = table_json(table)
+    keys: dict[str, Any] = make_table_document(table)
     devices = tuple(NcclDevice(**device) for device in keys["config"]["devices"])
     return keys | {
         "config": NcclConfig(devices=devices),
@@ -317,7 +317,7 @@ def _make_timing(keys: dict[str, Any]) -> NcclTiming:
 
 
 def _say_table(place: Place, table: NcclTable) -> None:
-    from testbed.measure.nccl.table import table_text
+    from testbed.measure.nccl.table import format_table
 
-    place.say_table("Results of nccl-tests", *table_text(table))
+    place.say_table("Results of nccl-tests", *format_table(table))
     place.say(*(f"problem: {problem}" for problem in table.problems))

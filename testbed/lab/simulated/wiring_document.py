@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from lightbed.children import module_command
-from ocs_drivers.families import twin_family_name
+from ocs_drivers.families import find_twin_family
 from testbed.lab.checks import LANGUAGE_PORTS, Endpoint, parse_endpoint
 from testbed.lab.model import FibreEnd, Lab, LabBoard, LabBoardPort, LabHost, LabSwitch, SwitchTwin
 
@@ -52,7 +52,7 @@ def _make_switch_entry(lab: Lab, switch: LabSwitch) -> dict[str, Any]:
     assert switch_endpoint is not None  # checked when the lab was loaded
     return {
         "name": switch.name,
-        "kind": twin_family_name(switch_endpoint.language),
+        "kind": find_twin_family(switch_endpoint.language),
         "inputs": switch.inputs,
         "outputs": switch.outputs,
         **_make_frontends(switch_endpoint, twin),

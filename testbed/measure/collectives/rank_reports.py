@@ -19,18 +19,18 @@ MAX_NAMES = 4
 class RankReports:
     """Messages of ranks and guards, by host. `errors` and `guards` are in order of arrival.
 
-    `ready_again` holds ranks that are done and wait for another job. `never_began` holds hosts whose rank ended before
-    it was ready. `processor_s` is the processor time of all ranks.
+    `ready_for_next` holds ranks that are done and wait for another job. `unstarted_hosts` holds hosts whose rank
+    ended before it was ready. `processor_s` is the processor time of all ranks.
     """
 
     ready: dict[str, dict[str, Any]] = field(default_factory=dict)
-    last_at: dict[str, str] = field(default_factory=dict)
+    last_position: dict[str, str] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
-    done: set[str] = field(default_factory=set)
+    done_hosts: set[str] = field(default_factory=set)
     errors: dict[str, str] = field(default_factory=dict)
     guards: dict[str, dict[str, Any]] = field(default_factory=dict)
-    never_began: set[str] = field(default_factory=set)
-    ready_again: dict[str, dict[str, Any]] = field(default_factory=dict)
+    unstarted_hosts: set[str] = field(default_factory=set)
+    ready_for_next: dict[str, dict[str, Any]] = field(default_factory=dict)
     processor_s: float = 0.0
 
     def store_event(self, host: str, line: str) -> str:
@@ -43,13 +43,13 @@ class RankReports:
         match event:
             case "ready":
                 self.processor_s += message.get("processor_s", 0.0)
-                (self.ready_again if host in self.done else self.ready)[host] = message
+                (self.ready_for_next if host in self.done_hosts else self.ready)[host] = message
             case "at":
-                self.last_at[host] = f"{message['configuration']}, {message['size']} B"
+                self.last_position[host] = f"{message['configuration']}, {message['size']} B"
             case "row":
                 self.rows.append(message)
             case "done":
-                self.done.add(host)
+                self.done_hosts.add(host)
                 self.processor_s += message.get("processor_s", 0.0)
             case "error":
                 self.errors[host] = message["message"]
@@ -60,8 +60,10 @@ class RankReports:
     @property
     def failed(self) -> bool:
         """True if a rank is lost, which the other ranks would wait for."""
-        ended = self.guards.values()
-        return bool(self.errors) or any(guard["reason"] != "exit" or guard["status"] != 0 for guard in ended)
+        ended_guards = self.guards.values()
+        return bool(self.errors) or any(
+            guard["reason"] != "exit" or guard["status"] != 0 for guard in ended_guards
+        )
 
     @property
     def deadline_passed(self) -> bool:
@@ -109,14 +111,15 @@ class Diagnosis:
         if self.reports.deadline_passed:
             return self.make_failure_error()
         missing = [host for host in self.nodes if host not in self.reports.ready]
-        names = [host for host in missing if host in self.reports.never_began] or missing
-        words = "; ".join(
-            f"rank {self.nodes[host]} ({host}): {self._read_last_words(host)}" for host in names[:MAX_NAMES]
+        named_hosts = [host for host in missing if host in self.reports.unstarted_hosts] or missing
+        reasons = "; ".join(
+            f"rank {self.nodes[host]} ({host}): {self._read_last_words(host)}"
+            for host in named_hosts[:MAX_NAMES]
         )
-        what = f"{len(names)} of {len(self.nodes)} ranks did not get ready"
+        summary = f"{len(named_hosts)} of {len(self.nodes)} ranks did not get ready"
         hint = "Check that the Python of these hosts has torch: `testbed doctor LAB`"
         return CollectiveError(
-            f"{what}, so none ran: {words}{_describe_rest(names)}. {hint}{self._describe_unconfirmed()}"
+            f"{summary}, so none ran: {reasons}{_describe_rest(named_hosts)}. {hint}{self._describe_unconfirmed()}"
         )
 
     def make_failure_error(self) -> CollectiveError:
@@ -128,21 +131,21 @@ class Diagnosis:
             host for host in self.nodes if host not in self.reports.guards and host not in self.completed
         ]
         if silent and self.reports.guards:
-            words = ", ".join(map(self._describe_rank, silent[:MAX_NAMES])) + _describe_rest(silent)
+            ranks = ", ".join(map(self._describe_rank, silent[:MAX_NAMES])) + _describe_rest(silent)
             return CollectiveTimeout(
-                f"the AllReduce did not finish: {words} cannot be reached any more. Look at the management network "
+                f"the AllReduce did not finish: {ranks} cannot be reached any more. Look at the management network "
                 f"and at these hosts; {self._describe_ending()}"
             )
         dark = list(self._describe_dark_links())
         if dark:
-            words = "; ".join(dark[:MAX_NAMES]) + _describe_rest(dark)
-            return CollectiveTimeout(f"the AllReduce did not finish: {words}. {self._describe_ending()}")
+            ranks = "; ".join(dark[:MAX_NAMES]) + _describe_rest(dark)
+            return CollectiveTimeout(f"the AllReduce did not finish: {ranks}. {self._describe_ending()}")
         if self.reports.deadline_passed:
-            late = [host for host in self.nodes if host not in self.reports.ready]
-            lost = late or [host for host in self.nodes if host not in self.reports.done]
-            words = ", ".join(map(self._describe_rank, lost[:MAX_NAMES])) + _describe_rest(lost)
+            not_ready = [host for host in self.nodes if host not in self.reports.ready]
+            unfinished = not_ready or [host for host in self.nodes if host not in self.reports.done_hosts]
+            ranks = ", ".join(map(self._describe_rank, unfinished[:MAX_NAMES])) + _describe_rest(unfinished)
             return CollectiveTimeout(
-                f"the AllReduce did not finish within {self.deadline_s:g} s: {words} waited although every NIC has "
+                f"the AllReduce did not finish within {self.deadline_s:g} s: {ranks} waited although every NIC has "
                 f"carrier. Look with `testbed verify`, or allow more time. {self._describe_ending()}"
             )
         return CollectiveError(
@@ -151,11 +154,11 @@ class Diagnosis:
 
     def _describe_dark_links(self) -> Iterator[str]:
         """Yield a description of each link without carrier at its receiver, according to the receiver's guard."""
-        into = self.wiring.link_into
+        links_by_receiver = self.wiring.link_into
         for node, host in enumerate(self.lab.hosts):
             dark_nics = self.reports.guards.get(host.name, {}).get("dark_nics", ())
             for index, nic in enumerate(host.nics):
-                link = into.get(Nic(node, index))
+                link = links_by_receiver.get(Nic(node, index))
                 if link is not None and nic.name in dark_nics:
                     yield f"{self._describe_rank(host.name)} has no light on {self.lab.link_label(link)}"
 
@@ -163,15 +166,15 @@ class Diagnosis:
         """Describe the rank that failed first. Killed ranks report nothing and make others fail, so they go first."""
         for host in self.reports.hosts_killed:
             return f"{self._describe_rank(host)} was ended by signal {-self.reports.guards[host]['status']}"
-        for host, words in self.reports.errors.items():
-            return f"{self._describe_rank(host)}: {words}"
+        for host, message in self.reports.errors.items():
+            return f"{self._describe_rank(host)}: {message}"
         silent = [host for host in self.nodes if host not in self.reports.guards]
         for host in (*self.reports.hosts_failed, *silent, *self.nodes):
             return f"{self._describe_rank(host)}: {self._read_last_words(host)}"
         raise AssertionError("a launch without ranks cannot fail")
 
     def _describe_rank(self, host: str) -> str:
-        return f"rank {self.nodes[host]} ({host}, at {self.reports.last_at.get(host, 'the start')})"
+        return f"rank {self.nodes[host]} ({host}, at {self.reports.last_position.get(host, 'the start')})"
 
     def _read_last_words(self, host: str) -> str:
         completed = self.completed.get(host)
@@ -200,5 +203,5 @@ class Diagnosis:
 
 
 def _describe_rest(names: list[str]) -> str:
-    rest = len(names) - MAX_NAMES
-    return f" and {rest} more" if rest > 0 else ""
+    count = len(names) - MAX_NAMES
+    return f" and {count} more" if count > 0 else ""

@@ -31,10 +31,10 @@ from testbed.measure.collectives.rows import (
     yield_nic_bytes,
     yield_rank_figures,
 )
-from testbed.measure.collectives.spec import CollectiveSpec, Configuration, doubling_sizes
+from testbed.measure.collectives.spec import CollectiveSpec, Configuration, list_doubling_sizes
 from testbed.measure.model import CollectiveResult, Timing
 
-__all__ = ["CollectiveSpec", "Configuration", "Progress", "Ranks", "doubling_sizes", "run_collectives"]
+__all__ = ["CollectiveSpec", "Configuration", "Progress", "Ranks", "list_doubling_sizes", "run_collectives"]
 
 READY_TIMEOUT_S = 120.0
 # Time after the deadline for the guards' last reports, and the longest pause between two checks of the ranks.
@@ -63,7 +63,7 @@ def run_collectives(
     `CollectiveError` if a rank fails, and `HostError` if hosts cannot be reached. All ranks have ended when it returns
     or raises.
     """
-    with Ranks(fleet, lab, deadline_s, kept=False) as ranks:
+    with Ranks(fleet, lab, deadline_s, keep_ranks=False) as ranks:
         return ranks.measure(wiring, routes, spec, on_progress=on_progress, on_row=on_row)
 
 
@@ -74,11 +74,11 @@ class Ranks:
     deadline has passed in between.
     """
 
-    def __init__(self, fleet: Fleet, lab: Lab, deadline_s: float, *, kept: bool = True) -> None:
+    def __init__(self, fleet: Fleet, lab: Lab, deadline_s: float, *, keep_ranks: bool = True) -> None:
         self._fleet = fleet
         self._lab = lab
         self._deadline_s = deadline_s
-        self._keeps_ranks = kept
+        self._keeps_ranks = keep_ranks
         self._hosts = {host.name for host in lab.hosts}
         self._folder = ""
         self._launch: Launch | None = None
@@ -126,17 +126,17 @@ class Ranks:
         on_progress: Progress,
         on_row: Callable[[Timing], None],
     ) -> RankReports:
-        ends_at = time.monotonic() + self._deadline_s + GRACE_S
+        end_s = time.monotonic() + self._deadline_s + GRACE_S
         launch, reports = self._start()
-        ready = _await_ready(launch, reports, self._hosts, min(ends_at, time.monotonic() + READY_TIMEOUT_S))
+        ready = _await_ready(launch, reports, self._hosts, min(end_s, time.monotonic() + READY_TIMEOUT_S))
         if ready:
-            ends_at = time.monotonic() + self._deadline_s + GRACE_S if self._keeps_ranks else ends_at
+            end_s = time.monotonic() + self._deadline_s + GRACE_S if self._keeps_ranks else end_s
             spec = _drop_sets_for_nccl(spec, reports)
             job = _make_job(self._lab, spec, reports, self._deadline_s) | {"more": self._keeps_ranks}
             launch.send(json.dumps(job) + "\n")
-            for row in _yield_rows(launch, reports, spec, ends_at, on_progress, kept=self._keeps_ranks):
+            for row in _yield_rows(launch, reports, spec, end_s, on_progress, keep_ranks=self._keeps_ranks):
                 on_row(make_timing(self._lab, wiring, routes, spec, row))
-            if self._keeps_ranks and reports.done == self._hosts:
+            if self._keeps_ranks and reports.done_hosts == self._hosts:
                 return reports
         launch.close_input()
         try:
@@ -148,14 +148,14 @@ class Ranks:
         diagnosis = Diagnosis(self._lab, wiring, reports, completed, self._deadline_s)
         if not ready:
             raise diagnosis.make_not_ready_error()
-        if reports.done != self._hosts:
+        if reports.done_hosts != self._hosts:
             raise diagnosis.make_failure_error()
         return reports
 
     def _start(self) -> tuple[Launch, RankReports]:
         """Return the running ranks (or start new ones) and the reports for their next job."""
         if self._launch is not None and set(self._launch.running) == self._hosts:
-            self._reports = RankReports(ready=self._reports.ready_again)
+            self._reports = RankReports(ready=self._reports.ready_for_next)
             return self._launch, self._reports
         self.close()
         if not self._folder:
@@ -168,21 +168,29 @@ class Ranks:
         return self._launch, self._reports
 
     def _make_command(self, host: LabHost, node: int) -> str:
-        nics = [word for nic in host.nics for word in ("--nic", nic.name)]
-        rank = [host.python, "-I", f"{self._folder}/collective.py", str(node)]
-        guard = [host.python, "-IS", f"{self._folder}/guard.py", "--deadline", f"{self._deadline_s:g}"]
-        return shlex.join([*guard, *(["--renew"] if self._keeps_ranks else []), *nics, "--", *rank])
+        nics = [argument for nic in host.nics for argument in ("--nic", nic.name)]
+        rank_command = [host.python, "-I", f"{self._folder}/collective.py", str(node)]
+        guard_command = [
+            host.python,
+            "-IS",
+            f"{self._folder}/guard.py",
+            "--deadline",
+            f"{self._deadline_s:g}",
+        ]
+        return shlex.join(
+            [*guard_command, *(["--renew"] if self._keeps_ranks else []), *nics, "--", *rank_command]
+        )
 
 
-def _await_ready(launch: Launch, reports: RankReports, hosts: set[str], until: float) -> bool:
+def _await_ready(launch: Launch, reports: RankReports, hosts: set[str], end_s: float) -> bool:
     """Return True once all ranks are ready, False as soon as one has ended or the time is up."""
     if reports.ready.keys() == hosts:
         return True
-    for _event in _yield_events(launch, reports, until):
+    for _event in _yield_events(launch, reports, end_s):
         if reports.ready.keys() == hosts:
             return True
         ended_hosts = reports.guards.keys() | (hosts - set(launch.running))
-        reports.never_began = ended_hosts - reports.ready.keys()
+        reports.unstarted_hosts = ended_hosts - reports.ready.keys()
         if ended_hosts:
             return False
     return False
@@ -192,30 +200,30 @@ def _yield_rows(
     launch: Launch,
     reports: RankReports,
     spec: CollectiveSpec,
-    until: float,
+    end_s: float,
     on_progress: Progress,
     *,
-    kept: bool,
+    keep_ranks: bool,
 ) -> Iterator[dict[str, Any]]:
-    """Yield rows as they arrive, until all ranks have ended (or, with `kept`, until all are done).
+    """Yield rows as they arrive, until all ranks have ended (or, with `keep_ranks`, until all are done).
 
     Disconnects as soon as a rank is lost, because the others would wait for it.
     """
-    for event in _yield_events(launch, reports, until):
+    for event in _yield_events(launch, reports, end_s):
         if event == "row":
             row = reports.rows[-1]
             text = f"{spec.topology}, {row['configuration']}, {row['size']} B"
             on_progress(len(reports.rows), spec.rows, text)
             yield row
-        if reports.failed or (reports.ready.keys() - reports.done) - set(launch.running):
+        if reports.failed or (reports.ready.keys() - reports.done_hosts) - set(launch.running):
             launch.close_input()
-        elif kept and reports.done == reports.ready.keys():
+        elif keep_ranks and reports.done_hosts == reports.ready.keys():
             return
 
 
-def _yield_events(launch: Launch, reports: RankReports, until: float) -> Iterator[str]:
+def _yield_events(launch: Launch, reports: RankReports, end_s: float) -> Iterator[str]:
     """Yield the kind of each event as it arrives, and "" at each poll, until all ranks have ended or time is up."""
-    while launch.running and (left_s := until - time.monotonic()) > 0:
+    while launch.running and (left_s := end_s - time.monotonic()) > 0:
         for host, line in launch.lines(min(POLL_S, left_s)):
             yield reports.store_event(host, line)
         yield ""
@@ -224,11 +232,11 @@ def _yield_events(launch: Launch, reports: RankReports, until: float) -> Iterato
 
 
 def _make_job(lab: Lab, spec: CollectiveSpec, reports: RankReports, deadline_s: float) -> dict[str, Any]:
-    first, on_sets = lab.hosts[0], spec.sets
+    first_host, route_sets = lab.hosts[0], spec.sets
     return {
         "nodes": len(lab.hosts),
         "backend": _choose_backend(spec, reports.ready),
-        "store": f"{first.management}:{reports.ready[first.name]['store_port']}",
+        "store": f"{first_host.management}:{reports.ready[first_host.name]['store_port']}",
         "addresses": [str(host.address) for host in lab.hosts],
         "nics": [[nic.name for nic in host.nics] for host in lab.hosts],
         "timeout_s": deadline_s,
@@ -237,16 +245,17 @@ def _make_job(lab: Lab, spec: CollectiveSpec, reports: RankReports, deadline_s: 
         "max_iterations": spec.max_iterations,
         "max_time_s": spec.max_time_s,
         "configurations": [
-            each.as_json() | ({"weights": compute_weights(each, on_sets)} if on_sets else {})
-            for each in spec.configurations
+            configuration.as_json()
+            | ({"weights": compute_weights(configuration, route_sets)} if route_sets else {})
+            for configuration in spec.configurations
         ],
         **(
             {
                 "set_addresses": [
-                    [str(address) for address in set_addresses(host)[: on_sets.sets]] for host in lab.hosts
+                    [str(address) for address in set_addresses(host)[: route_sets.sets]] for host in lab.hosts
                 ]
             }
-            if on_sets
+            if route_sets
             else {}
         ),
     }
@@ -262,16 +271,18 @@ def _choose_backend(spec: CollectiveSpec, ready: Mapping[str, Mapping[str, Any]]
 
     Raises `CollectiveError` if NCCL is requested although a host has no GPU or a configuration is an exchange.
     """
-    exchanges = [each.name for each in spec.configurations if not each.collective.on_gpus]
+    exchanges = [
+        configuration.name for configuration in spec.configurations if not configuration.collective.on_gpus
+    ]
     if exchanges and spec.backend == "nccl":
         raise CollectiveError(
             f"{exchanges[0]}: transfers between pairs are measured with the backend 'gloo' only; choose it"
         )
-    without = [host for host, message in ready.items() if not message["gpus"]]
+    hosts_without_gpus = [host for host, message in ready.items() if not message["gpus"]]
     if spec.backend == "auto":
-        return "gloo" if without or exchanges else "nccl"
-    if spec.backend == "nccl" and without:
-        names = ", ".join(sorted(without))
+        return "gloo" if hosts_without_gpus or exchanges else "nccl"
+    if spec.backend == "nccl" and hosts_without_gpus:
+        names = ", ".join(sorted(hosts_without_gpus))
         raise CollectiveError(
             f"no GPU that torch can use on {names}: choose the backend 'gloo', or 'auto' to use what all hosts have"
         )
@@ -293,9 +304,11 @@ def _make_result(
         nic_bytes,
         versions,
         reports.processor_s,
-        tuple(one for row in reports.rows for one in yield_rank_figures(lab, spec, row)),
-        tuple(one for row in reports.rows for one in yield_flow_figures(lab, wiring, routes, spec, row)),
-        tuple(one for row in reports.rows for one in yield_link_figures(lab, wiring, spec, row)),
+        tuple(figures for row in reports.rows for figures in yield_rank_figures(lab, spec, row)),
+        tuple(
+            figures for row in reports.rows for figures in yield_flow_figures(lab, wiring, routes, spec, row)
+        ),
+        tuple(figures for row in reports.rows for figures in yield_link_figures(lab, wiring, spec, row)),
     )
 
 

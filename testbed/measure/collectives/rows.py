@@ -39,18 +39,20 @@ def make_timing(
 ) -> Timing:
     """Return the timing of a row. Raise `WrongResult` if ranks hold wrong elements."""
     configuration = _find_configuration(spec, row)
-    wrong = {rank: count for rank, count in enumerate(row["wrong"]) if count}
-    if wrong:
-        who = ", ".join(f"{count} on rank {rank} ({lab.hosts[rank].name})" for rank, count in wrong.items())
+    wrong_counts = {rank: count for rank, count in enumerate(row["wrong"]) if count}
+    if wrong_counts:
+        rank_texts = ", ".join(
+            f"{count} on rank {rank} ({lab.hosts[rank].name})" for rank, count in wrong_counts.items()
+        )
         raise WrongResult(
-            f"{configuration.name}, {row['size']} B: wrong elements: {who}; "
+            f"{configuration.name}, {row['size']} B: wrong elements: {rank_texts}; "
             "the network or a host corrupts data: do not trust this run"
         )
     collective = configuration.collective
     if spec.sets is None:
         limit = collective.limit_mbps(wiring, routes, configuration, lab.link.rate_mbps)
     else:  # bytes of a node divided by the time of the most loaded link
-        shares = _link_shares(wiring, routes, spec, configuration)
+        shares = _compute_link_shares(wiring, routes, spec, configuration)
         limit = lab.link.rate_mbps * collective.bus_factor(configuration.ranks) / max(shares.values())
     algbw = row["size"] * 8 / row["time_us"]
     busbw = algbw * collective.bus_factor(configuration.ranks)
@@ -79,7 +81,7 @@ def make_timing(
     )
 
 
-def _link_shares(
+def _compute_link_shares(
     wiring: Wiring, routes: Routes, spec: CollectiveSpec, configuration: Configuration
 ) -> Mapping[Link, float]:
     """Return the bytes on each link, as a multiple of a node's tensor, over all sets of routes of the spec."""
@@ -103,7 +105,7 @@ def yield_nic_bytes(
 ) -> Iterator[NicBytes]:
     """Yield for each NIC the bytes that it sent and the payload that the plan expects on its link."""
     configuration = _find_configuration(spec, row)
-    shares = _link_shares(wiring, routes, spec, configuration)
+    shares = _compute_link_shares(wiring, routes, spec, configuration)
     retransmitted = _sum_retransmitted(lab, wiring, routes, spec, row)
     for node, host in enumerate(lab.hosts):
         for index, nic in enumerate(host.nics):
@@ -125,8 +127,8 @@ def _sum_retransmitted(
 ) -> Counter[Link]:
     """Return the retransmitted bytes of each link. Bytes of a connection count on every link of its path."""
     retransmitted: Counter[Link] = Counter()
-    for source, of_peers in enumerate(row["retransmitted_bytes"]):
-        for _, _, path, count in _yield_paths(lab, wiring, routes, spec, source, of_peers):
+    for source, counts_by_peer in enumerate(row["retransmitted_bytes"]):
+        for _, _, path, count in _yield_paths(lab, wiring, routes, spec, source, counts_by_peer):
             retransmitted.update(dict.fromkeys(path, count))
     return retransmitted
 
@@ -137,26 +139,26 @@ def _yield_paths(
     routes: Routes,
     spec: CollectiveSpec,
     source: int,
-    by_peer: Iterable[tuple[str, Value]],
+    values_by_peer: Iterable[tuple[str, Value]],
 ) -> Iterator[tuple[int, int, tuple[Link, ...], Value]]:
     """Yield (target, set of routes, path, value) for what a node observed, which `by_peer` lists by peer address.
 
     Skips addresses outside the topology: the store of the ranks is on the management network.
     """
     peers = {
-        str(address): (node, number)
+        str(address): (node, route_set)
         for node, host in enumerate(lab.hosts)
-        for number, address in enumerate(set_addresses(host))
+        for route_set, address in enumerate(set_addresses(host))
     }
     links = sort_links(wiring)
-    for address, figures in by_peer:
-        if address in peers and figures:
-            target, number = peers[address]
+    for address, value in values_by_peer:
+        if address in peers and value:
+            target, route_set = peers[address]
             if spec.sets is None:
                 path = routes.path(source, target)
             else:
-                path = tuple(links[edge] for edge in spec.sets.path(source, target, number))
-            yield target, number, path, figures
+                path = tuple(links[edge] for edge in spec.sets.path(source, target, route_set))
+            yield target, route_set, path, value
 
 
 def yield_rank_figures(lab: Lab, spec: CollectiveSpec, row: Mapping[str, Any]) -> Iterator[RankFigures]:
@@ -173,10 +175,10 @@ def make_rank_figures(
 
     The processor time of other processes on its host is divided over the iterations in proportion to their length.
     """
-    whole_s = sum(one["seconds"] for one in observations["iterations"]) or 1.0
-    for iteration, one in enumerate(observations["iterations"]):
-        others_s = observations["others_s"] * one["seconds"] / whole_s
-        yield RankFigures(*key, iteration=iteration, rank=rank, host=host, others_s=others_s, **one)
+    total_s = sum(iteration["seconds"] for iteration in observations["iterations"]) or 1.0
+    for iteration, figures in enumerate(observations["iterations"]):
+        others_s = observations["others_s"] * figures["seconds"] / total_s
+        yield RankFigures(*key, iteration=iteration, rank=rank, host=host, others_s=others_s, **figures)
 
 
 def yield_flow_figures(
@@ -185,10 +187,10 @@ def yield_flow_figures(
     """Yield what each rank measured about its connections in the iterations of a row."""
     key = (spec.topology, row["configuration"], row["size"])
     for source, observations in enumerate(row.get("seen", ())):
-        for target, number, path, one in _yield_paths(
+        for target, route_set, path, figures in _yield_paths(
             lab, wiring, routes, spec, source, observations["flows"]
         ):
-            yield make_flow_figures(key, lab, (source, target, number), path, one)
+            yield make_flow_figures(key, lab, (source, target, route_set), path, figures)
 
 
 def yield_link_figures(
@@ -206,13 +208,13 @@ def make_link_figures(
     """Yield what a rank measured about its links. NICs without a link are skipped."""
     for index, nic in enumerate(lab.hosts[rank].nics):
         if link := wiring.link_from.get(Nic(rank, index)):
-            one = observations["nics"][nic.name]
+            figures = observations["nics"][nic.name]
             yield LinkFigures(
                 *key,
                 rank=rank,
                 link=lab.link_label(link),
-                windows=one["windows"],
-                peak_mbps=one["peak"] * 8 / 1e6,
+                windows=figures["windows"],
+                peak_mbps=figures["peak"] * 8 / 1e6,
                 limit_mbps=lab.link.rate_mbps,
             )
 
@@ -220,27 +222,27 @@ def make_link_figures(
 def make_flow_figures(
     key: tuple[str, str, int],
     lab: Lab,
-    ends: tuple[int, int, int],
+    endpoints: tuple[int, int, int],
     path: Sequence[Link],
-    one: Mapping[str, Any],
+    figures: Mapping[str, Any],
 ) -> FlowFigures:
-    """Return what a rank measured about its connections to another. `ends` is (source, target, set of routes)."""
-    source, target, number = ends
+    """Return what a rank measured about its connections to another. `endpoints` is (source, target, set of routes)."""
+    source, target, route_set = endpoints
     return FlowFigures(
         *key,
         source=source,
         target=target,
-        route_set=number,
+        route_set=route_set,
         path=", ".join(map(lab.link_label, path)),
-        acked_bytes=one["bytes"],
-        sent_bytes=one["sent"],
-        retransmitted_bytes=one["retransmitted"],
-        busy_s=one["busy_s"],
-        limited_s=one["limited_s"],
-        windows=one["windows"],
-        rate_mbps=one["rate"] * 8 / 1e6,
-        peak_mbps=one["peak"] * 8 / 1e6,
-        rtt_s=one["rtt_s"],
+        acked_bytes=figures["bytes"],
+        sent_bytes=figures["sent"],
+        retransmitted_bytes=figures["retransmitted"],
+        busy_s=figures["busy_s"],
+        limited_s=figures["limited_s"],
+        windows=figures["windows"],
+        rate_mbps=figures["rate"] * 8 / 1e6,
+        peak_mbps=figures["peak"] * 8 / 1e6,
+        rtt_s=figures["rtt_s"],
         limit_mbps=lab.link.rate_mbps,
     )
 
@@ -251,11 +253,13 @@ def find_misplaced(nic_bytes: Sequence[NicBytes]) -> tuple[NicBytes, ...]:
     A NIC with expected bytes must send at least 95 % of them, and at most 110 % of the expected and retransmitted
     bytes. Any other NIC must send less than 2 % of the bytes of the most loaded link, not counting retransmissions.
     """
-    full: dict[tuple[str, str, int], float] = {}
+    full_bytes: dict[tuple[str, str, int], float] = {}
     for entry in nic_bytes:
-        full[_row_key(entry)] = max(full.get(_row_key(entry), 0.0), entry.expected_bytes)
+        full_bytes[_make_row_key(entry)] = max(
+            full_bytes.get(_make_row_key(entry), 0.0), entry.expected_bytes
+        )
     large_enough = (entry for entry in nic_bytes if entry.size_bytes >= PROVING_SIZE_BYTES)
-    return tuple(entry for entry in large_enough if not _is_placed(entry, full[_row_key(entry)]))
+    return tuple(entry for entry in large_enough if not _is_placed(entry, full_bytes[_make_row_key(entry)]))
 
 
 def _is_placed(entry: NicBytes, full_link_bytes: float) -> bool:
@@ -269,7 +273,7 @@ def _is_placed(entry: NicBytes, full_link_bytes: float) -> bool:
     return entry.sent_bytes - entry.retransmitted_bytes < IDLE_TOLERANCE * full_link_bytes
 
 
-def _row_key(entry: NicBytes) -> tuple[str, str, int]:
+def _make_row_key(entry: NicBytes) -> tuple[str, str, int]:
     return entry.topology, entry.configuration, entry.size_bytes
 
 
@@ -284,9 +288,9 @@ def compute_weights(configuration: Configuration, sets: RouteSets) -> tuple[tupl
     first set gets the rest.
     """
     if configuration.pairs:
-        return tuple(_pair_weights(sets, pair) for pair in configuration.pairs)
+        return tuple(_get_pair_weights(sets, pair) for pair in configuration.pairs)
     return tuple(
-        _ring_weights([_pair_weights(sets, hop) for hop in _yield_hops(ring.order)])
+        _compute_ring_weights([_get_pair_weights(sets, hop) for hop in _yield_hops(ring.order)])
         for ring in configuration.rings
     )
 
@@ -296,9 +300,9 @@ def link_shares(
 ) -> Mapping[Link, float]:
     """Return the bytes on each link, as a multiple of a node's tensor."""
     links, shares = sort_links(wiring), dict[Link, float]()
-    for (source, target), part, of_sets in _yield_messages(configuration, weights):
-        for number, weight in enumerate(of_sets):
-            for edge in sets.path(source, target, number) if weight else ():
+    for (source, target), part, set_weights in _yield_messages(configuration, weights):
+        for route_set, weight in enumerate(set_weights):
+            for edge in sets.path(source, target, route_set) if weight else ():
                 shares[links[edge]] = shares.get(links[edge], 0.0) + part * weight
     return shares
 
@@ -314,23 +318,23 @@ def _yield_messages(
     """Yield ((source, target), fraction of the source's tensor, weights of the sets of routes) for each message."""
     if configuration.pairs:
         targets = Counter(source for source, _ in configuration.pairs)
-        for pair, of_sets in zip(configuration.pairs, weights, strict=True):
-            yield pair, 1 / targets[pair[0]], of_sets
+        for pair, set_weights in zip(configuration.pairs, weights, strict=True):
+            yield pair, 1 / targets[pair[0]], set_weights
         return
     part = configuration.collective.bus_factor(configuration.ranks) / configuration.rings_per_node
-    for ring, of_sets in zip(configuration.rings, weights, strict=True):
+    for ring, set_weights in zip(configuration.rings, weights, strict=True):
         for hop in _yield_hops(ring.order):
-            yield hop, part, of_sets
+            yield hop, part, set_weights
 
 
 def _yield_hops(order: Sequence[int]) -> Iterator[Pair]:
     return pairwise((*order, order[0]))
 
 
-def _pair_weights(sets: RouteSets, pair: Pair) -> tuple[float, ...]:
+def _get_pair_weights(sets: RouteSets, pair: Pair) -> tuple[float, ...]:
     return tuple(float(weight) for weight in sets.weight[:, pair[0], pair[1]])
 
 
-def _ring_weights(hops: Sequence[Sequence[float]]) -> tuple[float, ...]:
-    others = [min(of_set) for of_set in zip(*(hop[1:] for hop in hops), strict=True)]
-    return (round(1 - sum(others), 9), *others)
+def _compute_ring_weights(hops: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    other_weights = [min(hop_weights) for hop_weights in zip(*(hop[1:] for hop in hops), strict=True)]
+    return (round(1 - sum(other_weights), 9), *other_weights)

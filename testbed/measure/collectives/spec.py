@@ -92,10 +92,10 @@ def all_to_all(name: str, nodes: int, sizes: tuple[int, ...]) -> Configuration:
     return Configuration(name, (), sizes, tuple(permutations(range(nodes), 2)))
 
 
-def doubling_sizes(smallest: int, largest: int) -> tuple[int, ...]:
+def list_doubling_sizes(smallest: int, largest: int) -> tuple[int, ...]:
     """Return message sizes from `smallest` to at most `largest` bytes, each twice the one before.
 
-    >>> doubling_sizes(1024, 8192)
+    >>> list_doubling_sizes(1024, 8192)
     (1024, 2048, 4096, 8192)
     """
     steps = max(0, math.floor(math.log2(largest / smallest) + 1e-9))
@@ -109,18 +109,18 @@ def parse_sizes(text: str) -> tuple[int, ...]:
     (1024, 2048, 4096)
     """
     smallest, _, largest = text.partition(":")
-    sizes = [_parse_size(word) for word in (smallest, largest or smallest)]
+    sizes = [_parse_size(text_size) for text_size in (smallest, largest or smallest)]
     if not 4 <= sizes[0] <= sizes[1]:
         raise CollectiveError(f"--sizes {text!r}: sizes start at 4 bytes and grow (example: 1KiB:8MiB)")
-    return doubling_sizes(sizes[0], sizes[1])
+    return list_doubling_sizes(sizes[0], sizes[1])
 
 
 _SIZE = re.compile(r"(\d+)\s*(|k|ki|kib|m|mi|mib)b?", re.IGNORECASE)
 _FACTORS = {"": 1, "k": 1 << 10, "m": 1 << 20}
 
 
-def _parse_size(word: str) -> int:
-    match = _SIZE.fullmatch(word.strip())
+def _parse_size(text: str) -> int:
+    match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise CollectiveError(f"--sizes: {word!r} is not a valid size (example: 1KiB:8MiB)")
+        raise CollectiveError(f"--sizes: {text!r} is not a valid size (example: 1KiB:8MiB)")
     return int(match[1]) * _FACTORS[match[2][:1].lower()]

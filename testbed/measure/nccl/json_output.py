@@ -26,7 +26,7 @@ from testbed.measure.nccl.table import (
     NcclRow,
     NcclTable,
     NcclTiming,
-    nccl_version_text,
+    format_nccl_version,
 )
 
 T = TypeVar("T")
@@ -41,10 +41,10 @@ def parse_json(text: str, name: str = "output") -> NcclTable:
     Truncated or malformed parts become sentences in `problems`. Raises `ResultsError`, naming the line, if the text is
     not a document of nccl-tests or has no complete row.
     """
-    document, cut = _load(text, name)
+    document, is_truncated = _load(text, name)
     results = document.get("results")
     if not isinstance(results, list):
-        if cut and "nccl_version" in document:
+        if is_truncated and "nccl_version" in document:
             raise ResultsError(
                 f"{name}:{_count_lines(text)}: cut off before the first result. Run the test again"
             )
@@ -53,7 +53,7 @@ def parse_json(text: str, name: str = "output") -> NcclTable:
             "wrote with -J, or its standard output"
         )
     problems = []
-    if cut:
+    if is_truncated:
         problems.append("the document is cut off: the run was ended, or had not finished")
     version = document.get("version")
     if isinstance(version, int) and version > JSON_VERSION:
@@ -62,11 +62,11 @@ def parse_json(text: str, name: str = "output") -> NcclTable:
     own_problems = document.get("problems")
     if _is_list(own_problems):
         problems.extend(map(str, own_problems))
-    rows = [row for place, entry in enumerate(results) if (row := _parse_row(entry, place, problems))]
+    rows = [row for index, entry in enumerate(results) if (row := _parse_row(entry, index, problems))]
     if not rows:
-        why = "; ".join(problems) or "`results` is empty"
+        reason = "; ".join(problems) or "`results` is empty"
         raise ResultsError(
-            f"{name}:{_count_lines(text)}: no complete row of results: {why}. Run the test again"
+            f"{name}:{_count_lines(text)}: no complete row of results: {reason}. Run the test again"
         )
     bounds, average = _get_mapping(document, "out_of_bounds"), _get_mapping(document, "average_bus_bandwidth")
     bounds_ok, average_ok = _parse_boolean(bounds.get("okay")), _parse_boolean(average.get("okay"))
@@ -78,7 +78,7 @@ def parse_json(text: str, name: str = "output") -> NcclTable:
         source="json",
         rows=tuple(rows),
         version=_convert_optional(str, document.get("nccl_tests_version")),
-        nccl_version=nccl_version_text(code)
+        nccl_version=format_nccl_version(code)
         if isinstance(code, int) and code > 0
         else _convert_optional(str, code),
         collective=_find_collective(document),
@@ -88,7 +88,9 @@ def parse_json(text: str, name: str = "output") -> NcclTable:
         average_ok=average_ok,
         out_of_bounds=_parse_integer(bounds.get("count")),
         out_of_bounds_ok=bounds_ok,
-        complete=not cut and "average_bus_bandwidth" in document and document.get("complete") is not False,
+        complete=not is_truncated
+        and "average_bus_bandwidth" in document
+        and document.get("complete") is not False,
         failed=failed or bounds_ok is False or average_ok is False,
         problems=tuple(problems),
         json_path=_convert_optional(str, document.get("json_path")),
@@ -108,18 +110,18 @@ def _load(text: str, name: str) -> tuple[dict[str, Any], bool]:
     text = _BARE_NUMBERS.sub("null", text)
     attempts: tuple[Callable[[], str], ...] = (lambda: text, lambda: close_document(text))
     failure = None
-    for place, attempt in enumerate(attempts):
+    for index, attempt in enumerate(attempts):
         try:
             document = json.loads(attempt())
         except (json.JSONDecodeError, RecursionError) as error:
             failure = failure or error
             continue
         if isinstance(document, dict):
-            return document, place > 0
+            return document, index > 0
     line = failure.lineno if isinstance(failure, json.JSONDecodeError) else 1
-    what = failure.msg if isinstance(failure, json.JSONDecodeError) else "no object at the top"
+    reason = failure.msg if isinstance(failure, json.JSONDecodeError) else "no object at the top"
     raise ResultsError(
-        f"{name}:{line}: not a JSON document ({what}). Give the file that a test wrote with -J"
+        f"{name}:{line}: not a JSON document ({reason}). Give the file that a test wrote with -J"
     )
 
 
@@ -130,19 +132,19 @@ def close_document(text: str) -> str:
     '{"a":[{"b":1},{"b":2}]}'
     """
     closers: list[str] = []
-    best = ""
-    for token in _TOKEN.finditer(text):
-        mark = token[0]
-        if mark in "[{":
-            closers.append("]" if mark == "[" else "}")
-            best = best or mark + closers[0]
-        elif mark in "]}":
-            if not closers or closers.pop() != mark:
+    completed_text = ""
+    for match in _TOKEN.finditer(text):
+        symbol = match[0]
+        if symbol in "[{":
+            closers.append("]" if symbol == "[" else "}")
+            completed_text = completed_text or symbol + closers[0]
+        elif symbol in "]}":
+            if not closers or closers.pop() != symbol:
                 break
-            best = text[: token.end()] + "".join(reversed(closers))
-        elif mark == ",":
-            best = text[: token.start()] + "".join(reversed(closers))
-    return best
+            completed_text = text[: match.end()] + "".join(reversed(closers))
+        elif symbol == ",":
+            completed_text = text[: match.start()] + "".join(reversed(closers))
+    return completed_text
 
 
 def _read_errors(document: Mapping[str, Any]) -> list[str]:
@@ -150,7 +152,7 @@ def _read_errors(document: Mapping[str, Any]) -> list[str]:
     return [str(error) for error in errors if error] if _is_list(errors) else []
 
 
-def _parse_row(entry: object, place: int, problems: list[str]) -> NcclRow | None:
+def _parse_row(entry: object, index: int, problems: list[str]) -> NcclRow | None:
     """Parse one entry of `results`. If it is incomplete, add a problem and return None."""
     try:
         if not isinstance(entry, Mapping):
@@ -170,7 +172,7 @@ def _parse_row(entry: object, place: int, problems: list[str]) -> NcclRow | None
             iterations=_convert_optional(int, entry.get("actual_iterations")),
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        problems.append(f"results[{place}] is incomplete and was skipped: {type(error).__name__} {error}")
+        problems.append(f"results[{index}] is incomplete and was skipped: {type(error).__name__} {error}")
         return None
 
 
@@ -182,12 +184,12 @@ def _parse_timing(entry: Mapping[str, Any], half: str) -> NcclTiming | None:
     figures = entry[half]
     if figures is None:
         return None
-    wrong = _parse_number(figures["nwrong"])
+    wrong_count = _parse_number(figures["nwrong"])
     return NcclTiming(
         time_us=_parse_number(figures["cpu_time"] if "cpu_time" in figures else figures["time"]),
         algbw_gbytes_per_s=_parse_number(figures["alg_bw"]),
         busbw_gbytes_per_s=_parse_number(figures["bus_bw"]),
-        wrong=None if wrong is None else int(wrong),
+        wrong=None if wrong_count is None else int(wrong_count),
         largest_error=_parse_number(figures.get("max_error")),
         copy_gbytes_per_s=_parse_number(figures.get("copy_bw")),
         spread=_parse_spread(entry.get(f"{half}_per_iter")),
@@ -263,14 +265,14 @@ def _parse_devices(entries: object) -> list[NcclDevice]:
     return devices
 
 
-def nccl_document(lab: Lab, timings: Sequence[Timing], versions: dict[str, str]) -> dict[str, Any]:
+def make_nccl_document(lab: Lab, timings: Sequence[Timing], versions: dict[str, str]) -> dict[str, Any]:
     """Return the rows of one configuration in the format of nccl-tests: bandwidths in GB/s, times in microseconds.
 
     nccl-tests has no fields for topology, configuration and SIMULATED: `experiment_name` and `lightbed` hold these.
     """
-    ran = any(timing.iterations for timing in timings)
-    wrong = sum(timing.wrong for timing in timings)
-    okay = ("false" if wrong else "true") if ran else "unchecked"
+    is_measured = any(timing.iterations for timing in timings)
+    wrong_count = sum(timing.wrong for timing in timings)
+    okay = ("false" if wrong_count else "true") if is_measured else "unchecked"
     busbws = [timing.busbw_mbps / 8000 for timing in timings]
     return {
         "version": JSON_VERSION,
@@ -285,9 +287,9 @@ def nccl_document(lab: Lab, timings: Sequence[Timing], versions: dict[str, str])
             "rate_mbps": lab.link.rate_mbps,
             "versions": versions,
         },
-        "config": _make_config(lab, timings, versions.get("collective_backend", ""), ran=ran),
+        "config": _make_config(lab, timings, versions.get("collective_backend", ""), is_measured=is_measured),
         "results": [_make_result(timing) for timing in timings],
-        "out_of_bounds": {"count": wrong, "okay": okay},
+        "out_of_bounds": {"count": wrong_count, "okay": okay},
         "average_bus_bandwidth": {
             "bandwidth": sum(busbws) / len(busbws) if busbws else 0.0,
             "okay": "unchecked",
@@ -297,8 +299,8 @@ def nccl_document(lab: Lab, timings: Sequence[Timing], versions: dict[str, str])
     }
 
 
-def _make_config(lab: Lab, timings: Sequence[Timing], backend: str, *, ran: bool) -> dict[str, Any]:
-    device = backend if ran else "modelled, nothing ran"
+def _make_config(lab: Lab, timings: Sequence[Timing], backend: str, *, is_measured: bool) -> dict[str, Any]:
+    device = backend if is_measured else "modelled, nothing ran"
     sizes = [timing.size_bytes for timing in timings]
     return {
         "nthreads": 1,
@@ -307,8 +309,8 @@ def _make_config(lab: Lab, timings: Sequence[Timing], backend: str, *, ran: bool
         "minimum_bytes": min(sizes, default=0),
         "maximum_bytes": max(sizes, default=0),
         "step_factor": 2,
-        "warmup_iters": int(ran),
-        "validation": int(ran),
+        "warmup_iters": int(is_measured),
+        "validation": int(is_measured),
         "devices": [
             {"rank": node, "group": 0, "pid": 0, "hostname": host.name, "device": 0, "device_info": device}
             for node, host in enumerate(lab.hosts)

@@ -2,7 +2,7 @@
 
 Only a build with MPI spans hosts, so one `mpirun` on the first host starts a rank on each host. Every host has its own
 application context and environment. NCCL uses one ring order over the hosts (0, 1, 2 ...) for all its channels. Other
-strides need a replacement of the NCCL library (`NcclSettings.preload`). `log.check_rings` checks which rings were used.
+strides need a replacement of the NCCL library (`NcclSettings.preload`). `log.find_ring_differences` checks the rings.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class NcclRun:
     output: str
 
 
-def environment(settings: NcclSettings) -> dict[str, str]:
+def make_nccl_environment(settings: NcclSettings) -> dict[str, str]:
     """Return NCCL's environment variables: use only rings, on exactly these interfaces, and log the rings.
 
     The 12-host testbed uses the same variables (`NCCL_NET=IB`, one channel per NIC, `NCCL_ALGO=Ring`).
@@ -100,7 +100,7 @@ def environment(settings: NcclSettings) -> dict[str, str]:
 
 def make_program_arguments(test: NcclTest) -> tuple[str, ...]:
     """Return the arguments of the test program."""
-    named = {
+    values = {
         "-b": test.smallest_bytes,
         "-e": test.largest_bytes,
         "-f": test.factor,
@@ -109,7 +109,7 @@ def make_program_arguments(test: NcclTest) -> tuple[str, ...]:
         "-w": test.warmup_iterations,
         "-T": test.timeout_s,
     }
-    arguments = [word for name, value in named.items() for word in (name, str(value))]
+    arguments = [argument for name, value in values.items() for argument in (name, str(value))]
     return (*arguments, "-J", test.json) if test.json else tuple(arguments)
 
 
@@ -117,7 +117,7 @@ def make_host_context(
     host: LabHost, program: str, variables: Mapping[str, str], test: NcclTest
 ) -> tuple[str, ...]:
     """Return the application context of one host: one rank, its variables, the test."""
-    settings = [word for name, value in variables.items() for word in ("-x", f"{name}={value}")]
+    settings = [argument for name, value in variables.items() for argument in ("-x", f"{name}={value}")]
     return ("-np", "1", "-H", f"{host.management}:1", *settings, program, *make_program_arguments(test))
 
 
@@ -128,7 +128,7 @@ def make_mpirun_command(
 
     MPI's own traffic stays on the management network, so that the links carry only the collective.
     """
-    programs = {one.host: one.program for one in nccl_hosts}
+    programs = {nccl_host.host: nccl_host.program for nccl_host in nccl_hosts}
     contexts = [
         shlex.join(make_host_context(host, programs[host.name], variables[host.name], test))
         for host in lab.hosts
@@ -149,7 +149,7 @@ def make_mpirun_command(
     return f"{shlex.join([nccl_hosts[0].mpirun, *common])} {' : '.join(contexts)}"
 
 
-def find_command(test: NcclTest) -> str:
+def make_find_command(test: NcclTest) -> str:
     """Return a shell command that lists a host's GPUs and the paths of the test and of mpirun."""
     program = shlex.quote(test.program)
     return (
@@ -159,7 +159,7 @@ def find_command(test: NcclTest) -> str:
 
 
 def parse_equipment(completed: CommandResult) -> NcclHost:
-    """Parse the output of `find_command` on one host."""
+    """Parse the output of `make_find_command` on one host."""
     lines = completed.stdout.splitlines()
     paths = dict(line.partition("=")[::2] for line in lines if line.startswith(("program=", "mpirun=")))
     gpus = tuple(line.strip() for line in lines if re.match(r"GPU \d+:", line))
@@ -168,7 +168,7 @@ def parse_equipment(completed: CommandResult) -> NcclHost:
 
 def find_nccl(fleet: Fleet, test: NcclTest | None = None) -> tuple[NcclHost, ...]:
     """Return the equipment of each host, in the fleet's order. Raise `HostError` if one cannot be reached."""
-    command = find_command(test or NcclTest())
+    command = make_find_command(test or NcclTest())
     completed = fleet.run({host.name: command for host in fleet.hosts})
     return tuple(parse_equipment(completed[host.name]) for host in fleet.hosts)
 
@@ -178,17 +178,19 @@ def explain_missing(hosts: Sequence[NcclHost], test: NcclTest | None = None) -> 
     test = test or NcclTest()
     if not hosts:
         return "there are no hosts"
-    no_gpu = [one.host for one in hosts if len(one.gpus) < test.gpus_per_host]
-    no_program = [one.host for one in hosts if not one.program]
+    hosts_without_gpu = [nccl_host.host for nccl_host in hosts if len(nccl_host.gpus) < test.gpus_per_host]
+    hosts_without_program = [nccl_host.host for nccl_host in hosts if not nccl_host.program]
     reasons = []
-    if no_gpu:
+    if hosts_without_gpu:
         reasons.append(
-            f"no GPU on {_join_names(no_gpu, len(hosts))} (`nvidia-smi -L` lists fewer than {test.gpus_per_host}); "
+            f"no GPU on {_join_names(hosts_without_gpu, len(hosts))} "
+            f"(`nvidia-smi -L` lists fewer than {test.gpus_per_host}); "
             f"the CPU collectives of `testbed nccl LAB` need none"
         )
-    if no_program:
+    if hosts_without_program:
         reasons.append(
-            f"no `{test.program}` on {_join_names(no_program, len(hosts))}; build nccl-tests with MPI=1 and put it on "
+            f"no `{test.program}` on {_join_names(hosts_without_program, len(hosts))}; "
+            f"build nccl-tests with MPI=1 and put it on "
             f"the PATH or into ~/nccl-tests/build"
         )
     if not hosts[0].mpirun:
@@ -196,8 +198,8 @@ def explain_missing(hosts: Sequence[NcclHost], test: NcclTest | None = None) -> 
     return "; ".join(reasons)
 
 
-def _join_names(hosts: Sequence[str], of: int) -> str:
-    return "any host" if len(hosts) == of else f"host{'s' if len(hosts) > 1 else ''} {', '.join(hosts)}"
+def _join_names(hosts: Sequence[str], total: int) -> str:
+    return "any host" if len(hosts) == total else f"host{'s' if len(hosts) > 1 else ''} {', '.join(hosts)}"
 
 
 def run_nccl(fleet: Fleet, lab: Lab, settings: NcclSettings, test: NcclTest | None = None) -> NcclRun:
@@ -211,28 +213,29 @@ def run_nccl(fleet: Fleet, lab: Lab, settings: NcclSettings, test: NcclTest | No
     reason = explain_missing(nccl_hosts, test)
     if reason:
         raise CollectiveError(f"nccl-tests cannot run here: {reason}")
-    variables = environment(settings)
+    variables = make_nccl_environment(settings)
     command = make_mpirun_command(lab, nccl_hosts, {host.name: variables for host in lab.hosts}, test)
-    first = lab.hosts[0].name
-    mpirun = fleet.run({first: command}, timeout_s=test.timeout_s + 60.0)[first]
+    first_host = lab.hosts[0].name
+    mpirun = fleet.run({first_host: command}, timeout_s=test.timeout_s + 60.0)[first_host]
     try:
-        table = _read_results(fleet, first, mpirun)
+        table = _read_results(fleet, first_host, mpirun)
     except ResultsError as error:
-        last = (mpirun.stderr.strip() or mpirun.stdout.strip()).splitlines()[-1:]
+        last_lines = (mpirun.stderr.strip() or mpirun.stdout.strip()).splitlines()[-1:]
         raise CollectiveError(
-            f"{test.program} ended with status {mpirun.exit_status} on {first} and no results: {error} {''.join(last)}"
+            f"{test.program} ended with status {mpirun.exit_status} on {first_host} and no results: "
+            f"{error} {''.join(last_lines)}"
         ) from error
     return NcclRun(table, parse_rings(mpirun.stdout + mpirun.stderr), mpirun.stdout + mpirun.stderr)
 
 
-def _read_results(fleet: Fleet, first: str, completed: CommandResult) -> NcclTable:
+def _read_results(fleet: Fleet, first_host: str, completed: CommandResult) -> NcclTable:
     """Return the table from the JSON file that the output names, or from the output if that file is unreadable."""
     path = find_json_output_path(completed.stdout)
     if path:
-        document = fleet.run({first: f"cat {shlex.quote(path)}"})[first]
+        document = fleet.run({first_host: f"cat {shlex.quote(path)}"})[first_host]
         if document.exit_status == 0:
             return parse_json(document.stdout, path)
-    return parse_text(completed.stdout, f"output on {first}")
+    return parse_text(completed.stdout, f"output on {first_host}")
 
 
 def import_nccl(path: Path | str) -> NcclTable:

@@ -24,7 +24,7 @@ _CHANNEL = re.compile(r"Channel (?P<channel>\d+)/\d+ :(?P<ranks>(?: +\d+)+)(?P<c
 
 
 @dataclass(frozen=True, slots=True)
-class FoundRing:
+class LogRing:
     """A ring of NCCL: its ranks in the direction of the data, from the lowest. `communicator` is NCCL's id, or ""."""
 
     communicator: str
@@ -36,7 +36,7 @@ class FoundRing:
 class RingLog:
     """The rings of a log in order of appearance, and sentences about rings that are unclear."""
 
-    rings: tuple[FoundRing, ...]
+    rings: tuple[LogRing, ...]
     problems: tuple[str, ...]
 
     @property
@@ -91,11 +91,11 @@ def parse_rings(text: str) -> RingLog:
             communicator_text = f" of communicator {communicator}" if communicator else ""
             problems.append(f"channel {number}{communicator_text}: {order}")
         else:
-            rings.append(FoundRing(communicator, number, order))
+            rings.append(LogRing(communicator, number, order))
     return RingLog(tuple(rings), tuple(problems))
 
 
-def check_rings(
+def find_ring_differences(
     planned: Sequence[RingOrder], ring_log: RingLog, nodes_of_ranks: Sequence[Sequence[int]] = ()
 ) -> tuple[RingFinding, ...]:
     """Return the differences between planned and used rings, or () if exactly the planned rings were used.
@@ -103,35 +103,43 @@ def check_rings(
     Rings are equal if one is a rotation of the other. `nodes_of_ranks[k][r]` is the node of rank r in the k-th
     communicator of the log. By default rank r is node r. Consecutive ranks of one node count once.
     """
-    used = {_rotate(_convert_to_nodes(ring, ring_log, nodes_of_ranks)) for ring in ring_log.rings}
+    used_orders = {_rotate(_convert_to_nodes(ring, ring_log, nodes_of_ranks)) for ring in ring_log.rings}
     planned_rings = {_rotate(ring.order): ring for ring in planned}
     findings = [
-        _make_missing_finding(ring, used) for order, ring in planned_rings.items() if order not in used
+        _make_missing_finding(ring, used_orders)
+        for order, ring in planned_rings.items()
+        if order not in used_orders
     ]
-    explained = set(planned_rings) | {
+    explained_orders = set(planned_rings) | {
         _rotate(finding.order[::-1]) for finding in findings if finding.kind == "reversed"
     }
-    unplanned = sorted(used - explained)
+    unplanned_orders = sorted(used_orders - explained_orders)
     return (
         *findings,
         *(
             RingFinding("unplanned", order, f"NCCL used the ring {_format_ring(order)}")
-            for order in unplanned
+            for order in unplanned_orders
         ),
     )
 
 
 def _read_ring(channels: dict[tuple[str, int], _Channel], communicator: str, line: str) -> None:
-    ring, whole = _RING.match(line), _CHANNEL.match(line)
-    if ring:
-        channel = channels.setdefault((communicator, int(ring["channel"])), _Channel())
-        rank, before, after = int(ring["rank"]), int(ring["before"]), int(ring["after"])
-        same = channel.after.setdefault(rank, after) == after
-        channel.contradictory |= not (channel.before.setdefault(rank, before) == before and same)
-    elif whole:
-        channel = channels.setdefault((communicator, int(whole["channel"])), _Channel())
-        channel.is_cut = whole["cut"] is not None
-        channel.printed = () if channel.is_cut else tuple(map(int, whole["ranks"].split()))
+    neighbours, whole_ring = _RING.match(line), _CHANNEL.match(line)
+    if neighbours:
+        channel = channels.setdefault((communicator, int(neighbours["channel"])), _Channel())
+        rank, predecessor, successor = (
+            int(neighbours["rank"]),
+            int(neighbours["before"]),
+            int(neighbours["after"]),
+        )
+        is_same_successor = channel.after.setdefault(rank, successor) == successor
+        channel.contradictory |= not (
+            channel.before.setdefault(rank, predecessor) == predecessor and is_same_successor
+        )
+    elif whole_ring:
+        channel = channels.setdefault((communicator, int(whole_ring["channel"])), _Channel())
+        channel.is_cut = whole_ring["cut"] is not None
+        channel.printed = () if channel.is_cut else tuple(map(int, whole_ring["ranks"].split()))
 
 
 def _find_order(channel: _Channel, size: int | None) -> tuple[int, ...] | str:
@@ -150,31 +158,32 @@ def _find_order(channel: _Channel, size: int | None) -> tuple[int, ...] | str:
     return "the line is truncated; set NCCL_DEBUG_SUBSYS=INIT,GRAPH so that each rank logs its neighbours"
 
 
-def _find_cycle(after: dict[int, int]) -> tuple[int, ...]:
+def _find_cycle(successors: dict[int, int]) -> tuple[int, ...]:
     """Return the cycle through all ranks, from the lowest, or () if there is none."""
-    if not after:
+    if not successors:
         return ()
-    order = [min(after)]
-    while len(order) < len(after) and after[order[-1]] in after:
-        order.append(after[order[-1]])
-    closed = len(set(order)) == len(after) and after[order[-1]] == order[0]
-    return tuple(order) if closed else ()
+    order = [min(successors)]
+    while len(order) < len(successors) and successors[order[-1]] in successors:
+        order.append(successors[order[-1]])
+    is_closed = len(set(order)) == len(successors) and successors[order[-1]] == order[0]
+    return tuple(order) if is_closed else ()
 
 
 def _has_matching_predecessors(channel: _Channel, order: tuple[int, ...]) -> bool:
     """Return whether each rank reports its predecessor in this order."""
     return all(
-        channel.before[rank] == before for before, rank in zip(order, order[1:] + order[:1], strict=True)
+        channel.before[rank] == predecessor
+        for predecessor, rank in zip(order, order[1:] + order[:1], strict=True)
     )
 
 
 def _convert_to_nodes(
-    ring: FoundRing, log: RingLog, nodes_of_ranks: Sequence[Sequence[int]]
+    ring: LogRing, log: RingLog, nodes_of_ranks: Sequence[Sequence[int]]
 ) -> tuple[int, ...]:
-    place = log.communicators.index(ring.communicator)
-    if place >= len(nodes_of_ranks):
+    communicator_index = log.communicators.index(ring.communicator)
+    if communicator_index >= len(nodes_of_ranks):
         return ring.order
-    nodes = [node for node, _ in groupby(nodes_of_ranks[place][rank] for rank in ring.order)]
+    nodes = [node for node, _ in groupby(nodes_of_ranks[communicator_index][rank] for rank in ring.order)]
     if len(nodes) > 1 and nodes[0] == nodes[-1]:
         nodes.pop()
     return tuple(nodes)
@@ -187,8 +196,8 @@ def _rotate(order: Iterable[int]) -> tuple[int, ...]:
     return ring[start:] + ring[:start]
 
 
-def _make_missing_finding(ring: RingOrder, used: set[tuple[int, ...]]) -> RingFinding:
-    if _rotate(ring.order[::-1]) in used:
+def _make_missing_finding(ring: RingOrder, used_orders: set[tuple[int, ...]]) -> RingFinding:
+    if _rotate(ring.order[::-1]) in used_orders:
         detail = f"the ring of stride {ring.stride} was used in the reverse direction"
         return RingFinding("reversed", ring.order, detail)
     detail = f"the ring of stride {ring.stride} ({_format_ring(ring.order)}) was not used"

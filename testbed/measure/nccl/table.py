@@ -1,7 +1,8 @@
 """Results of nccl-tests as one table, whether they were read from text or JSON.
 
-`table_json` returns the format of nccl-tests' `-J` (keys `size`, `time`, `alg_bw`, `bus_bw`, `nwrong`; microseconds and
-10^9 bytes per second), but with real booleans and additional keys such as `complete`, `failed` and `problems`.
+`make_table_document` returns the format of nccl-tests' `-J` (keys `size`, `time`, `alg_bw`, `bus_bw`, `nwrong`; in
+microseconds and 10^9 bytes per second), but with real booleans and additional keys such as `complete`, `failed` and
+`problems`.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ JSON_VERSION = 3
 class IterationSpread:
     """Spread of single iterations (`-I 1`): minimum, maximum, 99th percentile, and standard deviation over mean."""
 
-    least_us: float | None
-    most_us: float | None
+    min_us: float | None
+    max_us: float | None
     p99_us: float | None
     variation_percent: float | None
 
@@ -101,19 +102,19 @@ class NcclTable:
         return len(self.devices) or None
 
 
-def nccl_version_text(code: int) -> str:
+def format_nccl_version(code: int) -> str:
     """Decode NCCL's version number. Versions before 2.9 use a code with fewer digits.
 
-    >>> nccl_version_text(22907), nccl_version_text(2708)
+    >>> format_nccl_version(22907), format_nccl_version(2708)
     ('2.29.7', '2.7.8')
     """
-    wide = code >= 10_000
-    major, rest = divmod(code, 10_000 if wide else 1_000)
-    minor, patch = divmod(rest, 100)
+    has_five_digits = code >= 10_000
+    major, remainder = divmod(code, 10_000 if has_five_digits else 1_000)
+    minor, patch = divmod(remainder, 100)
     return f"{major}.{minor}.{patch}"
 
 
-def table_json(table: NcclTable) -> dict[str, Json]:
+def make_table_document(table: NcclTable) -> dict[str, Json]:
     """Return the table as a document in nccl-tests' format, with one entry per size in `results`."""
     return {
         "version": JSON_VERSION,
@@ -136,7 +137,7 @@ def table_json(table: NcclTable) -> dict[str, Json]:
     }
 
 
-def table_text(table: NcclTable) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+def format_table(table: NcclTable) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """Return column names and rows of text, one row per size with both halves side by side. Unknown cells are ""."""
     columns = ("size (B)", "type", "redop", "root")
     figures = ("time (us)", "algbw (GB/s)", "busbw (GB/s)", "wrong")
@@ -145,8 +146,8 @@ def table_text(table: NcclTable) -> tuple[tuple[str, ...], tuple[tuple[str, ...]
 
 
 def _make_text_row(row: NcclRow) -> tuple[str, ...]:
-    before = (row.size_bytes, row.type, row.redop, row.root)
-    cells: list[object] = list(before)
+    leading_cells = (row.size_bytes, row.type, row.redop, row.root)
+    cells: list[object] = list(leading_cells)
     for half in (row.out_of_place, row.in_place):
         figures = (
             (half.time_us, half.algbw_gbytes_per_s, half.busbw_gbytes_per_s, half.wrong)
@@ -183,8 +184,8 @@ def _describe_row(row: NcclRow, time_kind: Literal["gpu", "cpu"]) -> dict[str, J
         document[name] = _describe_timing(half, time_kind) if half else None
         if half and half.spread:
             document[f"{name}_per_iter"] = {
-                "min_us": half.spread.least_us,
-                "max_us": half.spread.most_us,
+                "min_us": half.spread.min_us,
+                "max_us": half.spread.max_us,
                 "p99_us": half.spread.p99_us,
                 "cv_pct": half.spread.variation_percent,
             }

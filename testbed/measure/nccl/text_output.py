@@ -28,7 +28,7 @@ from testbed.measure.nccl.table import (
     NcclRow,
     NcclTable,
     NcclTiming,
-    nccl_version_text,
+    format_nccl_version,
 )
 
 _TIME_NAMES = ("time", "cputime")
@@ -54,30 +54,32 @@ class Columns:
     @classmethod
     def from_header(cls, names: Sequence[str]) -> Columns | None:
         """Return the columns of a header line, or None if the line is not a complete header."""
-        starts = [place for place, name in enumerate(names) if name in _TIME_NAMES]
+        starts = [index for index, name in enumerate(names) if name in _TIME_NAMES]
         if len(starts) != 2 or tuple(names[:3]) != _LEADING_COLUMNS:
             return None
-        first, rest = tuple(names[starts[0] : starts[1]]), tuple(names[starts[1] :])
-        has_timestamp = rest[-1] == "timestamp"
-        if first != (rest[:-1] if has_timestamp else rest) or not {"algbw", "busbw"} < set(first):
+        first_half, remainder = tuple(names[starts[0] : starts[1]]), tuple(names[starts[1] :])
+        has_timestamp = remainder[-1] == "timestamp"
+        if first_half != (remainder[:-1] if has_timestamp else remainder) or not {"algbw", "busbw"} < set(
+            first_half
+        ):
             return None
-        return cls(tuple(names[: starts[0]]), first, has_timestamp)
+        return cls(tuple(names[: starts[0]]), first_half, has_timestamp)
 
     @classmethod
     def guess(cls, cells: Sequence[str]) -> Columns | None:
         """Guess the columns of a row without a header from the number of its cells. Return None if none match."""
         if len(cells) < len(_LEADING_COLUMNS) + 2 * len(_HALF_COLUMNS):
             return None
-        both = (*_LEADING_COLUMNS, "redop", "root")
-        one = (*_LEADING_COLUMNS, "root" if is_whole(cells[3]) else "redop")
+        both_columns = (*_LEADING_COLUMNS, "redop", "root")
+        one_column = (*_LEADING_COLUMNS, "root" if is_whole(cells[3]) else "redop")
         has_timestamp = _DATE.fullmatch(cells[-2]) is not None
         candidates = (
             *(
                 cls(leading, _guess_half(cells, len(leading)), has_timestamp)
-                for leading in (_LEADING_COLUMNS, one, both)
+                for leading in (_LEADING_COLUMNS, one_column, both_columns)
             ),
-            cls(both, (*_HALF_COLUMNS[:3], "copybw", "#wrong"), has_timestamp),
-            cls(both, (*_HALF_COLUMNS, *_SPREAD_COLUMNS), has_timestamp),
+            cls(both_columns, (*_HALF_COLUMNS[:3], "copybw", "#wrong"), has_timestamp),
+            cls(both_columns, (*_HALF_COLUMNS, *_SPREAD_COLUMNS), has_timestamp),
         )
         return next((columns for columns in candidates if columns.cells() == len(cells)), None)
 
@@ -126,32 +128,33 @@ def make_row(columns: Columns, cells: Sequence[str], halves: Literal[1, 2] = 2) 
     """
     if len(cells) != columns.cells(halves):
         raise ValueError(f"{len(cells)} cells instead of {columns.cells(halves)}")
-    width, rest = len(columns.half), cells[len(columns.leading) :]
-    before = dict(zip(columns.leading, cells[: len(columns.leading)], strict=True))
+    width, half_cells = len(columns.half), cells[len(columns.leading) :]
+    leading_cells = dict(zip(columns.leading, cells[: len(columns.leading)], strict=True))
     timings = [
-        _parse_timing(columns.half, rest[start : start + width]) for start in range(0, halves * width, width)
+        _parse_timing(columns.half, half_cells[start : start + width])
+        for start in range(0, halves * width, width)
     ]
     return NcclRow(
-        size_bytes=int(before["size"]),
-        count=int(before["count"]),
-        type=before["type"],
-        redop=before.get("redop"),
-        root=int(before["root"]) if "root" in before else None,
+        size_bytes=int(leading_cells["size"]),
+        count=int(leading_cells["count"]),
+        type=leading_cells["type"],
+        redop=leading_cells.get("redop"),
+        root=int(leading_cells["root"]) if "root" in leading_cells else None,
         out_of_place=timings[0] if halves > 1 else None,
         in_place=timings[-1],
-        timestamp=" ".join(rest[halves * width :]) if columns.has_timestamp else None,
+        timestamp=" ".join(half_cells[halves * width :]) if columns.has_timestamp else None,
     )
 
 
 def _parse_timing(names: Sequence[str], cells: Sequence[str]) -> NcclTiming:
     by_name = dict(zip(names, cells, strict=True))
-    wrong = parse_number(by_name.get("#wrong"))
+    wrong_count = parse_number(by_name.get("#wrong"))
     spread = [parse_number(by_name[name]) for name in _SPREAD_COLUMNS if name in by_name]
     return NcclTiming(
         time_us=parse_number(cells[0]),
         algbw_gbytes_per_s=parse_number(by_name["algbw"]),
         busbw_gbytes_per_s=parse_number(by_name["busbw"]),
-        wrong=None if wrong is None else int(wrong),
+        wrong=None if wrong_count is None else int(wrong_count),
         largest_error=parse_number(by_name.get("error")),
         copy_gbytes_per_s=parse_number(by_name.get("copybw")),
         spread=IterationSpread(*spread) if len(spread) == len(_SPREAD_COLUMNS) else None,
@@ -216,7 +219,7 @@ def parse_text(text: str, name: str = "output") -> NcclTable:
         source="text",
         rows=tuple(replace(row, iterations=int(iterations) if iterations else None) for row in reading.rows),
         version=facts.get("version"),
-        nccl_version=nccl_version_text(int(library)) if library else None,
+        nccl_version=format_nccl_version(int(library)) if library else None,
         collective=facts.get("collective"),
         devices=tuple(reading.devices),
         time_kind="cpu" if is_cpu_time else "gpu",
@@ -255,9 +258,9 @@ def _read_line(reading: _Reading, line_number: int, line: str) -> None:
         _read_cells(reading, line_number, line)
 
 
-def _note_failure(reading: _Reading, line_number: int, what: str) -> None:
+def _note_failure(reading: _Reading, line_number: int, message: str) -> None:
     reading.failed = True
-    reading.problems.append(f"line {line_number}: {what}")
+    reading.problems.append(f"line {line_number}: {message}")
 
 
 def _read_comment(reading: _Reading, line_number: int, line: str) -> None:
@@ -284,10 +287,10 @@ def _read_comment(reading: _Reading, line_number: int, line: str) -> None:
     elif line.startswith("# error: "):
         _note_failure(reading, line_number, line[2:].strip())
     else:
-        for fact in _HEADER_LINES:
-            match = fact.match(line)
+        for pattern in _HEADER_LINES:
+            match = pattern.match(line)
             if match:
-                reading.facts.update({key: word for key, word in match.groupdict().items() if word})
+                reading.facts.update({key: value for key, value in match.groupdict().items() if value})
 
 
 def _read_cells(reading: _Reading, line_number: int, line: str) -> None:
@@ -322,19 +325,19 @@ def _drop_pending(reading: _Reading, line_number: int) -> None:
         reading.pending = []
 
 
-def _parse_average(word: str | None) -> float | None:
+def _parse_average(cell: str | None) -> float | None:
     try:
-        return parse_number(word)
+        return parse_number(cell)
     except ValueError:
         return None
 
 
 def _make_no_rows_error(reading: _Reading, name: str, lines: Sequence[str]) -> ResultsError:
     if reading.columns or reading.devices or reading.facts or reading.failed:
-        why = "; ".join(reading.problems) or "the run ended before its first size"
-        return ResultsError(f"{name}:{len(lines)}: no complete row of results: {why}. Run the test again")
-    first = next((place for place, line in enumerate(lines, start=1) if line.strip()), 1)
+        reason = "; ".join(reading.problems) or "the run ended before its first size"
+        return ResultsError(f"{name}:{len(lines)}: no complete row of results: {reason}. Run the test again")
+    first_line = next((line_number for line_number, line in enumerate(lines, start=1) if line.strip()), 1)
     return ResultsError(
-        f"{name}:{first}: not output of nccl-tests: no line names the columns (`# size count type ...`). "
+        f"{name}:{first_line}: not output of nccl-tests: no line names the columns (`# size count type ...`). "
         f"Give the standard output of a test such as all_reduce_perf, or the file it wrote with -J"
     )

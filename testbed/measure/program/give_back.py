@@ -93,14 +93,14 @@ def _restore(debts: Debts, lab: Lab, runs_dir: Path, reason: str, owner: str, st
     from testbed.operate.borrow import LabState
 
     assert debts.state is not None
-    leased = make_shard(lab, debts.hosts) if len(debts.hosts) < len(lab.hosts) else lab
+    leased_lab = make_shard(lab, debts.hosts) if len(debts.hosts) < len(lab.hosts) else lab
     state = LabState.from_json(debts.state, runs_dir, lab.name)
     try:
         with keep_alive(lambda: store.extend(debts.under), LEASE_TTL_S / 4):
             store.extend(debts.under)
-            restore_hosts(state, leased, runs_dir, debts.under, owner, reason)
+            restore_hosts(state, leased_lab, runs_dir, debts.under, owner, reason)
     except Exception as error:  # noqa: BLE001 - the lease is released, whatever the error
-        return mark_not_restored(leased, runs_dir, reason, error)
+        return mark_not_restored(leased_lab, runs_dir, reason, error)
     return ""
 
 
@@ -109,7 +109,7 @@ def _find_lease(database: Database, lab: Lab, reason: str, owner: str) -> str:
     from testbed.leases.listing import read_leases
 
     leases = read_leases(database.address, lab.name)
-    return next((each.id for each in leases if (each.process, each.reason) == (owner, reason)), "")
+    return next((lease.id for lease in leases if (lease.process, lease.reason) == (owner, reason)), "")
 
 
 if __name__ == "__main__":

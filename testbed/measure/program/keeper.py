@@ -42,20 +42,26 @@ class Keeper:
         environment = child_environment() | {
             "LIGHTBED_DATABASE": database if isinstance(database, str) else ""
         }
-        words = [self.runs_dir.absolute(), self.lab_file.absolute(), self.run_id, self.reason, this_process()]
-        command = [*module_command("testbed.measure.program.give_back"), *map(str, words)]
-        reading, writing = os.pipe()
+        arguments = [
+            self.runs_dir.absolute(),
+            self.lab_file.absolute(),
+            self.run_id,
+            self.reason,
+            this_process(),
+        ]
+        command = [*module_command("testbed.measure.program.give_back"), *map(str, arguments)]
+        read_end, write_end = os.pipe()
         log = self.runs_dir / self.run_id / "keeper.log"
         try:
-            with log.open("ab") as out:
-                streams = [(os.POSIX_SPAWN_DUP2, reading, 0)]
-                streams += [(os.POSIX_SPAWN_DUP2, out.fileno(), number) for number in (1, 2)]
+            with log.open("ab") as log_file:
+                streams = [(os.POSIX_SPAWN_DUP2, read_end, 0)]
+                streams += [(os.POSIX_SPAWN_DUP2, log_file.fileno(), number) for number in (1, 2)]
                 self._process = os.posix_spawn(
                     sys.executable, command, environment, file_actions=streams, setsid=True
                 )
         finally:
-            os.close(reading)
-        self._pipe: IO[str] = os.fdopen(writing, "w", buffering=1, encoding="utf-8")
+            os.close(read_end)
+        self._pipe: IO[str] = os.fdopen(write_end, "w", buffering=1, encoding="utf-8")
         return self
 
     def __exit__(

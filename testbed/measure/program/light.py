@@ -133,8 +133,8 @@ def provide_light(
                 fleet = stack.enter_context(SshFleet(make_shard(lab, [host.name for host in choice.hosts])))
             light = Light(choice.lab, choice.hosts, watch, fleet, variables, choice.design)
             if choice.must_be_patched:
-                leased = make_shard(lab, names) if len(names) < len(lab.hosts) else lab
-                stack.enter_context(_patch(light, leased, runs_dir, keeper, note))
+                leased_lab = make_shard(lab, names) if len(names) < len(lab.hosts) else lab
+                stack.enter_context(_patch(light, leased_lab, runs_dir, keeper, note))
             yield light
     finally:
         database.close()
@@ -194,15 +194,15 @@ def _release(store: LeaseStore, lease: str, keeper: Keeper) -> None:
     keeper.debts.discard("lease")
 
 
-def _list_hosts_of_topology(lab: Lab, named: NamedTopology, runs_dir: Path) -> tuple[str, ...]:
+def _list_hosts_of_topology(lab: Lab, named_topology: NamedTopology, runs_dir: Path) -> tuple[str, ...]:
     """Return the hosts that options, a plan file or an epoch name, or () if any hosts will do."""
-    if named.plan_file is not None:
+    if named_topology.plan_file is not None:
         from testbed.design.plans.file import read_plan  # with all workloads that a plan may be for
 
-        return tuple(read_plan(named.plan_file).hosts)
-    if named.epoch is not None:
-        return tuple(host.name for host in choose_design(lab, named, runs_dir).lab.hosts)
-    return named.hosts
+        return tuple(read_plan(named_topology.plan_file).hosts)
+    if named_topology.epoch is not None:
+        return tuple(host.name for host in choose_design(lab, named_topology, runs_dir).lab.hosts)
+    return named_topology.hosts
 
 
 def _choose_hosts(lab: Lab, request: LightRequest, runs_dir: Path, names: Sequence[str]) -> tuple[str, ...]:
@@ -213,8 +213,8 @@ def _choose_hosts(lab: Lab, request: LightRequest, runs_dir: Path, names: Sequen
         raise LightDenied(f"the lease does not cover host {', '.join(missing)}: request one that does")
     chosen_names = requested or tuple(names[: request.nodes or len(names)])
     if request.nodes not in (None, len(chosen_names)):
-        where = "the topology names" if requested else "the lease covers"
-        raise UsageError(f"--nodes {request.nodes}, but {where} {count_noun(len(chosen_names), 'host')}")
+        source = "the topology names" if requested else "the lease covers"
+        raise UsageError(f"--nodes {request.nodes}, but {source} {count_noun(len(chosen_names), 'host')}")
     if not chosen_names:
         raise LightDenied("the lease covers no whole host: request one of host:NAME")
     return chosen_names
@@ -227,14 +227,14 @@ def _choose_light(
 
     Without a named topology, a single host and hosts under the user's lease are not patched.
     """
-    shard, named = make_shard(lab, chosen_names), request.topology
-    if named.epoch is not None:
-        stored = choose_design(lab, named, runs_dir)
-        return _order_ranks(stored.lab, stored.design, must_be_patched=True)
-    if named.has_topology:
-        its_lab, design, _ = state_design(shard, named)
-        return _order_ranks(its_lab, design, must_be_patched=True)
-    in_force = next(
+    shard, named_topology = make_shard(lab, chosen_names), request.topology
+    if named_topology.epoch is not None:
+        stored_choice = choose_design(lab, named_topology, runs_dir)
+        return _order_ranks(stored_choice.lab, stored_choice.design, must_be_patched=True)
+    if named_topology.has_topology:
+        design_lab, design, _ = state_design(shard, named_topology)
+        return _order_ranks(design_lab, design, must_be_patched=True)
+    current_intent = next(
         (
             intent
             for intent in select_in_force(load_intents(runs_dir, lab.name))
@@ -243,29 +243,31 @@ def _choose_light(
         None,
     )
     is_own = lease != get_selected_lease()
-    if in_force is not None and (not is_own or set(in_force.hosts) == set(chosen_names)):
-        its_lab, design = design_of_intent(lab, in_force)
-        return _order_ranks(its_lab, design, must_be_patched=is_own, only=chosen_names)
+    if current_intent is not None and (not is_own or set(current_intent.hosts) == set(chosen_names)):
+        design_lab, design = design_of_intent(lab, current_intent)
+        return _order_ranks(design_lab, design, must_be_patched=is_own, selected_hosts=chosen_names)
     if not is_own or len(chosen_names) == 1:
         return _Choice(shard, shard.hosts)
-    its_lab, design, _ = state_design(shard, named)
-    return _order_ranks(its_lab, design, must_be_patched=True)
+    design_lab, design, _ = state_design(shard, named_topology)
+    return _order_ranks(design_lab, design, must_be_patched=True)
 
 
-def _order_ranks(lab: Lab, design: Design, *, must_be_patched: bool, only: Sequence[str] = ()) -> _Choice:
-    """Return a choice whose ranks follow a ring of the topology. `only` restricts it to these hosts."""
+def _order_ranks(
+    lab: Lab, design: Design, *, must_be_patched: bool, selected_hosts: Sequence[str] = ()
+) -> _Choice:
+    """Return a choice whose ranks follow a ring of the topology. `selected_hosts` restricts it to these hosts."""
     ranks = program_environment(lab, design.topology).ranks
-    hosts = tuple(host for host in ranks if not only or host.name in only)
+    hosts = tuple(host for host in ranks if not selected_hosts or host.name in selected_hosts)
     return _Choice(lab, hosts, design, must_be_patched)
 
 
 @contextmanager
-def _patch(light: Light, leased: Lab, runs_dir: Path, keeper: Keeper, note: Note) -> Iterator[None]:
+def _patch(light: Light, leased_lab: Lab, runs_dir: Path, keeper: Keeper, note: Note) -> Iterator[None]:
     """Apply the design for the duration of the block, then restore the leased hosts."""
-    lease, begin_s = light.watch.lease, time.monotonic()
-    with deny_light(), open_under_lease(leased, runs_dir, lease) as session:
+    lease, start_s = light.watch.lease, time.monotonic()
+    with deny_light(), open_under_lease(leased_lab, runs_dir, lease) as session:
         state = LabState.read(session)
-        keeper.note_state(state, [host.name for host in leased.hosts], lease)
+        keeper.note_state(state, [host.name for host in leased_lab.hosts], lease)
     try:
         with deny_light():
             assert light.design is not None
@@ -273,10 +275,11 @@ def _patch(light: Light, leased: Lab, runs_dir: Path, keeper: Keeper, note: Note
                 report = session.bring_up(light.design, take_over=True)
             if not report.verified.ok:
                 details = "; ".join(
-                    f"{each.kind}: {each.subject}: {each.detail}" for each in report.verified.findings[:5]
+                    f"{finding.kind}: {finding.subject}: {finding.detail}"
+                    for finding in report.verified.findings[:5]
                 )
                 raise LightDenied(f"no light: the proof after patching has findings: {details}")
-        light.patch_s, light.was_patched = time.monotonic() - begin_s, report.plan.has_changes
+        light.patch_s, light.was_patched = time.monotonic() - start_s, report.plan.has_changes
         change = "patched" if light.was_patched else "in place"
         note(
             f"{count_noun(len(report.plan.circuits), 'circuit')} {change} and verified in {light.patch_s:.1f} s"
@@ -286,9 +289,9 @@ def _patch(light: Light, leased: Lab, runs_dir: Path, keeper: Keeper, note: Note
         with _ignore_first_interrupt(note):
             try:
                 with stoppable():  # the cancellation that ended the program must not stop the restoration
-                    restore_hosts(state, leased, runs_dir, lease, this_process(), keeper.reason)
+                    restore_hosts(state, leased_lab, runs_dir, lease, this_process(), keeper.reason)
             except Exception as error:  # noqa: BLE001 - whatever it is, the hosts are not restored
-                light.problem = mark_not_restored(leased, runs_dir, keeper.reason, error)
+                light.problem = mark_not_restored(leased_lab, runs_dir, keeper.reason, error)
                 note(light.problem)
             keeper.debts.discard("hosts")
 
@@ -304,14 +307,16 @@ def _ignore_first_interrupt(note: Note) -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         note("restoring the hosts; press Ctrl-C again to leave that to the keeper, a process of its own")
 
-    before = signal.signal(signal.SIGINT, ignore)
+    earlier_handler = signal.signal(signal.SIGINT, ignore)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, earlier_handler)
 
 
-def restore_hosts(state: LabState, leased: Lab, runs_dir: Path, lease: str, owner: str, reason: str) -> None:
+def restore_hosts(
+    state: LabState, leased_lab: Lab, runs_dir: Path, lease: str, owner: str, reason: str
+) -> None:
     """Restore leased hosts to an earlier state. `owner` is the process that changed them.
 
     Circuits are restored even if a host does not answer. Raises the errors of `LabState.restore`.
@@ -320,11 +325,11 @@ def restore_hosts(state: LabState, leased: Lab, runs_dir: Path, lease: str, owne
     def reopen(lab: Lab) -> AbstractContextManager[LabSession]:
         return open_under_lease(lab, runs_dir, lease, partial=True)
 
-    with reopen(leased) as session:
+    with reopen(leased_lab) as session:
         state.restore(session, reopen, f"after {reason}", owner=owner)
 
 
-def mark_not_restored(leased: Lab, runs_dir: Path, reason: str, error: Exception) -> str:
+def mark_not_restored(leased_lab: Lab, runs_dir: Path, reason: str, error: Exception) -> str:
     """Mark hosts that could not be restored as faulty, so that no lease grants them. Return the reason as a sentence.
 
     If the lease has ended, others may already have the hosts, so they are not marked.
@@ -334,8 +339,8 @@ def mark_not_restored(leased: Lab, runs_dir: Path, reason: str, error: Exception
         return problem
     database = Database(address_in(runs_dir))
     try:
-        store = LeaseStore(database, leased.name)
-        store.write_checks({f"host:{host.name}": problem for host in leased.hosts})
+        store = LeaseStore(database, leased_lab.name)
+        store.write_checks({f"host:{host.name}": problem for host in leased_lab.hosts})
     finally:
         database.close()
     return problem

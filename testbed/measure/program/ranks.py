@@ -112,7 +112,7 @@ class Program:
             }
             spec |= {
                 "spawns": rank == 0,
-                "hostfile": "".join(f"{each.name} slots=1\n" for each in self.hosts),
+                "hostfile": "".join(f"{host.name} slots=1\n" for host in self.hosts),
             }
         return spec
 
@@ -123,27 +123,27 @@ def make_rank_variables(rank: int, hosts: Sequence[LabHost], run_id: str) -> dic
     `PET_*` set the options of torchrun, so `torchrun train.py` needs none. The first host is given by its address,
     because the hosts of a real lab may not resolve the names of the lab file.
     """
-    size, master = str(len(hosts)), str(hosts[0].management)
+    rank_count, master = str(len(hosts)), str(hosts[0].management)
     return {
         "TESTBED_RANK": str(rank),
-        "TESTBED_SIZE": size,
+        "TESTBED_SIZE": rank_count,
         "TESTBED_HOST": hosts[rank].name,
         "TESTBED_HOSTS": ",".join(host.name for host in hosts),
         "TESTBED_RUN": run_id,
         "RANK": str(rank),
-        "WORLD_SIZE": size,
+        "WORLD_SIZE": rank_count,
         "LOCAL_RANK": "0",
         "LOCAL_WORLD_SIZE": "1",
         "GROUP_RANK": str(rank),
         "NODE_RANK": str(rank),
         "MASTER_ADDR": master,
         "MASTER_PORT": str(MASTER_PORT),
-        "PET_NNODES": size,
+        "PET_NNODES": rank_count,
         "PET_NODE_RANK": str(rank),
         "PET_MASTER_ADDR": master,
         "PET_MASTER_PORT": str(MASTER_PORT),
         "OMPI_COMM_WORLD_RANK": str(rank),
-        "OMPI_COMM_WORLD_SIZE": size,
+        "OMPI_COMM_WORLD_SIZE": rank_count,
         "OMPI_COMM_WORLD_LOCAL_RANK": "0",
         "OMPI_COMM_WORLD_LOCAL_SIZE": "1",
         "OMPI_COMM_WORLD_NODE_RANK": "0",
@@ -156,13 +156,22 @@ def start_guards(fleet: Fleet, hosts: Sequence[LabHost]) -> Launch:
     files = {
         name: resources.files("testbed.node").joinpath(name).read_bytes() for name in ("guard.py", "rank.py")
     }
-    remote = fleet.put(files)
-    return fleet.start({host.name: _make_command(host, remote) for host in hosts}, keep_output=False)
+    remote_folder = fleet.put(files)
+    return fleet.start({host.name: _make_command(host, remote_folder) for host in hosts}, keep_output=False)
 
 
-def _make_command(host: LabHost, remote: str) -> str:
-    guard = [host.python, "-IS", f"{remote}/guard.py", "--deadline", f"{DEADLINE_S:g}", "--renew"]
-    return shlex.join([*guard, "--clean", remote, "--", host.python, "-IS", f"{remote}/rank.py"])
+def _make_command(host: LabHost, remote_folder: str) -> str:
+    guard_command = [
+        host.python,
+        "-IS",
+        f"{remote_folder}/guard.py",
+        "--deadline",
+        f"{DEADLINE_S:g}",
+        "--renew",
+    ]
+    return shlex.join(
+        [*guard_command, "--clean", remote_folder, "--", host.python, "-IS", f"{remote_folder}/rank.py"]
+    )
 
 
 class Ranks:
@@ -201,18 +210,18 @@ class Ranks:
                     self._stop(launch)
             finally:
                 launch.close_input()
-        for each in self.results:
-            if each.exit_code is None and not each.problem:
-                each.problem = "stopped, because another rank had failed" if self.failure else "not started"
+        for result in self.results:
+            if result.exit_code is None and not result.problem:
+                result.problem = "stopped, because another rank had failed" if self.failure else "not started"
 
     @contextmanager
     def _open_files(self, folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         width = len(str(len(self.results) - 1))
-        for each in self.results:
+        for result in self.results:
             for is_error in (False, True):
-                name = f"{each.rank:0{width}}-{each.host.name}.{'err' if is_error else 'out'}"
-                self._files[each.rank, is_error] = (folder / name).open("wb", buffering=0)
+                name = f"{result.rank:0{width}}-{result.host.name}.{'err' if is_error else 'out'}"
+                self._files[result.rank, is_error] = (folder / name).open("wb", buffering=0)
         try:
             yield
         finally:
@@ -222,10 +231,10 @@ class Ranks:
     def _receive_until_end(self, launch: Launch) -> None:
         """Receive events until all ranks have ended, or one has failed."""
         while not (self.failure or self._has_ended):
-            ended = [host for host in self._rank_of if host not in launch.running]
+            ended_hosts = [host for host in self._rank_of if host not in launch.running]
             # Everything that a host sent before it ended is in the queue by now.
-            self._receive_for(launch, 0.0 if ended else POLL_S)
-            for host in ended:
+            self._receive_for(launch, 0.0 if ended_hosts else POLL_S)
+            for host in ended_hosts:
                 self._judge_end(launch, self.results[self._rank_of[host]])
             if is_interrupted():
                 raise Interrupted("the program was cancelled, and its ranks were stopped")
@@ -245,8 +254,8 @@ class Ranks:
             launch.send("stop\n")  # the daemons of Open MPI end by themselves after mpirun
         deadline = time.monotonic() + STOP_S
         while time.monotonic() < deadline and any(
-            each.has_started and not each.has_ended and each.host.name in launch.running
-            for each in self.results
+            result.has_started and not result.has_ended and result.host.name in launch.running
+            for result in self.results
         ):
             for host, line in launch.lines(0.1):
                 self._receive(launch, host, line)
@@ -303,7 +312,7 @@ class Ranks:
         result.seconds, result.counters, result.rates = event["seconds"], event["nics"], event["rates"]
         result.retransmitted = event["retransmitted"]
         is_launcher = self.program.is_mpi and result.rank == 0
-        self._has_ended |= is_launcher or all(each.has_ended for each in self.results)
+        self._has_ended |= is_launcher or all(other_result.has_ended for other_result in self.results)
         if result.exit_code and (is_launcher or not self.program.is_mpi):
             self._fail(result, result.exit_code)
 
@@ -315,10 +324,10 @@ class Ranks:
         """Mark a rank as failed if its connection has ended without a `rank` event."""
         if result.has_ended or self._has_ended:
             return
-        done = launch.result(result.host.name)
-        last = (done.stderr.strip() or "no message").splitlines()[-1]
-        lost = f"the connection to host {result.host.name} was lost"
+        completed = launch.result(result.host.name)
+        last_line = (completed.stderr.strip() or "no message").splitlines()[-1]
+        lost_message = f"the connection to host {result.host.name} was lost"
         result.problem = result.problem or (
-            lost if done.exit_status == -1 else f"the rank did not start: {last}"
+            lost_message if completed.exit_status == -1 else f"the rank did not start: {last_line}"
         )
         self._fail(result, LOST_EXIT_CODE)

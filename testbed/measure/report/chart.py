@@ -9,7 +9,7 @@ from math import log2
 
 from testbed.measure.model import Timing
 from testbed.measure.report.markup import Markup, tag
-from testbed.measure.units import number_text, round_ticks, seconds_text, size_text
+from testbed.measure.units import format_number, format_seconds, format_size, round_ticks
 
 _WIDTH, _HEIGHT = 930, 400
 _LEFT, _RIGHT, _TOP, _BOTTOM = 66, 206, 26, 54
@@ -70,9 +70,9 @@ def draw_bandwidth(
     With a `scale` other than 1, the labels of the limits also show the rates that they represent. Raises `ValueError`
     if there are no timings.
     """
-    if not any(one.timings for one in series):
+    if not any(line.timings for line in series):
         raise ValueError("no timings to draw")
-    timings = [timing for one in series for timing in one.timings]
+    timings = [timing for line in series for timing in line.timings]
     largest = max(max(timing.busbw_mbps, timing.limit_mbps) for timing in timings)
     sizes = sorted({timing.size_bytes for timing in timings})
     axes = _Axes(tuple(sizes), round_ticks(largest), scale)
@@ -83,7 +83,7 @@ def draw_bandwidth(
         _draw_cpu_bands(series, axes),
         _draw_grid(axes),
         _draw_limits(series, axes),
-        tag("g", (_draw_line(index, one, axes) for index, one in enumerate(series))),
+        tag("g", (_draw_line(index, line, axes) for index, line in enumerate(series))),
         _draw_end_labels(series, axes),
         tag("text", "SIMULATED", x=_LEFT + _PLOT_WIDTH, y=_TOP - 12, class_="watermark") if simulated else "",
         viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
@@ -93,53 +93,55 @@ def draw_bandwidth(
     )
 
 
-def cpu_limited_sizes(series: Sequence[Series]) -> list[str]:
+def describe_cpu_limits(series: Sequence[Series]) -> list[str]:
     """Return for each affected configuration a text with the sizes at which the hosts' processors were the limit."""
     sentences = []
-    for one in series:
-        runs = groupby(one.timings, key=lambda timing: timing.cpu_limited)
+    for line in series:
+        runs = groupby(line.timings, key=lambda timing: timing.cpu_limited)
         sizes = [[timing.size_bytes for timing in run] for limited, run in runs if limited]
         ranges = [
-            size_text(run[0]) if len(run) == 1 else f"{size_text(run[0])} to {size_text(run[-1])}"
+            format_size(run[0]) if len(run) == 1 else f"{format_size(run[0])} to {format_size(run[-1])}"
             for run in sizes
         ]
         if ranges:
-            sentences.append(f"{one.label} at {', '.join(ranges)}")
+            sentences.append(f"{line.label} at {', '.join(ranges)}")
     return sentences
 
 
 def describe(series: Sequence[Series]) -> str:
     """Return a text description of the chart, for screen readers."""
     sentences = []
-    for one in series:
-        best, last = max(one.timings, key=lambda timing: timing.busbw_mbps), one.timings[-1]
+    for line in series:
+        best_timing, last_timing = max(line.timings, key=lambda timing: timing.busbw_mbps), line.timings[-1]
         sentences.append(
-            f"{one.label}: {number_text(last.busbw_mbps)} Mbit/s at {size_text(last.size_bytes)}, "
-            f"at most {number_text(best.busbw_mbps)} at {size_text(best.size_bytes)}, "
-            f"link limit {number_text(one.limit_mbps)}."
+            f"{line.label}: {format_number(last_timing.busbw_mbps)} Mbit/s at {format_size(last_timing.size_bytes)}, "
+            f"at most {format_number(best_timing.busbw_mbps)} at {format_size(best_timing.size_bytes)}, "
+            f"link limit {format_number(line.limit_mbps)}."
         )
     return " ".join(sentences)
 
 
 def _draw_cpu_bands(series: Sequence[Series], axes: _Axes) -> Markup:
     """Draw shaded bands behind the sizes at which the hosts' processors limited a configuration."""
-    limited = {timing.size_bytes for one in series for timing in one.timings if timing.cpu_limited}
-    bands = [_find_band(axes, size) for size in axes.sizes if size in limited]
-    merged: list[tuple[float, float]] = []
+    limited_sizes = {timing.size_bytes for line in series for timing in line.timings if timing.cpu_limited}
+    bands = [_find_band(axes, size) for size in axes.sizes if size in limited_sizes]
+    merged_bands: list[tuple[float, float]] = []
     for start, end in bands:
-        if merged and abs(merged[-1][1] - start) < 0.5:  # half a pixel: the same border
-            start = merged.pop()[0]  # noqa: PLW2901 - the band grows
-        merged.append((start, end))
-    return tag("g", (_draw_band(start, end) for start, end in merged))
+        if merged_bands and abs(merged_bands[-1][1] - start) < 0.5:  # half a pixel: the same border
+            start = merged_bands.pop()[0]  # noqa: PLW2901 - the band grows
+        merged_bands.append((start, end))
+    return tag("g", (_draw_band(start, end) for start, end in merged_bands))
 
 
 def _find_band(axes: _Axes, size: int) -> tuple[float, float]:
     """Return the x coordinates of a size's band, which reaches half way to the neighbouring sizes."""
-    place = axes.sizes.index(size)
-    octaves = [log2(max(one, 1)) for one in axes.sizes]
-    before = (octaves[place - 1] + octaves[place]) / 2 if place else octaves[0] - 0.5
-    after = (octaves[place] + octaves[place + 1]) / 2 if place + 1 < len(octaves) else octaves[-1] + 0.5
-    return axes.x_of_octave(before), axes.x_of_octave(after)
+    index = axes.sizes.index(size)
+    octaves = [log2(max(size_bytes, 1)) for size_bytes in axes.sizes]
+    lower_octave = (octaves[index - 1] + octaves[index]) / 2 if index else octaves[0] - 0.5
+    upper_octave = (
+        (octaves[index] + octaves[index + 1]) / 2 if index + 1 < len(octaves) else octaves[-1] + 0.5
+    )
+    return axes.x_of_octave(lower_octave), axes.x_of_octave(upper_octave)
 
 
 def _draw_band(start: float, end: float) -> Markup:
@@ -156,16 +158,21 @@ def _draw_band(start: float, end: float) -> Markup:
 def _draw_grid(axes: _Axes) -> Markup:
     bottom, right = _TOP + _PLOT_HEIGHT, _LEFT + _PLOT_WIDTH
     step = -(-len(axes.sizes) // _MAX_SIZE_LABELS)
-    lines = [tag("line", x1=_LEFT, x2=right, y1=axes.y(t), y2=axes.y(t), class_="grid") for t in axes.ticks]
+    lines = [
+        tag("line", x1=_LEFT, x2=right, y1=axes.y(tick), y2=axes.y(tick), class_="grid")
+        for tick in axes.ticks
+    ]
     rates = [
-        tag("text", number_text(t), x=_LEFT - 8, y=axes.y(t) + 4.5, class_="tick end") for t in axes.ticks
+        tag("text", format_number(tick), x=_LEFT - 8, y=axes.y(tick) + 4.5, class_="tick end")
+        for tick in axes.ticks
     ]
     marks = [
-        tag("line", x1=axes.x(s), x2=axes.x(s), y1=bottom, y2=bottom + 5, class_="axis") for s in axes.sizes
+        tag("line", x1=axes.x(size), x2=axes.x(size), y1=bottom, y2=bottom + 5, class_="axis")
+        for size in axes.sizes
     ]
     sizes = [
-        tag("text", size_text(s), x=axes.x(s), y=bottom + 20, class_="tick middle")
-        for s in list(reversed(axes.sizes))[::step]
+        tag("text", format_size(size), x=axes.x(size), y=bottom + 20, class_="tick middle")
+        for size in list(reversed(axes.sizes))[::step]
     ]
     return tag(
         "g",
@@ -184,9 +191,9 @@ def _draw_grid(axes: _Axes) -> Markup:
 
 def _draw_limits(series: Sequence[Series], axes: _Axes) -> Markup:
     """Draw one line per limit, in the colour of its configuration, or in grey if several configurations share it."""
-    users: dict[float, list[int]] = {}
-    for index, one in enumerate(series):
-        users.setdefault(one.limit_mbps, []).append(index)
+    lines_by_limit: dict[float, list[int]] = {}
+    for index, line in enumerate(series):
+        lines_by_limit.setdefault(line.limit_mbps, []).append(index)
     right = _LEFT + _PLOT_WIDTH
     return tag(
         "g",
@@ -199,17 +206,17 @@ def _draw_limits(series: Sequence[Series], axes: _Axes) -> Markup:
                 y2=axes.y(limit),
                 class_=f"limit c{indices[0] % 8}" if len(indices) == 1 else "limit shared",
             )
-            for limit, indices in users.items()
+            for limit, indices in lines_by_limit.items()
         ),
     )
 
 
-def _draw_line(index: int, one: Series, axes: _Axes) -> Markup:
-    points = [(axes.x(timing.size_bytes), axes.y(timing.busbw_mbps)) for timing in one.timings]
+def _draw_line(index: int, line: Series, axes: _Axes) -> Markup:
+    points = [(axes.x(timing.size_bytes), axes.y(timing.busbw_mbps)) for timing in line.timings]
     path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
     marks = [
-        _draw_point(index, x, y, timing, one.label)
-        for (x, y), timing in zip(points, one.timings, strict=True)
+        _draw_point(index, x, y, timing, line.label)
+        for (x, y), timing in zip(points, line.timings, strict=True)
     ]
     return tag("g", tag("path", d=path, class_=f"line c{index % 8}"), marks)
 
@@ -218,8 +225,8 @@ def _draw_point(index: int, x: float, y: float, timing: Timing, label: str) -> M
     """Draw a point. Its shape distinguishes configurations without colour; a hollow point is limited by the CPU."""
     note = ", limited by the hosts’ CPU" if timing.cpu_limited else ""
     tooltip = (
-        f"{label}, {size_text(timing.size_bytes)}: {number_text(timing.busbw_mbps)} Mbit/s, "
-        f"{seconds_text(timing.time_us / 1e6)}{note}"
+        f"{label}, {format_size(timing.size_bytes)}: {format_number(timing.busbw_mbps)} Mbit/s, "
+        f"{format_seconds(timing.time_us / 1e6)}{note}"
     )
     style = f"mark c{index % 8}{' hollow' if timing.cpu_limited else ''}"
     return tag("g", tag("title", tooltip), _draw_shape(index, x, y, style))
@@ -241,12 +248,12 @@ def _draw_shape(index: int, x: float, y: float, style: str) -> Markup:
 def _draw_end_labels(series: Sequence[Series], axes: _Axes) -> Markup:
     """Draw the labels at the right: configurations beside their last points, link limits beside their lines."""
     labels: list[tuple[float, str, str]] = []
-    for index, one in enumerate(series):
-        last = one.timings[-1]
-        labels.append((axes.y(last.busbw_mbps), one.label, f"end-label c{index % 8}"))
-    for limit in sorted({one.limit_mbps for one in series}):
-        stands_for = f" ≙ {number_text(limit * axes.scale / 1000)} Gb/s" if axes.scale != 1 else ""
-        labels.append((axes.y(limit), f"limit {number_text(limit)}{stands_for}", "limit-label"))
+    for index, line in enumerate(series):
+        last_timing = line.timings[-1]
+        labels.append((axes.y(last_timing.busbw_mbps), line.label, f"end-label c{index % 8}"))
+    for limit in sorted({line.limit_mbps for line in series}):
+        represented_text = f" ≙ {format_number(limit * axes.scale / 1000)} Gb/s" if axes.scale != 1 else ""
+        labels.append((axes.y(limit), f"limit {format_number(limit)}{represented_text}", "limit-label"))
     x = _LEFT + _PLOT_WIDTH + 12
     return tag(
         "g", (tag("text", text, x=x, y=y + 4.5, class_=style) for y, text, style in _spread_labels(labels))
@@ -257,8 +264,8 @@ def _spread_labels(labels: list[tuple[float, str, str]]) -> list[tuple[float, st
     """Move labels apart. They keep their order from top to bottom and stay inside the plot."""
     ordered = sorted(labels)
     heights = [y for y, _, _ in ordered]
-    for place in range(1, len(heights)):
-        heights[place] = max(heights[place], heights[place - 1] + _LABEL_HEIGHT)
+    for index in range(1, len(heights)):
+        heights[index] = max(heights[index], heights[index - 1] + _LABEL_HEIGHT)
     excess = heights[-1] - (_TOP + _PLOT_HEIGHT)
     if excess > 0:
         heights[-1] -= excess

@@ -8,7 +8,7 @@ from testbed.measure.diagnosis import Explanation, Lag, Row, explain_run, find_l
 from testbed.measure.report.markup import Markup, join, tag
 from testbed.measure.report.tables import table
 from testbed.measure.results.records import StoredRun
-from testbed.measure.units import size_text
+from testbed.measure.units import format_size
 
 _CELL, _GAP, _LEFT, _TOP, _BOTTOM, _WIDTH = 18.0, 2.0, 90, 30, 40, 930
 _MOST_TICKS = 10
@@ -16,32 +16,32 @@ _MOST_TICKS = 10
 
 def make_slow_rank_section(stored: StoredRun) -> Markup:
     """Return a table of what held up the run, and a heat map of each configuration at its largest size."""
-    explained = explain_run(stored)
+    explanation = explain_run(stored)
     lags = find_lags(stored.ranks)
     largest: dict[tuple[str, str], Row] = {}
     for row in lags:
-        largest[row[:2]] = max(row, largest.get(row[:2], row), key=lambda one: one[2])
+        largest[row[:2]] = max(row, largest.get(row[:2], row), key=lambda candidate: candidate[2])
     return join(
-        _list_findings(explained),
+        _list_findings(explanation),
         *(
-            _make_figure(stored, row, lags[row], f"ranks-{place}")
-            for place, row in enumerate(largest.values())
+            _make_figure(stored, row, lags[row], f"ranks-{index}")
+            for index, row in enumerate(largest.values())
         ),
     )
 
 
-def _list_findings(explained: Explanation) -> Markup:
-    if not explained.findings:
+def _list_findings(explanation: Explanation) -> Markup:
+    if not explanation.findings:
         return tag("p", "No rank and no link held up the others.")
     rows = (
         tag(
             "tr",
-            tag("th", one.cause, scope="row"),
-            tag("td", one.link or f"rank {one.rank} ({one.host})", class_="text"),
-            tag("td", one.evidence, class_="text wrap"),
-            tag("td", f"{one.slower:.2f}×"),
+            tag("th", finding.cause, scope="row"),
+            tag("td", finding.link or f"rank {finding.rank} ({finding.host})", class_="text"),
+            tag("td", finding.evidence, class_="text wrap"),
+            tag("td", f"{finding.slower:.2f}×"),
         )
-        for one in explained.findings
+        for finding in explanation.findings
     )
     columns = ("Cause", "Rank or link", "Evidence", "Iterations longer by")
     return table("What held up this run.", columns, rows, text_columns=3)
@@ -49,7 +49,7 @@ def _list_findings(explained: Explanation) -> Markup:
 
 def _make_figure(stored: StoredRun, row: Row, lags: Sequence[Sequence[Lag]], key: str) -> Markup:
     topology, configuration, size = row
-    heading = f"{configuration}, {size_text(size)}" if size else configuration
+    heading = f"{configuration}, {format_size(size)}" if size else configuration
     hosts = stored.lab.host_names
     caption = (
         f"{f'On topology {topology}. ' if topology else ''}A cell is a rank in an iteration; the darker it is, the "
@@ -66,11 +66,15 @@ def draw_heat_map(lags: Sequence[Sequence[Lag]], hosts: Sequence[str], key: str,
     width = min(_CELL * 2, (_WIDTH - _LEFT) / max(1, iterations))
     bottom = _TOP + _CELL * len(lags)
     tick_step = -(-iterations // _MOST_TICKS)
-    worst = max((lag.share for of_rank in lags for lag in of_rank), default=0.0)
+    largest_share = max((lag.share for rank_lags in lags for lag in rank_lags), default=0.0)
     return tag(
         "svg",
         tag("title", title, id=f"{key}-title"),
-        tag("desc", f"The largest part that a rank lost is {worst:.0%} of an iteration.", id=f"{key}-desc"),
+        tag(
+            "desc",
+            f"The largest part that a rank lost is {largest_share:.0%} of an iteration.",
+            id=f"{key}-desc",
+        ),
         *(
             tag(
                 "text", f"{rank} {hosts[rank]}", x=_LEFT - 8, y=_TOP + _CELL * (rank + 0.7), class_="tick end"
@@ -79,8 +83,14 @@ def draw_heat_map(lags: Sequence[Sequence[Lag]], hosts: Sequence[str], key: str,
         ),
         *_draw_cells(lags, hosts, width),
         *(
-            tag("text", str(place + 1), x=_LEFT + width * (place + 0.5), y=bottom + 18, class_="tick middle")
-            for place in range(0, iterations, max(1, tick_step))
+            tag(
+                "text",
+                str(iteration + 1),
+                x=_LEFT + width * (iteration + 0.5),
+                y=bottom + 18,
+                class_="tick middle",
+            )
+            for iteration in range(0, iterations, max(1, tick_step))
         ),
         tag("text", "rank", x=_LEFT - 8, y=_TOP - 10, class_="axis-title end"),
         tag("text", "iteration", x=_LEFT, y=bottom + 34, class_="axis-title"),
@@ -92,13 +102,13 @@ def draw_heat_map(lags: Sequence[Sequence[Lag]], hosts: Sequence[str], key: str,
 
 
 def _draw_cells(lags: Sequence[Sequence[Lag]], hosts: Sequence[str], width: float) -> Iterator[Markup]:
-    for rank, of_rank in enumerate(lags):
-        for place, lag in enumerate(of_rank):
-            words = f"rank {rank} ({hosts[rank]}), iteration {place + 1}: {lag.share:.0%} lost"
+    for rank, rank_lags in enumerate(lags):
+        for iteration, lag in enumerate(rank_lags):
+            tooltip = f"rank {rank} ({hosts[rank]}), iteration {iteration + 1}: {lag.share:.0%} lost"
             yield tag(
                 "rect",
-                tag("title", f"{words} ({lag.cause})" if lag.cause else words),
-                x=_LEFT + width * place,
+                tag("title", f"{tooltip} ({lag.cause})" if lag.cause else tooltip),
+                x=_LEFT + width * iteration,
                 y=_TOP + _CELL * rank,
                 width=max(1.0, width - _GAP),
                 height=_CELL - _GAP,

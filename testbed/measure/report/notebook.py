@@ -30,15 +30,15 @@ def draw_document(document: Any, as_json: Callable[[Any], Any]) -> str:
     `document` is a dataclass. `as_json` converts the value of a field to its JSON form.
     """
     title = type(document).__name__.removesuffix("Document")
-    mark = tag("span", "SIMULATED", class_="badge") if getattr(document, "simulated", False) else ""
-    parts = [tag("h3", mark, title), *_draw_figures(document), *_list_tables(document, as_json)]
+    badge = tag("span", "SIMULATED", class_="badge") if getattr(document, "simulated", False) else ""
+    parts = [tag("h3", badge, title), *_draw_figures(document), *_list_tables(document, as_json)]
     page = join(tag("style", Markup(STYLE)), *parts)
     frame = f"width:100%;height:{HEIGHT_PX}px;border:0"
     return f'<iframe srcdoc="{escape(page)}" style="{frame}" title="{escape(title)}"></iframe>'
 
 
 def _draw_figures(document: Any) -> Iterator[Markup]:
-    if {"nodes", "degree", "strides", "links", "diameter"} <= set(_field_names(document)):
+    if {"nodes", "degree", "strides", "links", "diameter"} <= set(_list_field_names(document)):
         topology = StoredTopology(
             name="topology",
             nodes=document.nodes,
@@ -62,23 +62,24 @@ def _draw_figures(document: Any) -> Iterator[Markup]:
 
 def _list_tables(document: Any, as_json: Callable[[Any], Any]) -> Iterator[Markup]:
     """Yield a table of the document's fields that are not empty, and one table per list of records."""
-    single, several = [], []
-    for name in _field_names(document):
+    scalar_fields, list_fields = [], []
+    for name in _list_field_names(document):
         value = getattr(document, name)
         if isinstance(value, tuple) and value and dataclasses.is_dataclass(value[0]):
-            several.append((name, value))
+            list_fields.append((name, value))
         elif name != "links" and value not in (None, ()):
-            single.append((name, _format_value(as_json(value))))
+            scalar_fields.append((name, _format_value(as_json(value))))
     cells = [
-        tag("tr", tag("td", name, class_="text"), tag("td", value, class_="text")) for name, value in single
+        tag("tr", tag("td", name, class_="text"), tag("td", value, class_="text"))
+        for name, value in scalar_fields
     ]
     yield table("", ("", ""), cells, text_columns=2)
-    for name, records in several:
+    for name, records in list_fields:
         yield _make_table(name, records, as_json)
 
 
 def _make_table(name: str, records: Sequence[Any], as_json: Callable[[Any], Any]) -> Markup:
-    columns = _field_names(records[0])
+    columns = _list_field_names(records[0])
     rows = [
         tag(
             "tr",
@@ -89,12 +90,12 @@ def _make_table(name: str, records: Sequence[Any], as_json: Callable[[Any], Any]
         )
         for record in records[:MAX_ROWS]
     ]
-    more = f", and {len(records) - MAX_ROWS} more" if len(records) > MAX_ROWS else ""
-    return table(f"{name.replace('_', ' ')}{more}", columns, rows, text_columns=len(columns))
+    suffix = f", and {len(records) - MAX_ROWS} more" if len(records) > MAX_ROWS else ""
+    return table(f"{name.replace('_', ' ')}{suffix}", columns, rows, text_columns=len(columns))
 
 
-def _field_names(record: Any) -> tuple[str, ...]:
-    return tuple(each.name for each in dataclasses.fields(record))
+def _list_field_names(record: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(record))
 
 
 def _format_value(value: Any) -> str:

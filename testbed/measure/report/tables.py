@@ -12,7 +12,7 @@ from lightbed.wording import count_noun
 from testbed.measure.model import NicBytes, Timing
 from testbed.measure.report.markup import Markup, join, tag
 from testbed.measure.results.records import Json, StoredRun
-from testbed.measure.units import number_text, size_text
+from testbed.measure.units import format_number, format_size
 
 _TIMING_COLUMNS = (
     "Size",
@@ -32,14 +32,14 @@ _TIMING_COLUMNS = (
 def table(caption: str, columns: Sequence[str], rows: Iterable[Markup], *, text_columns: int = 1) -> Markup:
     """Return a table with a caption and column headers. The first `text_columns` columns hold text, others numbers."""
     heads = (
-        tag("th", name, scope="col", class_="text" if place < text_columns else None)
-        for place, name in enumerate(columns)
+        tag("th", name, scope="col", class_="text" if index < text_columns else None)
+        for index, name in enumerate(columns)
     )
     body = tag("table", tag("caption", caption), tag("thead", tag("tr", heads)), tag("tbody", rows))
     return tag("div", body, class_="scroll", tabindex="0")
 
 
-def timing_table(stored: StoredRun) -> Markup:
+def make_timing_table(stored: StoredRun) -> Markup:
     """Return a table of all timings, grouped by topology and configuration in the order measured."""
     groups = groupby(stored.timings, key=lambda timing: (timing.topology, timing.configuration))
     rows = [row for key, timings in groups for row in _make_timing_group(key, list(timings))]
@@ -51,14 +51,16 @@ def timing_table(stored: StoredRun) -> Markup:
 
 
 def _make_timing_group(key: tuple[str, str], timings: Sequence[Timing]) -> list[Markup]:
-    first = timings[0]
-    about = (
-        f"{key[0]}, {key[1]}: {first.collective}, {first.ranks} ranks, "
-        f"{count_noun(first.rings, 'ring')}, "
-        f"link limit {number_text(first.limit_mbps)} Mbit/s"
+    first_timing = timings[0]
+    heading = (
+        f"{key[0]}, {key[1]}: {first_timing.collective}, {first_timing.ranks} ranks, "
+        f"{count_noun(first_timing.rings, 'ring')}, "
+        f"link limit {format_number(first_timing.limit_mbps)} Mbit/s"
     )
     head = tag(
-        "tr", tag("th", about, colspan=len(_TIMING_COLUMNS), scope="colgroup", class_="text"), class_="group"
+        "tr",
+        tag("th", heading, colspan=len(_TIMING_COLUMNS), scope="colgroup", class_="text"),
+        class_="group",
     )
     return [head, *map(_make_timing_row, timings)]
 
@@ -78,17 +80,17 @@ def _make_timing_row(timing: Timing) -> Markup:
     )
     return tag(
         "tr",
-        tag("th", size_text(timing.size_bytes), scope="row"),
+        tag("th", format_size(timing.size_bytes), scope="row"),
         (tag("td", cell) for cell in cells),
         class_="limited" if timing.cpu_limited else None,
     )
 
 
-def bytes_table(rows: Sequence[NicBytes]) -> Markup:
+def make_bytes_table(rows: Sequence[NicBytes]) -> Markup:
     """Return a table that compares byte counters with the plan, with one row per configuration and size."""
-    by_case: dict[tuple[str, str, int], list[NicBytes]] = {}
+    rows_by_case: dict[tuple[str, str, int], list[NicBytes]] = {}
     for row in rows:
-        by_case.setdefault((row.topology, row.configuration, row.size_bytes), []).append(row)
+        rows_by_case.setdefault((row.topology, row.configuration, row.size_bytes), []).append(row)
     columns = (
         "Topology",
         "Configuration",
@@ -104,32 +106,36 @@ def bytes_table(rows: Sequence[NicBytes]) -> Markup:
         "each link of a ring carries 2(n−1)/n of the ring’s share, every other link nothing. "
         "Retransmitted bytes count once for each link on their path.",
         columns,
-        [_make_bytes_row(key, case) for key, case in by_case.items()],
+        [_make_bytes_row(key, case_rows) for key, case_rows in rows_by_case.items()],
         text_columns=2,
     )
 
 
 def _make_bytes_row(key: tuple[str, str, int], rows: Sequence[NicBytes]) -> Markup:
-    on_ring = [row for row in rows if row.expected_bytes > 0]
-    idle = [row for row in rows if row.expected_bytes <= 0]
-    expected = max((row.expected_bytes for row in on_ring), default=0.0)
-    deviations = [(row.sent_bytes - row.expected_bytes) / row.expected_bytes for row in on_ring]
-    worst = max(deviations, key=abs, default=0.0)
-    other = f"{max(row.sent_bytes for row in idle) / expected:.1%}" if idle and expected else "no other NIC"
+    ring_rows = [row for row in rows if row.expected_bytes > 0]
+    idle_rows = [row for row in rows if row.expected_bytes <= 0]
+    expected_bytes = max((row.expected_bytes for row in ring_rows), default=0.0)
+    deviations = [(row.sent_bytes - row.expected_bytes) / row.expected_bytes for row in ring_rows]
+    largest_deviation = max(deviations, key=abs, default=0.0)
+    idle_share = (
+        f"{max(row.sent_bytes for row in idle_rows) / expected_bytes:.1%}"
+        if idle_rows and expected_bytes
+        else "no other NIC"
+    )
     return tag(
         "tr",
         tag("th", key[0], scope="row"),
         tag("td", key[1], class_="text"),
-        tag("td", size_text(key[2])),
-        tag("td", str(len(on_ring))),
-        tag("td", size_text(sum(row.sent_bytes for row in on_ring))),
-        tag("td", f"{worst:+.1%}"),
-        tag("td", size_text(sum(row.retransmitted_bytes for row in rows))),
-        tag("td", other),
+        tag("td", format_size(key[2])),
+        tag("td", str(len(ring_rows))),
+        tag("td", format_size(sum(row.sent_bytes for row in ring_rows))),
+        tag("td", f"{largest_deviation:+.1%}"),
+        tag("td", format_size(sum(row.retransmitted_bytes for row in rows))),
+        tag("td", idle_share),
     )
 
 
-def circuit_tables(stored: StoredRun) -> Markup:
+def make_circuit_tables(stored: StoredRun) -> Markup:
     """Return one collapsed table of circuits per topology."""
     return join(_make_circuit_details(stored, name) for name in stored.circuits)
 
@@ -156,13 +162,13 @@ def _make_circuit_details(stored: StoredRun, name: str) -> Markup:
     return tag("details", tag("summary", f"{name}: {count_noun(len(circuits), 'circuit')}"), body)
 
 
-def environment_table(stored: StoredRun) -> Markup:
+def make_environment_table(stored: StoredRun) -> Markup:
     """Return a table of versions, seeds and all other recorded facts."""
     facts = [
         (f"{name}: {key}" if key else name, value)
-        for name, recorded in stored.environment.items()
+        for name, facts_document in stored.environment.items()
         if name != "arguments"
-        for key, value in _flatten(recorded)
+        for key, value in _flatten(facts_document)
     ]
     if not stored.environment.get("seeds"):
         facts.append(("seeds", "none: neither planning nor measurement draws random numbers"))
@@ -172,7 +178,7 @@ def environment_table(stored: StoredRun) -> Markup:
 
 def _flatten(value: Json) -> list[tuple[str, str]]:
     if isinstance(value, Mapping):
-        return [(str(key), _format_value(one)) for key, one in value.items()]
+        return [(str(key), _format_value(entry)) for key, entry in value.items()]
     return [("", _format_value(value))]
 
 
@@ -182,9 +188,11 @@ def _format_value(value: Json) -> str:
     return str(value)
 
 
-def repeat_section(stored: StoredRun) -> Markup:
+def make_repeat_section(stored: StoredRun) -> Markup:
     """Return the commands that repeat the run, show it again and read its rows."""
-    arguments = [str(one) for one in cast("Sequence[Json]", stored.environment.get("arguments", ()))]
+    arguments = [
+        str(argument) for argument in cast("Sequence[Json]", stored.environment.get("arguments", ()))
+    ]
     command = shlex.join([Path(arguments[0]).name, *arguments[1:]]) if arguments else "testbed demo LAB"
     run_id = stored.summary.run_id
     rows = stored.summary.directory / "timings.parquet"

@@ -61,7 +61,10 @@ def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> M
         _define_arrowhead(key) if topology.simplex else "",
         tag("g", (_draw_link(placed_link, topology, colours, key) for placed_link in _place_links(topology))),
         tag("g", (_draw_node(node, topology.nodes, name) for node, name in enumerate(node_names))),
-        tag("g", (_draw_legend_row(row, s, topology, colours[s]) for row, s in enumerate(strides))),
+        tag(
+            "g",
+            (_draw_legend_row(row, stride, topology, colours[stride]) for row, stride in enumerate(strides)),
+        ),
         viewBox=f"0 0 {_SIZE} {height}",
         role="img",
         aria_labelledby=f"{key}-title {key}-desc",
@@ -69,23 +72,23 @@ def draw_topology(topology: StoredTopology, names: Sequence[str], key: str) -> M
     )
 
 
-def _node_position(node: int, nodes: int, radius: float = _RADIUS) -> tuple[float, float]:
+def _compute_node_position(node: int, nodes: int, radius: float = _RADIUS) -> tuple[float, float]:
     angle = 2 * pi * node / nodes - pi / 2
     return _CENTRE + radius * cos(angle), _CENTRE + radius * sin(angle)
 
 
 def _place_links(topology: StoredTopology) -> list[_PlacedLink]:
     """Return the links with their bends. Parallel links are spread evenly about the straight line."""
-    of_pair = Counter(frozenset(link) for link in topology.links)
+    links_by_pair = Counter(frozenset(link) for link in topology.links)
     placed_count: Counter[frozenset[int]] = Counter()
     placed_links = []
     for link in topology.links:
         pair = frozenset(link)
-        side = placed_count[pair] - (of_pair[pair] - 1) / 2
+        offset = placed_count[pair] - (links_by_pair[pair] - 1) / 2
         placed_count[pair] += 1
-        towards = 1 if link[0] < link[1] else -1
+        direction = 1 if link[0] < link[1] else -1
         stride = compute_stride(link, topology.nodes, simplex=topology.simplex)
-        placed_links.append(_PlacedLink(link[0], link[1], stride, side * _BEND * towards))
+        placed_links.append(_PlacedLink(link[0], link[1], stride, offset * _BEND * direction))
     return placed_links
 
 
@@ -93,17 +96,17 @@ def _draw_link(
     placed_link: _PlacedLink, topology: StoredTopology, colours: Mapping[int, int], key: str
 ) -> Markup:
     start, end = (
-        _node_position(placed_link.source, topology.nodes),
-        _node_position(placed_link.target, topology.nodes),
+        _compute_node_position(placed_link.source, topology.nodes),
+        _compute_node_position(placed_link.target, topology.nodes),
     )
     length = hypot(end[0] - start[0], end[1] - start[1]) or 1.0
-    along = ((end[0] - start[0]) / length, (end[1] - start[1]) / length)
+    unit_vector = ((end[0] - start[0]) / length, (end[1] - start[1]) / length)
     gap = _NODE_RADIUS + (4 if topology.simplex else 0)
-    start = (start[0] + along[0] * gap, start[1] + along[1] * gap)
-    end = (end[0] - along[0] * gap, end[1] - along[1] * gap)
+    start = (start[0] + unit_vector[0] * gap, start[1] + unit_vector[1] * gap)
+    end = (end[0] - unit_vector[0] * gap, end[1] - unit_vector[1] * gap)
     control = (
-        (start[0] + end[0]) / 2 - along[1] * placed_link.bend * 2,
-        (start[1] + end[1]) / 2 + along[0] * placed_link.bend * 2,
+        (start[0] + end[0]) / 2 - unit_vector[1] * placed_link.bend * 2,
+        (start[1] + end[1]) / 2 + unit_vector[0] * placed_link.bend * 2,
     )
     return tag(
         "path",
@@ -133,11 +136,11 @@ def _define_arrowhead(key: str) -> Markup:
 
 
 def _draw_node(node: int, nodes: int, name: str) -> Markup:
-    x, y = _node_position(node, nodes)
+    x, y = _compute_node_position(node, nodes)
     if len(name) <= 3:  # fits in the circle
         label = tag("text", name, x=x, y=y, class_="node-name")
     else:
-        outer_x, outer_y = _node_position(node, nodes, _RADIUS + _NODE_RADIUS + 16)
+        outer_x, outer_y = _compute_node_position(node, nodes, _RADIUS + _NODE_RADIUS + 16)
         label = tag("text", name, x=outer_x, y=outer_y, class_="node-name outside")
     return tag("g", tag("circle", cx=x, cy=y, r=_NODE_RADIUS, class_="node"), label)
 

@@ -62,8 +62,8 @@ class Database:
 
     def set_environment(self, run_id: str, name: str, value: object) -> None:
         """Set a fact of a run's environment. It replaces an earlier fact with that name."""
-        earlier = environment.delete().where(environment.c.run == run_id, environment.c.name == name)
-        self._write(earlier, environment.insert().values(run=run_id, name=name, value=value))
+        deletion = environment.delete().where(environment.c.run == run_id, environment.c.name == name)
+        self._write(deletion, environment.insert().values(run=run_id, name=name, value=value))
 
     def append(self, table: sa.Table, run_id: str, **values: object) -> None:
         """Append a row to a run's rows in a table."""
@@ -75,7 +75,7 @@ class Database:
         with self._convert_errors(), self._storage.transaction() as connection:
             connection.execute(circuits.insert(), rows)
 
-    def all_runs(self) -> Sequence[Row]:
+    def list_runs(self) -> Sequence[Row]:
         """Return all runs, newest first. There are none without a database, or if it holds only a journal."""
         return self._read("select * from runs order by id desc")
 
@@ -119,8 +119,8 @@ class Database:
             raise ResultsError(f"{self._storage.name}: {reason_of(error)}; {hint}") from error
         is_text = [json_in and isinstance(row[json_in], str) for row in rows]
         return [
-            {**row, json_in: json.loads(row[json_in])} if text else row
-            for row, text in zip(rows, is_text, strict=True)
+            {**row, json_in: json.loads(row[json_in])} if is_row_text else row
+            for row, is_row_text in zip(rows, is_text, strict=True)
         ]
 
     @contextmanager

@@ -33,7 +33,7 @@ def find_version() -> str:
         return "not installed"
 
 
-def row_schema(row_type: type[Row], *, simulated: bool) -> pa.Schema:
+def make_row_schema(row_type: type[Row], *, simulated: bool) -> pa.Schema:
     """Return the Parquet schema of a dataclass of str, int, float and bool fields, in field order."""
     hints = get_type_hints(row_type)
     columns = [pa.field(field.name, _COLUMN_TYPES[hints[field.name]]) for field in fields(row_type)]
@@ -45,7 +45,7 @@ def row_schema(row_type: type[Row], *, simulated: bool) -> pa.Schema:
 
 def write_rows(path: Path, row_type: type[Row], rows: Iterable[Row], *, simulated: bool) -> None:
     """Write the rows to a file, atomically."""
-    schema = row_schema(row_type, simulated=simulated)
+    schema = make_row_schema(row_type, simulated=simulated)
     table = pa.Table.from_pylist([asdict(row) for row in rows], schema=schema)
     unfinished = path.with_suffix(".unfinished")
     pq.write_table(table, unfinished, compression="zstd")

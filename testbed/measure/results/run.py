@@ -106,8 +106,8 @@ class Run:
 
     def add_phase(self, name: str, data: Mapping[str, Json]) -> None:
         """Record an event of the run: a name, and JSON data whose keys end in units."""
-        now, document = datetime.now(UTC).isoformat(), dict(data)
-        self._database.append(phases, self.run_id, name=name, at=now, data=document)
+        recorded_at, document = datetime.now(UTC).isoformat(), dict(data)
+        self._database.append(phases, self.run_id, name=name, at=recorded_at, data=document)
 
     def add_repatch(self, repatch: Repatch) -> None:
         """Record a change of topology, which gets its own section in the report."""
@@ -158,14 +158,14 @@ class Run:
         """Record how the run ended, write its files, and release its lock. Later calls do nothing."""
         if self._lock is None:
             return
-        now = datetime.now(UTC).isoformat()
+        finished_at = datetime.now(UTC).isoformat()
         logger.info("run ended: %s%s", status, f" ({error})" if error else "")
-        self._database.finish_run(self.run_id, status=status, error=error, finished=now)
+        self._database.finish_run(self.run_id, status=status, error=error, finished=finished_at)
         try:
             row = self._database.run(self.run_id)
             rows = self._database.read_rows_of_run(self.run_id)
             facts = {fact["name"]: fact["value"] for fact in rows.environment}
-            write_run_files(self.directory, run_row(row, facts), rows.phases)
+            write_run_files(self.directory, make_run_row(row, facts), rows.phases)
         finally:
             os.close(self._lock)
             self._lock = None
@@ -268,7 +268,7 @@ class PhaseRow:
     data: str
 
 
-def run_row(row: Mapping[str, Any], environment: Mapping[str, object]) -> RunRow:
+def make_run_row(row: Mapping[str, Any], environment: Mapping[str, object]) -> RunRow:
     """Return the row of a run from its row in the database."""
     same_columns = {name: row[name] for name in ("lab", "status", "started", "hosts", "error")}
     return RunRow(

@@ -84,7 +84,7 @@ class RunStore:
         self._database.create()
         self.path.mkdir(parents=True, exist_ok=True)
         info = lab if isinstance(lab, LabInfo) else LabInfo.from_lab(lab)
-        started, directory = self._make_run_directory()
+        start_time, directory = self._make_run_directory()
         lock = take_lock(directory)
         run = Run(self._database, directory, simulated=simulated, lock=lock)
         self._database.insert_run(
@@ -92,7 +92,7 @@ class RunStore:
             lab=info.name,
             lab_info=asdict(info),
             status="running",
-            started=started.isoformat(),
+            started=start_time.isoformat(),
             simulated=simulated,
             hosts=host_kind,
         )
@@ -112,7 +112,7 @@ class RunStore:
 
     def list_runs(self) -> tuple[RunSummary, ...]:
         """Return all runs, newest first. There are none without a database, or if it holds only a journal."""
-        return tuple(self._summarise(row) for row in self._database.all_runs())
+        return tuple(self._summarise(row) for row in self._database.list_runs())
 
     def load(self, run_id: str) -> StoredRun:
         """Return all records of a run, which `run_id` names by its id, an unambiguous prefix of it, or `last`."""
@@ -138,7 +138,10 @@ class RunStore:
 
     def list_phases(self, lab: str, name: str) -> tuple[StoredPhase, ...]:
         """Return all phases of this name, over all runs on a lab, newest first."""
-        return tuple(_parse_phase(name, at, data) for at, data in self._database.list_phases(lab, name))
+        return tuple(
+            _parse_phase(name, recorded_at, data)
+            for recorded_at, data in self._database.list_phases(lab, name)
+        )
 
     def _find(self, run_id: str) -> RunSummary:
         runs = self.list_runs()
@@ -146,23 +149,23 @@ class RunStore:
         matches = matches or [run for run in runs if run_id and run.run_id.startswith(run_id)]
         if len(matches) == 1:
             return matches[0]
-        what = f"{len(matches)} runs begin with {run_id!r}" if matches else f"no run {run_id!r}"
+        problem = f"{len(matches)} runs begin with {run_id!r}" if matches else f"no run {run_id!r}"
         names = ", ".join(run.run_id for run in (matches or runs)[:5]) or "none"
-        raise ResultsError(f"{what} in {self.path}; it holds: {names}. List all with `testbed runs`")
+        raise ResultsError(f"{problem} in {self.path}; it holds: {names}. List all with `testbed runs`")
 
     def _summarise(self, row: Row) -> RunSummary:
         directory = self.path / row["id"]
-        is_here = row.get("machine") in (
+        is_own_machine = row.get("machine") in (
             None,
             "",
             platform.node(),
         )  # another machine's lock cannot be checked here
-        interrupted = row["status"] == "running" and is_here and not is_locked(directory)
+        is_interrupted = row["status"] == "running" and is_own_machine and not is_locked(directory)
         return RunSummary(
             run_id=row["id"],
             directory=directory,
             lab=row["lab"],
-            status="interrupted" if interrupted else row["status"],
+            status="interrupted" if is_interrupted else row["status"],
             started=datetime.fromisoformat(row["started"]),
             finished=datetime.fromisoformat(row["finished"]) if row["finished"] else None,
             simulated=bool(row["simulated"]),
@@ -172,19 +175,19 @@ class RunStore:
 
     def _make_run_directory(self) -> tuple[datetime, Path]:
         """Create a directory named by the time in microseconds. `mkdir` makes the name unique among processes."""
-        started = self._now()
+        start_time = self._now()
         while True:
-            directory = self.path / started.strftime("%Y%m%dT%H%M%S-%f")
+            directory = self.path / start_time.strftime("%Y%m%dT%H%M%S-%f")
             try:
                 directory.mkdir()
             except FileExistsError:
-                started += timedelta(microseconds=1)
+                start_time += timedelta(microseconds=1)
             else:
-                return started, directory
+                return start_time, directory
 
 
-def _parse_phase(name: str, at: str, data: Mapping[str, Json]) -> StoredPhase:
-    return StoredPhase(name, datetime.fromisoformat(at), data)
+def _parse_phase(name: str, recorded_at: str, data: Mapping[str, Json]) -> StoredPhase:
+    return StoredPhase(name, datetime.fromisoformat(recorded_at), data)
 
 
 def _parse_topology(data: Mapping[str, object]) -> StoredTopology:
@@ -198,6 +201,6 @@ def _group_circuits(
 ) -> Mapping[str, tuple[StoredCircuit, ...]]:
     circuits_by_topology: dict[str, list[StoredCircuit]] = {row["topology"]["name"]: [] for row in topologies}
     for row in circuits:
-        ends = (row[key] for key in ("source", "target", "switch", "input_port", "output_port"))
-        circuits_by_topology.setdefault(row["topology"], []).append(StoredCircuit(*ends))
+        columns = (row[key] for key in ("source", "target", "switch", "input_port", "output_port"))
+        circuits_by_topology.setdefault(row["topology"], []).append(StoredCircuit(*columns))
     return {name: tuple(circuits) for name, circuits in circuits_by_topology.items() if circuits}

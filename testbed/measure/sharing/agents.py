@@ -42,7 +42,7 @@ class AgentRow:
 def run_agents(
     fleet: Fleet,
     lab: Lab,
-    placed: Sequence[JobLinks],
+    placed_jobs: Sequence[JobLinks],
     policy: Policy,
     schedule: Schedule,
     conditions: Conditions,
@@ -51,114 +51,119 @@ def run_agents(
     folder = fleet.put(
         {name: resources.files("testbed.node").joinpath(name).read_bytes() for name in PROGRAMS}
     )
-    hosts = sorted({host for one in placed for host in one.hosts})
-    deadline_s = _compute_deadline_s(placed, schedule, conditions)
+    hosts = sorted({host for placed_job in placed_jobs for host in placed_job.hosts})
+    deadline_s = _compute_deadline_s(placed_jobs, schedule, conditions)
     commands = {lab.hosts[host].name: _make_command(lab, host, folder, deadline_s) for host in hosts}
     reports, transport = RankReports(), conditions.choose_transport(policy)
     with fleet.start(commands) as launch:
         for host in hosts:
             launch.send(
-                json.dumps({"members": _make_members(lab, placed, host, transport)}) + "\n",
+                json.dumps({"members": _make_members(lab, placed_jobs, host, transport)}) + "\n",
                 lab.hosts[host].name,
             )
         _read_until(launch, reports, "ready", len(hosts), deadline_s)
         if len(reports.ready) == len(hosts):
-            parts = _make_parts(lab, placed, reports, policy, schedule, conditions)
+            parts = _make_parts(lab, placed_jobs, reports, policy, schedule, conditions)
             epoch = time.time() + START_DELAY_S
             for name, jobs in parts.items():
                 launch.send(json.dumps({"epoch": epoch, "jobs": jobs}) + "\n", name)
             _read_until(launch, reports, "done", len(hosts), deadline_s)
-        if len(reports.done) < len(hosts):
+        if len(reports.done_hosts) < len(hosts):
             launch.close_input()
             raise _make_error(reports, list(commands), deadline_s)
-    first = [_find_first_row(lab, one, reports) for one in placed]
-    until_s = min(row["begins_s"][-1] for row in first)
-    return [_make_row(one, row, reports, until_s) for one, row in zip(placed, first, strict=True)]
+    first_rows = [_find_first_row(lab, placed_job, reports) for placed_job in placed_jobs]
+    end_s = min(row["begins_s"][-1] for row in first_rows)
+    return [
+        _make_row(placed_job, row, reports, end_s)
+        for placed_job, row in zip(placed_jobs, first_rows, strict=True)
+    ]
 
 
-def _compute_deadline_s(placed: Sequence[JobLinks], schedule: Schedule, conditions: Conditions) -> float:
+def _compute_deadline_s(placed_jobs: Sequence[JobLinks], schedule: Schedule, conditions: Conditions) -> float:
     """Return the deadline of the jobs: `TIMEOUT_S`, plus twice the sum of all periods for each iteration."""
-    periods_ms = sum(max(one.job.period_ms, schedule.slots_ms[one.job.name]) for one in placed)
+    periods_ms = sum(
+        max(placed_job.job.period_ms, schedule.slots_ms[placed_job.job.name]) for placed_job in placed_jobs
+    )
     return TIMEOUT_S + 2e-3 * periods_ms * (conditions.iterations + 1)
 
 
 def _make_command(lab: Lab, host: int, folder: str, deadline_s: float) -> str:
     python = lab.hosts[host].python
-    guard = [python, "-IS", f"{folder}/guard.py", "--deadline", f"{deadline_s:g}", "--renew", "--"]
-    return shlex.join([*guard, python, "-IS", f"{folder}/periodic_job.py"])
+    guard_command = [python, "-IS", f"{folder}/guard.py", "--deadline", f"{deadline_s:g}", "--renew", "--"]
+    return shlex.join([*guard_command, python, "-IS", f"{folder}/periodic_job.py"])
 
 
 def _make_members(
-    lab: Lab, placed: Sequence[JobLinks], host: int, transport: Transport
+    lab: Lab, placed_jobs: Sequence[JobLinks], host: int, transport: Transport
 ) -> list[dict[str, Any]]:
     """Return the jobs of a host. A job that receives there listens at the address of the NIC at the end of its link."""
     members = []
-    for one in placed:
-        if host in one.hosts:
-            into = next((link for link in one.links if link.target.node == host), None)
-            listen = str(lab.nic(into.target).address) if into else None
-            members.append({"job": one.job.name, "listen": listen, "transport": transport})
+    for placed_job in placed_jobs:
+        if host in placed_job.hosts:
+            incoming_link = next((link for link in placed_job.links if link.target.node == host), None)
+            listen = str(lab.nic(incoming_link.target).address) if incoming_link else None
+            members.append({"job": placed_job.job.name, "listen": listen, "transport": transport})
     return members
 
 
 def _make_parts(
     lab: Lab,
-    placed: Sequence[JobLinks],
+    placed_jobs: Sequence[JobLinks],
     reports: RankReports,
     policy: Policy,
     schedule: Schedule,
     conditions: Conditions,
 ) -> dict[str, dict[str, Any]]:
     """Return the second input line of each agent: by host, its part of each job."""
-    users = group_jobs_by_nic(placed)
+    jobs_by_nic = group_jobs_by_nic(placed_jobs)
     parts: dict[str, dict[str, Any]] = {}
-    for one in placed:
-        for host, link in zip(one.hosts, one.out, strict=True):
-            part = _make_shared_part(lab, one, policy, schedule, conditions) | _find_next_member(
-                lab, one, host, link, reports
+    for placed_job in placed_jobs:
+        for host, link in zip(placed_job.hosts, placed_job.out, strict=True):
+            part = _make_shared_part(lab, placed_job, policy, schedule, conditions) | _find_next_member(
+                lab, placed_job, host, link, reports
             )
-            if link and conditions.shares(policy, users[link.source]):
-                part["mark"] = HANDLE << 16 | users[link.source].index(one.job.name) + 1
-            parts.setdefault(lab.hosts[host].name, {})[one.job.name] = part
+            if link and conditions.shares(policy, jobs_by_nic[link.source]):
+                part["mark"] = HANDLE << 16 | jobs_by_nic[link.source].index(placed_job.job.name) + 1
+            parts.setdefault(lab.hosts[host].name, {})[placed_job.job.name] = part
     return parts
 
 
 def _find_next_member(
-    lab: Lab, one: JobLinks, host: int, link: Link | None, reports: RankReports
+    lab: Lab, placed_job: JobLinks, host: int, link: Link | None, reports: RankReports
 ) -> dict[str, Any]:
     if link is None:
         return {"next": None, "port": 0, "source": ""}
     target = lab.hosts[link.target.node].name
     return {
         "next": str(lab.nic(link.target).address),
-        "port": reports.ready[target]["ports"][one.job.name],
+        "port": reports.ready[target]["ports"][placed_job.job.name],
         "source": str(lab.hosts[host].address),
     }
 
 
 def _make_shared_part(
-    lab: Lab, one: JobLinks, policy: Policy, schedule: Schedule, conditions: Conditions
+    lab: Lab, placed_job: JobLinks, policy: Policy, schedule: Schedule, conditions: Conditions
 ) -> dict[str, Any]:
     """Return the settings that all hosts of a job share: phases in seconds and bytes, slots, transport."""
     transport = conditions.choose_transport(policy)
     bytes_per_s = lab.link.rate_mbps * 1e6 / 8 * EFFICIENCY[transport]
-    phases, ended_ms = [], 0.0
-    for burst in one.job.bursts:
-        part = min(burst.gbps / lab.link.represents_gbps, 1.0)
-        size = round(burst.length_ms * 1e-3 * part * bytes_per_s)
-        pace = bytes_per_s * part if part < 1 else 0.0
-        phases.append([(burst.start_ms - ended_ms) * 1e-3, max(size, 1), pace])
-        ended_ms = burst.end_ms
+    phases, burst_end_ms = [], 0.0
+    for burst in placed_job.job.bursts:
+        rate_share = min(burst.gbps / lab.link.represents_gbps, 1.0)
+        size = round(burst.length_ms * 1e-3 * rate_share * bytes_per_s)
+        pace = bytes_per_s * rate_share if rate_share < 1 else 0.0
+        phases.append([(burst.start_ms - burst_end_ms) * 1e-3, max(size, 1), pace])
+        burst_end_ms = burst.end_ms
     is_mltcp = policy == "mltcp"
     return {
         "transport": transport,
         "mark": 0,
         "phases": phases,
-        "rest_s": max(one.job.period_ms - ended_ms, 0.0) * 1e-3,
-        "steps": one.steps,
+        "rest_s": max(placed_job.job.period_ms - burst_end_ms, 0.0) * 1e-3,
+        "steps": placed_job.steps,
         "iterations": conditions.iterations,
-        "start_s": schedule.starts_ms[one.job.name] * 1e-3,
-        "slot_s": schedule.slots_ms[one.job.name] * 1e-3,
+        "start_s": schedule.starts_ms[placed_job.job.name] * 1e-3,
+        "slot_s": schedule.slots_ms[placed_job.job.name] * 1e-3,
         "tolerance": conditions.tolerance,
         "most_alignments": conditions.most_alignments,
         "control": conditions.control,
@@ -168,25 +173,25 @@ def _make_shared_part(
     }
 
 
-def group_jobs_by_nic(placed: Sequence[JobLinks]) -> dict[Nic, list[str]]:
+def group_jobs_by_nic(placed_jobs: Sequence[JobLinks]) -> dict[Nic, list[str]]:
     """Return the names of the jobs that send on each NIC, in order."""
-    users: dict[Nic, list[str]] = {}
-    for one in placed:
-        for link in one.links:
-            users.setdefault(link.source, []).append(one.job.name)
-    return users
+    jobs_by_nic: dict[Nic, list[str]] = {}
+    for placed_job in placed_jobs:
+        for link in placed_job.links:
+            jobs_by_nic.setdefault(link.source, []).append(placed_job.job.name)
+    return jobs_by_nic
 
 
-def _read_until(launch: Launch, reports: RankReports, until: str, hosts: int, deadline_s: float) -> None:
-    """Read lines until all hosts have sent the event `until`, a host has failed, or the time is up."""
-    ends_at = time.monotonic() + deadline_s
-    while (left_s := ends_at - time.monotonic()) > 0 and launch.running and not reports.failed:
-        if len(getattr(reports, until)) == hosts:
+def _read_until(launch: Launch, reports: RankReports, event: str, hosts: int, deadline_s: float) -> None:
+    """Read lines until all hosts have sent the event `event`, a host has failed, or the time is up."""
+    end_s = time.monotonic() + deadline_s
+    while (left_s := end_s - time.monotonic()) > 0 and launch.running and not reports.failed:
+        if len(getattr(reports, event)) == hosts:
             return
         for host, line in launch.lines(min(0.5, left_s)):
             if reports.store_event(host, line) == "row":
                 reports.rows[-1]["host"] = host
-            if len(getattr(reports, until)) == hosts or reports.failed:
+            if len(getattr(reports, event)) == hosts or reports.failed:
                 break
 
 
@@ -194,30 +199,32 @@ def _make_error(reports: RankReports, hosts: Sequence[str], deadline_s: float) -
     if reports.errors:
         errors = "; ".join(f"host {host}: {message}" for host, message in reports.errors.items())
         return CollectiveError(f"jobs did not end: {errors}. All agents were stopped")
-    missing = ", ".join(host for host in hosts if host not in reports.done)
+    missing = ", ".join(host for host in hosts if host not in reports.done_hosts)
     return CollectiveError(
         f"jobs did not end within {deadline_s:.0f} s: no message from {missing}. All agents were "
         "stopped; check with `testbed verify`"
     )
 
 
-def _find_first_row(lab: Lab, one: JobLinks, reports: RankReports) -> Mapping[str, Any]:
+def _find_first_row(lab: Lab, placed_job: JobLinks, reports: RankReports) -> Mapping[str, Any]:
     """Return the row of the job's first host."""
-    host = lab.hosts[one.hosts[0]].name
-    return next(row for row in reports.rows if row["job"] == one.job.name and row["host"] == host)
+    host = lab.hosts[placed_job.hosts[0]].name
+    return next(row for row in reports.rows if row["job"] == placed_job.job.name and row["host"] == host)
 
 
-def _make_row(one: JobLinks, row: Mapping[str, Any], reports: RankReports, until_s: float) -> AgentRow:
+def _make_row(placed_job: JobLinks, row: Mapping[str, Any], reports: RankReports, end_s: float) -> AgentRow:
     """Return the iterations that ended while all jobs were running, because later ones had less competition.
 
     At least the first iteration counts. Retransmissions are summed over all hosts of the job.
     """
-    spans = list(pairwise(row["begins_s"]))
-    shared_spans = [span for span in spans if span[1] <= until_s] or spans[:1]
+    iteration_spans = list(pairwise(row["begins_s"]))
+    shared_spans = [span for span in iteration_spans if span[1] <= end_s] or iteration_spans[:1]
     return AgentRow(
-        job=one.job.name,
-        iterations_ms=tuple((after - before) * 1e3 for before, after in shared_spans),
-        computed_ms=row["computed_s"] * 1e3 / len(spans),
+        job=placed_job.job.name,
+        iterations_ms=tuple((end_s - start_s) * 1e3 for start_s, end_s in shared_spans),
+        computed_ms=row["computed_s"] * 1e3 / len(iteration_spans),
         alignments=row["alignments"],
-        retransmits=sum(other["retransmits"] for other in reports.rows if other["job"] == one.job.name),
+        retransmits=sum(
+            other_row["retransmits"] for other_row in reports.rows if other_row["job"] == placed_job.job.name
+        ),
     )

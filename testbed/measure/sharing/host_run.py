@@ -56,29 +56,33 @@ def open_in_force(
     lab = load_lab(lab_file)
     is_up = any(entry["live"] and entry["lab"] == lab.name for entry in lab_status())
     if is_up or not lab.simulated:
-        current = running_design(lab_file, NamedTopology(), runs_dir)
-        mode = hosts_of(current.lab)
+        current_choice = running_design(lab_file, NamedTopology(), runs_dir)
+        mode = hosts_of(current_choice.lab)
         with (
             journal_in(runs_dir) as journal,
-            open_lab(current.lab, None, model_hosts=mode == "model") as session,
+            open_lab(current_choice.lab, None, model_hosts=mode == "model") as session,
         ):
-            check_in_force(session, current.design)
-            yield session, current.design, journal, mode
+            check_in_force(session, current_choice.design)
+            yield session, current_choice.design, journal, mode
         return
     # The reduced lab has its own name, because somebody may start the lab itself meanwhile. Its links keep the rate of
     # the file, since few of them carry traffic.
-    used = {host for hosts in placement.values() for host in hosts}
-    hosts = tuple(host for host in lab.hosts if host.name in used)
+    placed_hosts = {host for hosts in placement.values() for host in hosts}
+    hosts = tuple(host for host in lab.hosts if host.name in placed_hosts)
     reduced_lab = with_rate(replace(lab, name=f"{lab.name}-{os.getpid()}", hosts=hosts), lab.link.rate_mbps)
-    with start_lab(reduced_lab, hosts="auto", move=True) as up:
-        note(f"SIMULATED lab {up.lab_id} at {up.lab.management}, hosts: {up.hosts_mode}")
+    with start_lab(reduced_lab, hosts="auto", move=True) as running_lab:
+        note(
+            f"SIMULATED lab {running_lab.lab_id} at {running_lab.lab.management}, hosts: {running_lab.hosts_mode}"
+        )
         with (
             journal_in(runs_dir) as journal,
-            open_lab(up.lab, journal, model_hosts=up.hosts_mode == "model", keep_intent=False) as session,
+            open_lab(
+                running_lab.lab, journal, model_hosts=running_lab.hosts_mode == "model", keep_intent=False
+            ) as session,
         ):
-            design = design_for(up.lab)
+            design = design_for(running_lab.lab)
             session.bring_up(design)
-            yield session, design, journal, up.hosts_mode
+            yield session, design, journal, running_lab.hosts_mode
 
 
 def run_on_hosts(
@@ -100,12 +104,12 @@ def run_on_hosts(
                 host_run.conditions,
                 spread=host_run.spread,
                 note=note,
-                done=lambda rows: keep_rows(run, lab, rows),
+                on_rows=lambda rows: record_rows(run, lab, rows),
             )
     return run.run_id, rows
 
 
-def keep_rows(run: Run, lab: Lab, rows: Sequence[MeasuredJob]) -> None:
+def record_rows(run: Run, lab: Lab, rows: Sequence[MeasuredJob]) -> None:
     """Record rows as a phase of the run."""
     run.add_phase(PHASE, to_json(rows, lab.link.represents_gbps))
 
@@ -145,7 +149,7 @@ def _read_shared_job(data: Mapping[str, Any], job: str) -> tuple[float, float, f
     rows = [row for row in data["measured"] if row["job"] == job]
     if not rows:
         return 0.0, 0.0, 0.0
-    row = min(rows, key=lambda one: min(one["iterations_ms"]))
+    row = min(rows, key=lambda candidate: min(candidate["iterations_ms"]))
     period_ms = min(row["iterations_ms"])
     return period_ms, max(period_ms - row["computed_ms"], 0.0), data["rate_gbps"]
 
@@ -154,8 +158,8 @@ def _read_plan_job(data: Mapping[str, Any]) -> tuple[float, float, float]:
     """Return the median iteration in ms, the time in which the most loaded link sends (ms), and its rate in Gb/s."""
     times = sorted(data["times_s"])
     period_s, rate_gbps = times[len(times) // 2], data.get("rate_gbps", 0.0)
-    planned = max((link["planned_bytes"] for link in data["links"]), default=0) / max(1, len(times))
-    if not planned or not rate_gbps:
+    planned_bytes = max((link["planned_bytes"] for link in data["links"]), default=0) / max(1, len(times))
+    if not planned_bytes or not rate_gbps:
         return 0.0, 0.0, 0.0
-    send_s = min(planned * 8 / data["rate_mbps"] / 1e6, period_s)
+    send_s = min(planned_bytes * 8 / data["rate_mbps"] / 1e6, period_s)
     return period_s * 1e3, send_s * 1e3, rate_gbps

@@ -13,7 +13,7 @@ from testbed.design.sharing.jobs import LabLinks
 from testbed.lab.inventory import load_lab
 from testbed.measure.results.run import Run
 from testbed.measure.results.store import RunStore
-from testbed.measure.sharing.host_run import keep_rows, open_in_force
+from testbed.measure.sharing.host_run import open_in_force, record_rows
 from testbed.measure.sharing.measurement import measure
 from testbed.measure.sharing.policies import Conditions, shift_schedule
 from testbed.operate.apply import check_permission
@@ -72,6 +72,6 @@ class TwoHosts:
             shift_schedule(schedule),
             [policy],
             self.conditions,
-            done=lambda rows: keep_rows(self.run, self.session.lab, rows),
+            on_rows=lambda rows: record_rows(self.run, self.session.lab, rows),
         )
         return [JobStatistics(row.job, row.mean_ms, row.p99_ms, row.retransmits) for row in rows]

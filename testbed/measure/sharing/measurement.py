@@ -62,11 +62,13 @@ def hold_queues(fleet: Fleet, lab: Lab, queues: Queues) -> Iterator[None]:
     """
     name = "queues.py"
     folder = fleet.put({name: resources.files("testbed.node").joinpath(name).read_bytes()})
-    python = {host.name: host.python for host in lab.hosts}
-    program = {host: [python[host], "-IS", f"{folder}/{name}"] for host in queues}
+    pythons = {host.name: host.python for host in lab.hosts}
+    commands = {host: [pythons[host], "-IS", f"{folder}/{name}"] for host in queues}
     messages: dict[str, dict[str, Any]] = {}
     try:
-        with fleet.start({host: shlex.join([*words, "hold"]) for host, words in program.items()}) as launch:
+        with fleet.start(
+            {host: shlex.join([*command, "hold"]) for host, command in commands.items()}
+        ) as launch:
             for host, nics in queues.items():
                 launch.send(json.dumps({"nics": nics, "sysctls": SETTINGS}) + "\n", host)
             _read_until(launch, messages, {"set"}, SET_TIMEOUT_S, len(queues))
@@ -81,8 +83,8 @@ def hold_queues(fleet: Fleet, lab: Lab, queues: Queues) -> Iterator[None]:
         _restore(
             fleet,
             {
-                host: words
-                for host, words in program.items()
+                host: command
+                for host, command in commands.items()
                 if host not in messages or messages[host]["event"] != "restored"
             },
         )
@@ -92,9 +94,9 @@ def _read_until(
     launch: Launch, messages: dict[str, dict[str, Any]], events: set[str], timeout_s: float, hosts: int
 ) -> None:
     """Read lines until every host has sent one of `events` or an error, or the time is up."""
-    ends_at = time.monotonic() + timeout_s
-    while (left_s := ends_at - time.monotonic()) > 0 and launch.running:
-        if sum(one["event"] in events | {"error"} for one in messages.values()) == hosts:
+    end_s = time.monotonic() + timeout_s
+    while (left_s := end_s - time.monotonic()) > 0 and launch.running:
+        if sum(message["event"] in events | {"error"} for message in messages.values()) == hosts:
             return
         for host, line in launch.lines(min(0.2, left_s)):
             with suppress(ValueError):
@@ -106,20 +108,20 @@ def _check_set(messages: Mapping[str, Mapping[str, Any]], queues: Queues) -> Non
     for host in queues:
         message = messages.get(host, {"event": "", "message": "it sent nothing"})
         if message["event"] != "set":
-            why = message.get("message", "it ended")
-            raise HostError(f"the queues of host {host} cannot be set: {why}", host=host)
+            reason = message.get("message", "it ended")
+            raise HostError(f"the queues of host {host} cannot be set: {reason}", host=host)
 
 
-def _restore(fleet: Fleet, programs: Mapping[str, list[str]]) -> None:
+def _restore(fleet: Fleet, commands: Mapping[str, list[str]]) -> None:
     """Restore hosts that did not report their restoration. Raise `HostError` if that fails."""
-    if not programs:
+    if not commands:
         return
-    completed = fleet.run({host: shlex.join([*words, "restore"]) for host, words in programs.items()})
-    for host, one in completed.items():
-        if one.exit_status:
-            what = one.stdout.strip() or one.stderr.strip()
+    completed = fleet.run({host: shlex.join([*command, "restore"]) for host, command in commands.items()})
+    for host, host_completed in completed.items():
+        if host_completed.exit_status:
+            reason = host_completed.stdout.strip() or host_completed.stderr.strip()
             raise HostError(
-                f"the queues of host {host} may not be restored: {what}. Check there with `tc qdisc show`",
+                f"the queues of host {host} may not be restored: {reason}. Check there with `tc qdisc show`",
                 host=host,
             )
 
@@ -150,15 +152,15 @@ def measure(
     design: Design,
     jobs: Sequence[SharedJob],
     placement: Placement,
-    shifted: Schedule,
+    shifted_schedule: Schedule,
     policies: Sequence[Policy],
     conditions: Conditions,
     *,
     spread: bool = False,
     note: Callable[[str], object] = lambda _text: None,
-    done: Callable[[Sequence[MeasuredJob]], object] = lambda _rows: None,
+    on_rows: Callable[[Sequence[MeasuredJob]], object] = lambda _rows: None,
 ) -> list[MeasuredJob]:
-    """Run the jobs under each policy, and call `done` with the rows of each policy as soon as they are measured.
+    """Run the jobs under each policy, and call `on_rows` with the rows of each policy as soon as they are measured.
 
     The hosts are leased by `--lease` or implicitly. Their queues are restored at the end. Raises `CollectiveError`,
     `TopologyError`, `HostError` or `LeaseDenied`.
@@ -170,25 +172,26 @@ def measure(
             "jobs need real hosts or kernel hosts; the hosts of this lab are only modelled (kernel hosts "
             "need root)"
         )
-    placed = find_job_links(session.lab, design.wiring, jobs, placement, spread=spread)
+    placed_jobs = find_job_links(session.lab, design.wiring, jobs, placement, spread=spread)
     parts = parts_of(
-        session.lab, {f"host:{session.lab.hosts[host].name}" for one in placed for host in one.hosts}
+        session.lab,
+        {f"host:{session.lab.hosts[host].name}" for placed_job in placed_jobs for host in placed_job.hosts},
     )
-    measured: list[MeasuredJob] = []
+    measured_jobs: list[MeasuredJob] = []
     with hold_fence(journal.database, session.lab.name, parts) as fence:
         for policy in policies:
             note(f"{policy}: {conditions.iterations} iterations")
-            schedule = make_schedule(policy, jobs, shifted, conditions)
-            rows = _measure_policy(session, fence, placed, policy, schedule, conditions)
-            done(rows)
-            measured += rows
-    return measured
+            schedule = make_schedule(policy, jobs, shifted_schedule, conditions)
+            rows = _measure_policy(session, fence, placed_jobs, policy, schedule, conditions)
+            on_rows(rows)
+            measured_jobs += rows
+    return measured_jobs
 
 
 def _measure_policy(
     session: LabSession,
     fence: Fence,
-    placed: Sequence[JobLinks],
+    placed_jobs: Sequence[JobLinks],
     policy: Policy,
     schedule: Schedule,
     conditions: Conditions,
@@ -197,7 +200,7 @@ def _measure_policy(
     assert session.fleet is not None  # checked by `measure`
     lab = session.lab
     queues: dict[str, dict[str, dict[str, Any]]] = {}
-    for nic, names in group_jobs_by_nic(placed).items():
+    for nic, names in group_jobs_by_nic(placed_jobs).items():
         queues.setdefault(lab.hosts[nic.node].name, {})[lab.nic(nic).name] = {
             "rate_mbps": lab.link.rate_mbps,
             "limit": conditions.choose_queue_length(policy),
@@ -206,8 +209,8 @@ def _measure_policy(
     with ExitStack() as stack:
         with fence.sending():
             stack.enter_context(hold_queues(session.fleet, session.lab, queues))
-        rows = run_agents(session.fleet, session.lab, placed, policy, schedule, conditions)
-    expected = predict(policy, placed, session.lab.link.represents_gbps, schedule, conditions)
+        rows = run_agents(session.fleet, session.lab, placed_jobs, policy, schedule, conditions)
+    predictions = predict(policy, placed_jobs, session.lab.link.represents_gbps, schedule, conditions)
     return [
         MeasuredJob(
             job=row.job,
@@ -216,9 +219,9 @@ def _measure_policy(
             p99_ms=float(np.percentile(row.iterations_ms, 99)),
             alignments=row.alignments,
             retransmits=row.retransmits,
-            predicted_ms=one.mean_ms,
+            predicted_ms=prediction.mean_ms,
             computed_ms=row.computed_ms,
             iterations_ms=row.iterations_ms,
         )
-        for row, one in zip(rows, expected, strict=True)
+        for row, prediction in zip(rows, predictions, strict=True)
     ]

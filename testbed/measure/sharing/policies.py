@@ -54,13 +54,13 @@ def find_job_links(
 
     Raises `TopologyError` if hosts have no links between them, and for a job on a single host.
     """
-    numbers = {host.name: number for number, host in enumerate(lab.hosts)}
+    node_numbers = {host.name: number for number, host in enumerate(lab.hosts)}
     job_links: list[JobLinks] = []
     for job in jobs:
-        hosts = tuple(numbers[name] for name in placement[job.name])
+        hosts = tuple(node_numbers[name] for name in placement[job.name])
         if len(hosts) < 2:
             raise TopologyError(f"job {job.name!r} sends nothing on a single host: give it at least two")
-        turn = sum(set(hosts) == set(other.hosts) for other in job_links) if spread else 0
+        turn = sum(set(hosts) == set(placed_job.hosts) for placed_job in job_links) if spread else 0
         job_links.append(_find_job_links(lab, wiring, job, hosts, turn))
     return job_links
 
@@ -72,9 +72,9 @@ def _find_job_links(lab: Lab, wiring: Wiring, job: SharedJob, hosts: tuple[int, 
     for order in (hosts, hosts[::-1]):
         is_one_way = len(order) == 2 and not is_allreduce(job, 2)
         pairs = [(order[0], order[1])] if is_one_way else list(zip(order, order[1:] + order[:1], strict=True))
-        out = [_find_link(wiring, pair, turn) for pair in pairs]
-        if None not in out:
-            return JobLinks(job, order, (*out, *((None,) if is_one_way else ())))
+        ring_links = [_find_link(wiring, pair, turn) for pair in pairs]
+        if None not in ring_links:
+            return JobLinks(job, order, (*ring_links, *((None,) if is_one_way else ())))
     names = ", ".join(lab.hosts[host].name for host in hosts)
     raise TopologyError(
         f"no circuits join the hosts of job {job.name!r} ({names}) in the current topology: choose "
@@ -164,46 +164,51 @@ def shift_schedule(result: CassiniSchedule) -> Schedule:
     On a host such a job would always wait for its next slot, but in the model it starts at once.
     """
     slots = {
-        one.job: one.slot_ms if one.shifted_ms <= MAX_SLOT_USE * one.slot_ms else 0.0
-        for one in result.predicted
+        prediction.job: prediction.slot_ms
+        if prediction.shifted_ms <= MAX_SLOT_USE * prediction.slot_ms
+        else 0.0
+        for prediction in result.predicted
     }
     return Schedule(result.starts_ms, slots)
 
 
 def make_schedule(
-    policy: Policy, jobs: Sequence[SharedJob], shifted: Schedule, conditions: Conditions
+    policy: Policy, jobs: Sequence[SharedJob], shifted_schedule: Schedule, conditions: Conditions
 ) -> Schedule:
-    """Return starts and slots under a policy. `shifted` is Cassini's schedule."""
+    """Return starts and slots under a policy. `shifted_schedule` is Cassini's schedule."""
     if policy == "shifts":
         stretch = 1 + conditions.slack
         return Schedule(
-            {job.name: shifted.starts_ms[job.name] * stretch for job in jobs},
-            {job.name: shifted.slots_ms[job.name] * stretch for job in jobs},
+            {job.name: shifted_schedule.starts_ms[job.name] * stretch for job in jobs},
+            {job.name: shifted_schedule.slots_ms[job.name] * stretch for job in jobs},
         )
     step_ms = conditions.stagger_ms
     if step_ms < 0:
         step_ms = STAGGER * min(job.period_ms for job in jobs) if policy == "mltcp" else 0.0
     return Schedule(
-        {job.name: place * step_ms for place, job in enumerate(jobs)}, dict.fromkeys(shifted.slots_ms, 0.0)
+        {job.name: index * step_ms for index, job in enumerate(jobs)},
+        dict.fromkeys(shifted_schedule.slots_ms, 0.0),
     )
 
 
 def predict(
     policy: Policy,
-    placed: Sequence[JobLinks],
+    placed_jobs: Sequence[JobLinks],
     rate_gbps: float,
     schedule: Schedule,
     conditions: Conditions,
 ) -> list[PolicyPrediction]:
     """Return the model's prediction for jobs under a policy, over as many iterations as the measurement."""
-    users: dict[str, list[str]] = {}
-    for one in placed:
-        for link in one.links:
-            users.setdefault(str(link), []).append(one.job.name)
-    jobs = place_jobs([one.job for one in placed], users)
+    jobs_by_link: dict[str, list[str]] = {}
+    for placed_job in placed_jobs:
+        for link in placed_job.links:
+            jobs_by_link.setdefault(str(link), []).append(placed_job.job.name)
+    jobs = place_jobs([placed_job.job for placed_job in placed_jobs], jobs_by_link)
     names = [job.name for job in jobs]
     weights = conditions.list_weights(names) if policy == "weights" else ()
     mltcp = (conditions.slope, conditions.intercept) if policy == "mltcp" else None
     starts = [schedule.starts_ms[name] for name in names]
     slots = [schedule.slots_ms[name] for name in names] if policy == "shifts" else ()
-    return predict_under(jobs, [rate_gbps] * len(users), conditions.iterations, weights, mltcp, starts, slots)
+    return predict_under(
+        jobs, [rate_gbps] * len(jobs_by_link), conditions.iterations, weights, mltcp, starts, slots
+    )

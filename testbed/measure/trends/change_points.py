@@ -61,7 +61,7 @@ def change_points(
     skipped = max(0, len(series) - MAX_VALUES)
     points = _find_change_points(series[skipped:], rate, np.random.default_rng(seed), skipped)
     edges = [skipped, *(point.index for point in points), len(series)]
-    means = [float(series[a:b].mean()) for a, b in pairwise(edges)]
+    means = [float(series[start:end].mean()) for start, end in pairwise(edges)]
     return tuple(
         replace(point, before=means[position], after=means[position + 1])
         for position, point in enumerate(points)
@@ -69,23 +69,23 @@ def change_points(
 
 
 def _find_change_points(
-    series: Floats, rate: float, random: np.random.Generator, begin: int
+    series: Floats, rate: float, random: np.random.Generator, offset: int
 ) -> list[ChangePoint]:
     if len(series) < MIN_VALUES:
         return []
-    gain, ends = find_best_segment(series)
+    gain, segment = find_best_segment(series)
     probability = _estimate_probability(series, gain, rate, random)
     if probability > rate:
         return []
-    inner = [end for end in ends if 0 < end < len(series)]
-    if len(inner) == 2:
-        inner = [end for end in inner if _differs(series, inner, end, rate, random)] or [
+    splits = [end for end in segment if 0 < end < len(series)]
+    if len(splits) == 2:
+        splits = [end for end in splits if _differs(series, splits, end, rate, random)] or [
             find_best_split(series)
         ]
-    edges = [0, *inner, len(series)]
-    points = [ChangePoint(begin + end, 0.0, 0.0, 1.0 - probability) for end in inner]
+    edges = [0, *splits, len(series)]
+    points = [ChangePoint(offset + end, 0.0, 0.0, 1.0 - probability) for end in splits]
     for a, b in pairwise(edges):
-        points += _find_change_points(series[a:b], rate, random, begin + a)
+        points += _find_change_points(series[a:b], rate, random, offset + a)
     return sorted(points, key=lambda point: point.index)
 
 
@@ -95,14 +95,14 @@ def find_best_segment(series: Floats) -> tuple[float, tuple[int, int]]:
     >>> find_best_segment(np.array([1.0, 1.0, 5.0, 5.0, 5.0, 1.0, 1.0]))[1]
     (2, 5)
     """
-    size, sums = len(series), _cumulative_sums(series[None, :])
-    best = (-1.0, (0, 0))
+    size, sums = len(series), _compute_cumulative_sums(series[None, :])
+    best_segment = (-1.0, (0, 0))
     for length in range(MIN_SIDE, size - MIN_SIDE + 1):
-        gains, begins = _compute_gains(sums, length)
+        gains, starts = _compute_gains(sums, length)
         position = int(np.argmax(gains[0]))
-        if gains[0, position] > best[0] * (1 + _TIE):
-            best = float(gains[0, position]), (int(begins[position]), int(begins[position]) + length)
-    return best
+        if gains[0, position] > best_segment[0] * (1 + _TIE):
+            best_segment = float(gains[0, position]), (int(starts[position]), int(starts[position]) + length)
+    return best_segment
 
 
 def find_best_split(series: Floats) -> int:
@@ -112,11 +112,11 @@ def find_best_split(series: Floats) -> int:
     3
     """
     counts = np.arange(MIN_SIDE, len(series) - MIN_SIDE + 1)
-    sums = _cumulative_sums(series[None, :])[0]
+    sums = _compute_cumulative_sums(series[None, :])[0]
     return int(counts[np.argmax(sums[counts] ** 2 / (counts * (len(series) - counts)))])
 
 
-def _cumulative_sums(rows: Floats) -> Floats:
+def _compute_cumulative_sums(rows: Floats) -> Floats:
     """Return the cumulative sums of the deviations from the mean of each row, starting with 0."""
     sums = np.zeros((rows.shape[0], rows.shape[1] + 1))
     np.cumsum(rows - rows.mean(axis=1, keepdims=True), axis=1, out=sums[:, 1:])
@@ -129,33 +129,38 @@ def _compute_gains(sums: Floats, length: int) -> tuple[Floats, NDArray[np.int64]
     Segments that leave a single value at an end are excluded.
     """
     size = sums.shape[1] - 1
-    all_begins = np.arange(size - length + 1)
-    begins = all_begins[
-        np.isin(all_begins, (0, size - length))
-        | ((all_begins >= MIN_SIDE) & (all_begins <= size - length - MIN_SIDE))
+    all_starts = np.arange(size - length + 1)
+    starts = all_starts[
+        np.isin(all_starts, (0, size - length))
+        | ((all_starts >= MIN_SIDE) & (all_starts <= size - length - MIN_SIDE))
     ]
-    inside = sums[:, begins + length] - sums[:, begins]
-    gains: Floats = inside**2 * size / (length * (size - length))
-    return gains, begins
+    segment_sums = sums[:, starts + length] - sums[:, starts]
+    gains: Floats = segment_sums**2 * size / (length * (size - length))
+    return gains, starts
 
 
 def _find_best_gains(rows: Floats) -> Floats:
     """Return the best reduction of each row."""
-    sums, size = _cumulative_sums(rows), rows.shape[1]
+    sums, size = _compute_cumulative_sums(rows), rows.shape[1]
     lengths = range(MIN_SIDE, size - MIN_SIDE + 1)
-    best: Floats = np.max([_compute_gains(sums, length)[0].max(axis=1) for length in lengths], axis=0)
-    return best
+    best_gains: Floats = np.max([_compute_gains(sums, length)[0].max(axis=1) for length in lengths], axis=0)
+    return best_gains
 
 
-def _differs(series: Floats, ends: Sequence[int], end: int, rate: float, random: np.random.Generator) -> bool:
-    """Return whether the pieces on both sides of `end` differ, by a permutation test of their means."""
-    begin = 0 if end == ends[0] else ends[0]
-    stop = ends[1] if end == ends[0] else len(series)
-    pieces, first = series[begin:stop], end - begin
+def _differs(
+    series: Floats, splits: Sequence[int], split: int, rate: float, random: np.random.Generator
+) -> bool:
+    """Return whether the pieces on both sides of `split` differ, by a permutation test of their means."""
+    start = 0 if split == splits[0] else splits[0]
+    stop = splits[1] if split == splits[0] else len(series)
+    pieces, left_length = series[start:stop], split - start
     total = _count_permutations(rate)
     rows = random.permuted(np.broadcast_to(pieces, (total, len(pieces))), axis=1)
-    threshold = abs(_cumulative_sums(pieces[None, :])[0, first]) * (1 - _TIE)
-    return float((np.abs(_cumulative_sums(rows)[:, first]) >= threshold).sum() + 1) / (total + 1) <= rate
+    threshold = abs(_compute_cumulative_sums(pieces[None, :])[0, left_length]) * (1 - _TIE)
+    return (
+        float((np.abs(_compute_cumulative_sums(rows)[:, left_length]) >= threshold).sum() + 1) / (total + 1)
+        <= rate
+    )
 
 
 def _count_permutations(rate: float) -> int:
@@ -170,10 +175,10 @@ def _estimate_probability(series: Floats, gain: float, rate: float, random: np.r
     scale = float(((series - series.mean()) ** 2).sum())
     if gain <= _TIE * max(scale, _TIE * float(series @ series)):
         return 1.0
-    threshold, total, as_good = gain * (1 - _TIE), _count_permutations(rate), 1
+    threshold, total, as_good_count = gain * (1 - _TIE), _count_permutations(rate), 1
     for _ in range(0, total, _CHUNK):
         rows = random.permuted(np.broadcast_to(series, (_CHUNK, len(series))), axis=1)
-        as_good += int((_find_best_gains(rows) >= threshold).sum())
-        if as_good > rate * (total + 1):
+        as_good_count += int((_find_best_gains(rows) >= threshold).sum())
+        if as_good_count > rate * (total + 1):
             return 1.0
-    return as_good / (total + 1)
+    return as_good_count / (total + 1)

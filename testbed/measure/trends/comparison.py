@@ -26,8 +26,10 @@ class RowPair:
     @property
     def is_clear(self) -> bool:
         """True if the interquartile ranges of both runs do not overlap. False without quartiles."""
-        first, second = self.before.busbw_spread_mbps, self.after.busbw_spread_mbps
-        return bool(first[1] and second[1]) and (first[1] < second[0] or second[1] < first[0])
+        spread_before, spread_after = self.before.busbw_spread_mbps, self.after.busbw_spread_mbps
+        return bool(spread_before[1] and spread_after[1]) and (
+            spread_before[1] < spread_after[0] or spread_after[1] < spread_before[0]
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return one entry of `rows` in `testbed runs compare --json`."""
@@ -61,10 +63,10 @@ class RunComparison:
 
 def compare_runs(a: StoredRun, b: StoredRun) -> RunComparison:
     """Compare two runs."""
-    ours, theirs = (
+    rows_a, rows_b = (
         {tuple(getattr(row, name) for name in _KEY_FIELDS): row for row in run.timings} for run in (a, b)
     )
-    rows = tuple(RowPair(row, theirs[key]) for key, row in ours.items() if key in theirs)
+    rows = tuple(RowPair(row, rows_b[key]) for key, row in rows_a.items() if key in rows_b)
     facts = [
         ("lab", a.lab.name, b.lab.name),
         ("hosts", a.summary.hosts, b.summary.hosts),
@@ -83,7 +85,7 @@ def compare_runs(a: StoredRun, b: StoredRun) -> RunComparison:
     ]
     return RunComparison(
         rows,
-        len(ours) - len(rows),
-        len(theirs) - len(rows),
-        tuple((fact, str(one), str(other)) for fact, one, other in facts if one != other),
+        len(rows_a) - len(rows),
+        len(rows_b) - len(rows),
+        tuple((fact, str(fact_a), str(fact_b)) for fact, fact_a, fact_b in facts if fact_a != fact_b),
     )

@@ -18,7 +18,7 @@ from testbed.measure.model import Timing
 from testbed.measure.results.parquet import read_rows
 from testbed.measure.results.records import RunSummary
 from testbed.measure.trends.change_points import DEFAULT_RATE, MIN_VALUES, ChangePoint, change_points
-from testbed.measure.units import size_text
+from testbed.measure.units import format_size
 from testbed.operate.recovery.records import history_of
 from testbed.storage.address import address_in
 from testbed.storage.looking import is_database_error, why_unreadable
@@ -62,23 +62,23 @@ def read_bandwidth_series(runs: Iterable[RunSummary], *, every_size: bool = Fals
     With `every_size`, each size is its own series. Rows of failed and interrupted runs count too. Raises `ResultsError`
     for a file that cannot be read.
     """
-    points_of: dict[tuple[Any, ...], dict[int, list[Point]]] = {}
-    for run in sorted(runs, key=lambda one: one.started):
-        measured: dict[tuple[Any, ...], list[float]] = {}
+    points_by_size: dict[tuple[Any, ...], dict[int, list[Point]]] = {}
+    for run in sorted(runs, key=lambda summary: summary.started):
+        bandwidths: dict[tuple[Any, ...], list[float]] = {}
         for row in read_rows(run.directory / "timings.parquet", Timing):
             name = (
                 f"{row.collective} {row.configuration} "
                 f"({row.topology}, {row.ranks} ranks, {row.rings} rings, {row.hosts})"
             )
-            measured.setdefault(((run.lab, row.simulated, row.hosts, name), row.size_bytes), []).append(
+            bandwidths.setdefault(((run.lab, row.simulated, row.hosts, name), row.size_bytes), []).append(
                 row.busbw_mbps
             )
-        for (key, size), values in measured.items():
+        for (key, size), values in bandwidths.items():
             point = Point(run.run_id, run.started.isoformat(), fmean(values))
-            points_of.setdefault(key, {}).setdefault(size, []).append(point)
+            points_by_size.setdefault(key, {}).setdefault(size, []).append(point)
     return tuple(
-        Series("bandwidth", key[0], f"{key[3]}, {size_text(size)}", tuple(points), key[1])
-        for key, sizes in points_of.items()
+        Series("bandwidth", key[0], f"{key[3]}, {format_size(size)}", tuple(points), key[1])
+        for key, sizes in points_by_size.items()
         for size, points in sorted(sizes.items())
         if every_size or size == _find_largest_size(sizes)
     )
@@ -95,16 +95,16 @@ def read_power_series(runs_dir: str | Path, runs: Iterable[RunSummary]) -> tuple
     `testbed drift` stores the readings. A reading belongs to the first run of its lab that ended after it. In a lab
     without runs, every reading is its own point. Raises `ResultsError`.
     """
-    by_lab: dict[str, list[RunSummary]] = {}
-    for run in sorted(runs, key=lambda one: one.finished or one.started):
-        by_lab.setdefault(run.lab, []).append(run)
+    runs_by_lab: dict[str, list[RunSummary]] = {}
+    for run in sorted(runs, key=lambda summary: summary.finished or summary.started):
+        runs_by_lab.setdefault(run.lab, []).append(run)
     readings: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for row in _read_power_rows(runs_dir):
         readings.setdefault((row["lab"], row["place"]), []).append((row["taken_s"], row["power_dbm"]))
     return tuple(
-        Series("power", lab, place, points, any(run.simulated for run in by_lab.get(lab, ())))
-        for (lab, place), readings_at in readings.items()
-        if (points := _make_points(readings_at, by_lab.get(lab, [])))
+        Series("power", lab, place, points, any(run.simulated for run in runs_by_lab.get(lab, ())))
+        for (lab, place), place_readings in readings.items()
+        if (points := _make_points(place_readings, runs_by_lab.get(lab, [])))
     )
 
 
@@ -112,15 +112,15 @@ def _make_points(readings: Sequence[tuple[float, float]], runs: Sequence[RunSumm
     from testbed.operate.drift.report import time_text
 
     if not runs:
-        return tuple(Point("", time_text(at_s), power) for at_s, power in readings)
-    ends = [(run.finished or run.started).timestamp() for run in runs]
-    by_run: dict[int, list[float]] = {}
-    for at_s, power in readings:
-        if (index := bisect_left(ends, at_s)) < len(runs):
-            by_run.setdefault(index, []).append(power)
+        return tuple(Point("", time_text(time_s), power) for time_s, power in readings)
+    end_times = [(run.finished or run.started).timestamp() for run in runs]
+    powers_by_run: dict[int, list[float]] = {}
+    for time_s, power in readings:
+        if (index := bisect_left(end_times, time_s)) < len(runs):
+            powers_by_run.setdefault(index, []).append(power)
     return tuple(
         Point(runs[index].run_id, runs[index].started.isoformat(), median(powers))
-        for index, powers in sorted(by_run.items())
+        for index, powers in sorted(powers_by_run.items())
     )
 
 
@@ -141,15 +141,15 @@ MIN_LOSS = {"bandwidth": 0.01, "power": 0.2}
 
 @dataclass(frozen=True, slots=True)
 class SeriesChange:
-    """A change of the level of a series, between `last` (the last point of the old level) and `first` (of the new).
+    """A change of level of a series, from `last_before` (last point of the old level) to `first_after` (of the new).
 
     `epochs` are the epochs of the lab between these points, newest first, as `testbed history` lists them.
     """
 
     series: Series
     point: ChangePoint
-    last: Point
-    first: Point
+    last_before: Point
+    first_after: Point
     epochs: tuple[Mapping[str, Any], ...]
 
     @property
@@ -173,32 +173,40 @@ class SeriesChange:
             "simulated": self.series.simulated,
             "series": self.series.name,
             "unit": UNITS[self.series.quantity],
-            "run": self.first.run_id,
-            "at": self.first.at,
-            "last_run_before": self.last.run_id,
+            "run": self.first_after.run_id,
+            "at": self.first_after.at,
+            "last_run_before": self.last_before.run_id,
             "before": round(self.point.before, 4),
             "after": round(self.point.after, 4),
             "confidence": round(self.point.confidence, 5),
             "regression": self.is_regression,
             "epochs": [
-                {key: one[key] for key in ("id", "kind", "state", "at", "who", "why")} for one in self.epochs
+                {key: epoch[key] for key in ("id", "kind", "state", "at", "who", "why")}
+                for epoch in self.epochs
             ],
         }
 
     def lines(self) -> Iterator[str]:
         """Yield lines of text that describe the change."""
         unit = UNITS[self.series.quantity]
-        word = "fell" if self.difference < 0 else "rose"
-        run = f"run {self.first.run_id}" if self.first.run_id else f"the reading of {self.first.at}"
+        verb = "fell" if self.difference < 0 else "rose"
+        run = (
+            f"run {self.first_after.run_id}"
+            if self.first_after.run_id
+            else f"the reading of {self.first_after.at}"
+        )
         yield (
             f"{'REGRESSION ' if self.is_regression else ''}{self.series.quantity} of lab {self.series.lab}, "
-            f"{self.series.name}: {word} from {self.point.before:.4g} to {self.point.after:.4g} {unit} with {run}, "
+            f"{self.series.name}: {verb} from {self.point.before:.4g} to {self.point.after:.4g} {unit} with {run}, "
             f"confidence {self.point.confidence:.1%}"
         )
         if not self.epochs:
             yield "    no change of the lab was applied between this value and the one before"
-        for one in self.epochs:
-            yield f"    after epoch {one['id']} ({one['kind']}, {one['at'][:16].replace('T', ' ')} UTC): {one['why']}"
+        for epoch in self.epochs:
+            yield (
+                f"    after epoch {epoch['id']} ({epoch['kind']}, {epoch['at'][:16].replace('T', ' ')} UTC): "
+                f"{epoch['why']}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +220,7 @@ class TrendReport:
     @property
     def short(self) -> int:
         """Number of series with too few values for a test."""
-        return sum(len(one.points) < MIN_VALUES for one in self.series)
+        return sum(len(line.points) < MIN_VALUES for line in self.series)
 
     @property
     def regressions(self) -> tuple[SeriesChange, ...]:
@@ -235,23 +243,28 @@ def find_trends(runs_dir: str | Path, series: Sequence[Series], rate: float = DE
 
     `rate` is the probability of a false alarm in the whole report. It is divided equally among the series (Bonferroni).
     """
-    judged = [one for one in series if len(one.points) >= MIN_VALUES]
+    tested_series = [line for line in series if len(line.points) >= MIN_VALUES]
     histories: dict[str, list[dict[str, Any]]] = {}
     changes = []
-    for one in judged:
-        for point in change_points(one.values, rate=rate / len(judged)):
-            if one.lab not in histories:
-                histories[one.lab] = history_of(runs_dir, one.lab)
-            last, first = one.points[point.index - 1], one.points[point.index]
-            begin, end = datetime.fromisoformat(last.at), datetime.fromisoformat(first.at)
-            between = tuple(
-                epoch for epoch in histories[one.lab] if begin < datetime.fromisoformat(epoch["at"]) <= end
+    for line in tested_series:
+        for point in change_points(line.values, rate=rate / len(tested_series)):
+            if line.lab not in histories:
+                histories[line.lab] = history_of(runs_dir, line.lab)
+            last_point, first_point = line.points[point.index - 1], line.points[point.index]
+            start_time, end_time = (
+                datetime.fromisoformat(last_point.at),
+                datetime.fromisoformat(first_point.at),
             )
-            changes.append(SeriesChange(one, point, last, first, between))
-    changes.sort(key=lambda change: (not change.is_regression, change.first.at))
+            epochs = tuple(
+                epoch
+                for epoch in histories[line.lab]
+                if start_time < datetime.fromisoformat(epoch["at"]) <= end_time
+            )
+            changes.append(SeriesChange(line, point, last_point, first_point, epochs))
+    changes.sort(key=lambda change: (not change.is_regression, change.first_after.at))
     return TrendReport(tuple(series), tuple(changes), rate)
 
 
 def select_series(series: Sequence[Series], lab: str, quantity: Quantity | None) -> tuple[Series, ...]:
     """Return the series of a lab ("" for all labs) and of a quantity (None for both)."""
-    return tuple(one for one in series if lab in ("", one.lab) and quantity in (None, one.quantity))
+    return tuple(line for line in series if lab in ("", line.lab) and quantity in (None, line.quantity))

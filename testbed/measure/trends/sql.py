@@ -16,7 +16,7 @@ import pyarrow as pa
 from lightbed.wording import install_extra
 from testbed.errors import ResultsError
 from testbed.measure.model import FlowFigures, LinkFigures, NicBytes, RankFigures, Timing
-from testbed.measure.results.parquet import row_schema
+from testbed.measure.results.parquet import make_row_schema
 from testbed.measure.results.records import RunSummary
 from testbed.measure.results.run import (
     FLOWS_FILE,
@@ -26,7 +26,7 @@ from testbed.measure.results.run import (
     RUN_FILE,
     PhaseRow,
     RunRow,
-    run_row,
+    make_run_row,
 )
 from testbed.measure.results.store import RunStore
 from testbed.operate.recovery.records import history_of
@@ -67,12 +67,14 @@ def query_runs(runs_dir: str | Path, statement: str) -> Answer:
             _create_from_files(connection, "flows", FlowFigures, runs, FLOWS_FILE, with_run=True)
             _create_from_files(connection, "links", LinkFigures, runs, LINKS_FILE, with_run=True)
             _create_from_files(connection, "runs", RunRow, runs, RUN_FILE)
-            _add_rows(connection, "runs", row_schema(RunRow, simulated=False), _make_rows_without_file(runs))
+            _add_rows(
+                connection, "runs", make_row_schema(RunRow, simulated=False), _make_rows_without_file(runs)
+            )
             labs = sorted(
                 {run.lab for run in runs}
                 | {row["lab"] for row in _read_database(store, "select lab from intents")}
             )
-            epochs = [{"lab": lab, **one} for lab in labs for one in history_of(store.path, lab)]
+            epochs = [{"lab": lab, **epoch} for lab in labs for epoch in history_of(store.path, lab)]
             _create_from_rows(connection, "epochs", _EPOCHS, epochs)
             _create_from_rows(connection, "losses", _LOSSES, _read_database(store, "select * from losses"))
             connection.execute(f"set memory_limit = '{MAX_MEMORY_MB}MB'")
@@ -139,7 +141,7 @@ def _make_rows_without_file(runs: Iterable[RunSummary]) -> list[dict[str, Any]]:
         if not (run.directory / RUN_FILE).exists():
             finished = run.finished.isoformat() if run.finished else None
             row = asdict(run) | {"id": run.run_id, "started": run.started.isoformat(), "finished": finished}
-            rows.append(asdict(run_row(row, {})))
+            rows.append(asdict(make_run_row(row, {})))
     return rows
 
 
@@ -156,7 +158,7 @@ def _create_from_files(
     files = [str(path) for run in runs if (path := run.directory / name).exists()]
     run_id = "regexp_extract(filename, '([^/]+)/[^/]+$', 1) as run_id, " if with_run else ""
     if not files:
-        schema = row_schema(row_type, simulated=False)
+        schema = make_row_schema(row_type, simulated=False)
         _create_from_rows(connection, table, schema.insert(0, _RUN_ID) if with_run else schema, [])
         return
     connection.execute(

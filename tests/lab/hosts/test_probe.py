@@ -45,7 +45,7 @@ def test_our_magic_before_something_else_is_nobodys(payload):
 
 
 def test_an_echo_request_has_a_right_checksum():
-    request = ping.echo_request(17, 4)
+    request = ping.make_echo_request(17, 4)
     assert request[:2] == b"\x08\x00"
     assert ping.checksum(request) == 0
     assert struct.unpack_from("!HH", request, 4) == (17, 4)
@@ -59,7 +59,7 @@ def test_an_echo_request_has_a_right_checksum():
 )
 def test_a_reply_gives_sequence_ttl_and_round(ttl, sequence, number, options):
     header = bytes([0x45 + options]) + b"\0" * 7 + bytes([ttl]) + b"\0" * (11 + 4 * options)
-    request = ping.echo_request(17, sequence, number)
+    request = ping.make_echo_request(17, sequence, number)
     reply = b"\0" + request[1:]
     assert ping.read_reply(header + reply, 17) == (sequence, ttl, number)
     assert ping.read_reply(header + reply, 18) is None

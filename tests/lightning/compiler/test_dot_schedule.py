@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from lightning.compiler import Hardware, PhotonicLayer, readouts_of, schedule_of
+from lightning.compiler import Hardware, PhotonicLayer, count_layer_readouts, schedule_layer
 from lightning.compiler.datapath.schedule import count_passes
 from lightning.compiler.lowering import compute_integer_sums
 
@@ -29,7 +29,7 @@ def walked(layer, hardware, activations):
     parts = [np.maximum(activations, 0)] + ([np.maximum(-activations, 0)] if layer.signed else [])
     assert len(parts) == count_passes(layer)
     for passed, lit in enumerate(parts):
-        for group, schedule in enumerate(schedule_of(layer, hardware)):
+        for group, schedule in enumerate(schedule_layer(layer, hardware)):
             for row, readouts in enumerate(schedule.order):
                 for terms, sign in zip(readouts.tolist(), schedule.signs[row].tolist(), strict=True):
                     light = sum(
@@ -47,8 +47,8 @@ def walked(layer, hardware, activations):
 def test_every_product_is_sent_once_and_a_readout_has_one_sign(weights, wavelengths, skip_zeros):
     layer = layer_of(weights)
     hardware = Hardware(wavelengths=wavelengths, skip_zeros=skip_zeros)
-    expected = readouts_of(layer, hardware)
-    for group, schedule in enumerate(schedule_of(layer, hardware)):
+    expected = count_layer_readouts(layer, hardware)
+    for group, schedule in enumerate(schedule_layer(layer, hardware)):
         assert schedule.readouts.tolist() == expected.count[group].tolist()
         assert schedule.signs.sum(axis=1).tolist() == expected.net_sign[group].tolist()
         for row, readouts in enumerate(schedule.order):
@@ -115,22 +115,22 @@ def test_the_property_above_needed_the_second_pass():
 )
 def test_readouts_of_a_row_by_hand(wavelengths, skip_zeros, count, net_sign):
     layer = layer_of([[[9, 0, 8, -7, 0, 6, -5]]])
-    found = readouts_of(layer, Hardware(wavelengths=wavelengths, skip_zeros=skip_zeros))
+    found = count_layer_readouts(layer, Hardware(wavelengths=wavelengths, skip_zeros=skip_zeros))
     assert (found.count.tolist(), found.net_sign.tolist()) == ([[count]], [[net_sign]])
 
 
 def test_noise_may_ask_for_zeros_that_the_hardware_leaves_out():
     layer = layer_of([[[9, 0, 0, -7]]])
-    assert readouts_of(layer, Hardware(skip_zeros=True), dense=True).count.tolist() == [[4]]
-    assert readouts_of(layer, Hardware(), dense=False).count.tolist() == [[2]]
+    assert count_layer_readouts(layer, Hardware(skip_zeros=True), dense=True).count.tolist() == [[4]]
+    assert count_layer_readouts(layer, Hardware(), dense=False).count.tolist() == [[2]]
 
 
 def test_with_one_wavelength_terms_stay_in_their_order():
-    (schedule,) = schedule_of(layer_of([[[3, -1, 0, 4]]]), Hardware())
+    (schedule,) = schedule_layer(layer_of([[[3, -1, 0, 4]]]), Hardware())
     assert schedule.order.tolist() == [[[0], [1], [2], [3]]]
     assert schedule.signs.tolist() == [[1, -1, 1, 1]]
 
 
 def test_rows_of_nothing_but_zeros_need_no_light_when_zeros_are_left_out():
-    (schedule,) = schedule_of(layer_of([[[0, 0], [0, 5]]]), Hardware(wavelengths=2, skip_zeros=True))
+    (schedule,) = schedule_layer(layer_of([[[0, 0], [0, 5]]]), Hardware(wavelengths=2, skip_zeros=True))
     assert schedule.readouts.tolist() == [0, 1]

@@ -18,7 +18,7 @@ def test_every_node_is_listed_with_where_it_runs(compiled_residual):
         ("stem", True), ("rectify", False), ("wide", True), ("short", True), ("join", False), ("pool", False),
         ("flat", False), ("head", True), ("share", False),
     ]  # fmt: skip
-    assert all(node.why for node in found.nodes)
+    assert all(node.reason for node in found.nodes)
     assert found.notes == ("a note",)
     assert found.sha256 == model_hash(compiled_residual)
 
@@ -43,7 +43,7 @@ def test_products_of_two_activations_are_digital_and_lower_the_share():
     network = Network("attention", nodes, {"w": np.eye(4, dtype=np.float32)}, "x", "s", shapes)
     found = report(compile_network(network, np.ones((2, 4, 4))))
     assert (found.photonic_macs, found.macs, found.photonic_share) == (64, 128, 0.5)
-    assert "both factors are activations" in found.nodes[1].why
+    assert "both factors are activations" in found.nodes[1].reason
 
 
 def test_a_network_without_products_leaves_none_to_digital_hardware():

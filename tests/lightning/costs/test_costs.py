@@ -8,7 +8,7 @@ import pytest
 from lightning.compiler import Options, compile_network, load_or_compile
 from lightning.compiler.lng_file import model_hash
 from lightning.compiler.model import Hardware
-from lightning.costs import BASELINES, PRESETS, costs_of
+from lightning.costs import BASELINES, PRESETS, estimate_costs
 from lightning.costs.shot_noise import measure_shot_noise, shot_noise
 from lightning.errors import OutOfRange
 from lightning.networks import load_network
@@ -36,7 +36,7 @@ def model(network):
 
 
 def test_latency_is_the_datapaths_cycles_over_its_clock(model):
-    costs = costs_of(model, "chip")
+    costs = estimate_costs(model, "chip")
     assert costs.work.cycles == 16_769
     assert costs.latency_s == pytest.approx(16_769 / 253.44e6)
     assert sum(work.cycles for work in costs.layers.values()) == 16_769
@@ -44,7 +44,7 @@ def test_latency_is_the_datapaths_cycles_over_its_clock(model):
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_line_has_a_source_and_lines_add_up(model, preset):
-    costs = costs_of(model, preset)
+    costs = estimate_costs(model, preset)
     assert all(line.each.source and line.each.unit in {"W", "J"} for line in costs.lines)
     assert all((line.each.unit == "W") == line.per.endswith("seconds") for line in costs.lines)
     assert costs.joules_per_image == pytest.approx(sum(line.joules for line in costs.lines))
@@ -55,7 +55,7 @@ def test_every_line_has_a_source_and_lines_add_up(model, preset):
 
 def test_the_prototype_is_its_table_times_its_time(model):
     """250 + 220 + 0.001 + 1350 W for 66.166 us are 120.4 mJ."""
-    assert costs_of(model, "prototype").joules_per_image == pytest.approx(1820.001 * 16_769 / 253.44e6)
+    assert estimate_costs(model, "prototype").joules_per_image == pytest.approx(1820.001 * 16_769 / 253.44e6)
 
 
 SECONDS = 16_769 / 253.44e6
@@ -76,13 +76,13 @@ two bytes for each product."""
 
 
 def test_the_chip_by_hand(model):
-    assert {line.name: line.joules for line in costs_of(model, "chip").lines} == pytest.approx(CHIP)
+    assert {line.name: line.joules for line in estimate_costs(model, "chip").lines} == pytest.approx(CHIP)
 
 
 def test_what_grows_with_cores_and_wavelengths(network):
     """Per second: a laser for each core and wavelength, a receiver and 16 readings a cycle for each core, and 16 times
     two modulators a cycle for each of both."""
-    costs = costs_of(compiled(network, Hardware(cores=3, wavelengths=2)), "chip")
+    costs = estimate_costs(compiled(network, Hardware(cores=3, wavelengths=2)), "chip")
     cycles, seconds = costs.work.cycles, costs.work.cycles / 253.44e6
     lines = {line.name: line.joules for line in costs.lines}
     laser = CHIP["laser"] / SECONDS
@@ -98,15 +98,15 @@ def test_only_digital_nodes_count_as_digital():
     nodes = (Node("query", "Gemm", ("x", "w"), "q"), Node("scores", "MatMul", ("q", "x"), "s"))
     shapes = {"x": (4, 4), "q": (4, 4), "s": (4, 4)}
     network = Network("attention", nodes, {"w": np.eye(4, dtype=np.float32)}, "x", "s", shapes)
-    costs = costs_of(compile_network(network, np.ones((2, 4, 4))), "chip")
+    costs = estimate_costs(compile_network(network, np.ones((2, 4, 4))), "chip")
     lines = {line.name: line.joules for line in costs.lines}
     assert lines["digital multiply-accumulates"] == pytest.approx(4 * 4 * 4 * 0.3e-12)
     assert costs.work.macs == 4 * 4 * 4
 
 
 def test_more_cores_take_less_time_and_wavelengths_share_detectors(network):
-    one, four = (costs_of(compiled(network, Hardware(cores=cores)), "chip") for cores in (1, 4))
-    wide = costs_of(compiled(network, Hardware(wavelengths=4)), "chip")
+    one, four = (estimate_costs(compiled(network, Hardware(cores=cores)), "chip") for cores in (1, 4))
+    wide = estimate_costs(compiled(network, Hardware(wavelengths=4)), "chip")
     assert four.latency_s < one.latency_s / 3
     assert wide.latency_s < one.latency_s / 3
     analogue = "analogue-to-digital converters"
@@ -125,7 +125,7 @@ def test_baselines_are_both_ways_to_count_an_a100():
 
 def test_an_unknown_preset_is_refused_by_name(model):
     with pytest.raises(OutOfRange, match=r"no preset 'moon'.*prototype"):
-        costs_of(model, "moon")
+        estimate_costs(model, "moon")
 
 
 @pytest.mark.parametrize(("photons", "efficiency"), [(0.0, 0.8), (-1.0, 0.8), (1.0, 0.0), (1.0, 1.5)])
@@ -170,5 +170,5 @@ def test_command_prints_every_part_and_a_document(model, tmp_path, capsys):
     assert len(document["baselines"]) == len(BASELINES)
     assert run_app(["energy", str(file), "--preset", "chip"]) == 0
     printed = capsys.readouterr().out
-    assert all(line.name in printed for line in costs_of(model, "chip").lines)
+    assert all(line.name in printed for line in estimate_costs(model, "chip").lines)
     assert "without converters" in printed

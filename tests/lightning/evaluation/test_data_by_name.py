@@ -22,7 +22,7 @@ def refused(name):
     with pytest.raises(DatasetError) as caught:
         load_dataset(name)
     assert caught.value.hint
-    return caught.value.what
+    return caught.value.problem
 
 
 def test_digits_are_the_same_for_everybody():

@@ -37,7 +37,7 @@ def refused(folder):
     with pytest.raises(DatasetError) as caught:
         load_dataset(f"mnist:{folder}")
     assert caught.value.hint
-    return caught.value.what
+    return caught.value.problem
 
 
 def test_the_test_images_are_read(folder, images, labels):

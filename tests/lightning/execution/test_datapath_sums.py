@@ -14,8 +14,8 @@ from fpga.bus.pynq import PynqBus
 from fpga.hdl import why_missing
 from fpga.photonic_mac.control import library_datapath
 from lightning import errors
-from lightning.compiler import compile_network, program_of
-from lightning.compiler.datapath.schedule import work_of
+from lightning.compiler import compile_network, make_program
+from lightning.compiler.datapath.schedule import compute_layer_work
 from lightning.compiler.model import CompiledModel, Hardware, PhotonicLayer
 from lightning.compiler.options import Options
 from lightning.execution import open_executor
@@ -64,7 +64,7 @@ def test_sums_are_those_of_exact(bus, skip_zeros):
         one = layer(rng, "one", (groups, rows, terms), vectors=int(rng.integers(1, 4)), zeros=0.7)
         other = layer(rng, "other", (1, 4, 40), signed=True, zeros=0.9)
         model = model_of(one, other, hardware=Hardware(skip_zeros=skip_zeros))
-        unequal += len(program_of(model).layers) > 3
+        unequal += len(make_program(model).layers) > 3
         multiplier = DatapathMultiplier(model, bus)
         for each in (one, other):
             activations = some(rng, each)
@@ -97,7 +97,7 @@ def test_beats_that_are_sent_are_those_that_work_is_counted_by(bus, skip_zeros):
     DatapathMultiplier(model_of(each, hardware=hardware), bus, light=light).compute_sums(
         each, some(rng, each, 1), KEYS[:1]
     )
-    assert sum(sent) == work_of(each, hardware).beats
+    assert sum(sent) == compute_layer_work(each, hardware).beats
 
 
 def test_light_is_what_is_put_between_the_converters(bus):

@@ -9,8 +9,8 @@ import pytest
 from lightning.compiler.model import CompiledModel, PhotonicLayer
 from lightning.execution.multipliers.device import (
     describe_calibration,
-    noise_of_calibration,
-    noise_of_link,
+    make_calibration_noise,
+    make_link_noise,
     noise_of_vectors,
 )
 from lightning.kit.calibration import store
@@ -40,16 +40,16 @@ def spread(noise, level):
 def test_a_links_noise_is_its_budget_at_every_level(part):
     """Steps of sums are larger than those of 255 by 256/255."""
     link = Link(power_w=4e-4, rin_db_hz=-145.0, effective_bits=7.5)
-    noise = noise_of_link(link)
+    noise = make_link_noise(link)
     assert spread(noise, part * 255 * 255 / 256) * 256 / 255 == pytest.approx(budget(link, part).total)
-    assert noise.identity != noise_of_link(Link()).identity
+    assert noise.identity != make_link_noise(Link()).identity
 
 
 def test_counts_of_a_calibration_become_steps(calibration):
     """A full product of 25,400.4 counts: 100 counts a step."""
     decoder = replace(calibration.decoder, gain=(25_400.390625, 1.0))
     made = replace(calibration, decoder=decoder, noise=NoiseModel(400.0, 3.0, 1e-6, 0.5, 1))
-    noise = noise_of_calibration(made)
+    noise = make_calibration_noise(made)
     assert noise.sigma == pytest.approx(20 / 100)
     assert noise.shot == pytest.approx(3.0 / 100)
     assert noise.intensity == 1e-6
@@ -61,7 +61,7 @@ def test_single_readings_of_the_twin_spread_as_its_calibration_says(kit, calibra
     """200 readings of each of four products, dark to full: a ratio of variances within four of its own deviations."""
     from lightning.kit.compute import LightningCompute
 
-    noise = noise_of_calibration(calibration)
+    noise = make_calibration_noise(calibration)
     compute = LightningCompute(kit, calibration, window=calibration.noise.window)
     values = np.zeros((4, 4), np.int64)
     values[:, 0], values[:, 1] = (0, 90, 180, 255), 255

@@ -128,7 +128,7 @@ def reason_of(model: CompiledModel) -> str:
     with pytest.raises(CompileError) as refusal:
         nic_model(model, "under test")
     assert refusal.value.hint
-    return refusal.value.what
+    return refusal.value.problem
 
 
 def test_a_convolution_is_refused(convolving):

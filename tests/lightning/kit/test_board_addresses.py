@@ -17,7 +17,7 @@ from lightning import LightningControl, LightningSignalProcessing, errors, from_
 from lightning.kit import connection, profiles
 from lightning.kit.devices import board
 from lightning.kit.devices.deadline import Patience
-from lightning.kit.devices.identity import board_name, identity_of
+from lightning.kit.devices.identity import board_name, read_identity
 
 
 def test_an_address_needs_a_scheme():
@@ -123,7 +123,7 @@ def test_a_bare_qicksoc_and_the_guarded_one_are_one_device():
         def __getitem__(self, key):
             return self.get_cfg()[key]
 
-    assert identity(Bare()) == guard_soc(Bare()).identity == identity_of(Bare()).name == "ZCU111-Oct 7 2022"
+    assert identity(Bare()) == guard_soc(Bare()).identity == read_identity(Bare()).name == "ZCU111-Oct 7 2022"
 
 
 def test_there_is_no_local_board_on_a_computer():

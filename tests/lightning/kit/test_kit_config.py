@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lightning import LightningConfig, errors, from_lts, from_slide
-from lightning.kit.config import Configuration, settings_of
+from lightning.kit.config import Configuration, to_settings
 from lightning.kit.settings import LINEAR_TOP_WORD, Settings
 
 
@@ -76,8 +76,8 @@ def test_a_key_of_the_published_library_names_its_adapter():
 
 def test_a_plain_dictionary_is_not_guessed():
     with pytest.raises(errors.AmbiguousConfig, match=r"from_slide.*from_lts"):
-        settings_of({"dac_0": 1})
-    assert settings_of({"reps": 2}).reps == 2
+        to_settings({"dac_0": 1})
+    assert to_settings({"reps": 2}).reps == 2
 
 
 def test_the_talks_dictionary():

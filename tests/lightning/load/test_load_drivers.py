@@ -83,7 +83,7 @@ def requests_on(client):
 
 def test_every_request_is_answered_and_sent_when_due():
     with echoing("http") as target:
-        found = drive_http(target, "m", 2000, 0.1, into=ECHO_INPUT, seed=3)
+        found = drive_http(target, "m", 2000, 0.1, model_input=ECHO_INPUT, seed=3)
     assert found.answered == found.scheduled == len(DUE)
     assert (found.traces.lag >= 0).all()
     assert (found.traces.latency > found.traces.lag).all()
@@ -219,7 +219,7 @@ def test_nobody_there():
         with pytest.raises(LoadError):
             drive_http(Target("http", "127.0.0.1", port), "m", 1000, 0.05)
         with pytest.raises(LoadError):
-            drive_http(Target("http", "127.0.0.1", port), "m", 1000, 0.05, into=ECHO_INPUT)
+            drive_http(Target("http", "127.0.0.1", port), "m", 1000, 0.05, model_input=ECHO_INPUT)
     with pytest.raises(LoadError):
         drive_datagrams(Target("udp", "127.0.0.1", port), 1, 1000, 0.05)
 
@@ -255,7 +255,7 @@ def answer_to(packet, **fields):
 def test_packets_are_what_the_codec_reads():
     rows = np.arange(40, dtype=np.uint8).reshape(4, 10)
     with datagram_server(lambda packet: [answer_to(packet)]) as (target, came):
-        traces = exchange(target, 7, rows, DUE, first=1 << 60, deadline_us=300)
+        traces = exchange(target, 7, rows, DUE, first_request=1 << 60, deadline_us=300)
     packets = [parse(each) for each in came]
     assert [each.request for each in packets] == [(1 << 60) + number for number in range(len(DUE))]
     assert {(each.kind, each.model, each.time_us, each.datatype) for each in packets} == {(1, 7, 300, 1)}

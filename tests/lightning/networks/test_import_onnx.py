@@ -9,7 +9,7 @@ import pytest
 
 from lightning.errors import CyclicNetwork, LightningError, NetworkError, UnsupportedNode
 from lightning.networks import Preprocessing, load_network, run_float
-from lightning.networks.work import macs_of, photonic_macs, photonic_share
+from lightning.networks.work import count_macs, photonic_macs, photonic_share
 
 onnx = pytest.importorskip("onnx", reason="pip install 'lightbed[inference]'")
 
@@ -72,7 +72,7 @@ def test_matmul_of_activations_and_with_stacked_constants_is_digital(agree, onnx
     for order, constant in ((["x", "w"], (2, 4, 5)), (["w", "x"], (2, 5, 3))):
         network = agree(onnx_model([("MatMul", order, "y", {})], {"w": floats(*constant)}, (2, 3, 4)))
         assert operations(network) == ["MatMul"]
-        assert macs_of(network) == {"MatMul_y": 2 * 3 * 4 * 5}
+        assert count_macs(network) == {"MatMul_y": 2 * 3 * 4 * 5}
         assert photonic_share(network) == 0
 
 
@@ -83,7 +83,7 @@ def test_work_is_counted_by_node(onnx_model):
         ("MatMul", ["f", "v"], "y", {}),
     ]
     network = bytes_of(onnx_model(nodes, {"w": floats(6, 2, 3, 3), "v": floats(120, 10)}, (4, 4, 5)))
-    assert macs_of(network) == {"Conv_c": 6 * 20 * 2 * 9, "MatMul_y": 1200}
+    assert count_macs(network) == {"Conv_c": 6 * 20 * 2 * 9, "MatMul_y": 1200}
     assert photonic_macs(network) == 3360
     assert photonic_share(network) == 1
 

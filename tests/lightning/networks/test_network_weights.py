@@ -12,7 +12,7 @@ from lightning.networks import Network, Node, Preprocessing, load_network, prepr
 from lightning.networks.network import PHOTONIC
 from lightning.networks.operations.operation_list import OPERATORS, compute_activations, compute_node
 from lightning.networks.patches import output_size, patches
-from lightning.networks.work import macs_of, photonic_share
+from lightning.networks.work import count_macs, photonic_share
 
 W1, W2 = np.array([[1, -1, 0.5], [0, 2, 0]]), np.array([[1, 1], [-1, 0], [0, 3]])
 
@@ -32,7 +32,7 @@ def test_a_chain_of_weights_by_hand(saved):
     assert (network.name, network.input_shape, network.output_shape) == ("small", (3,), (3,))
     hidden = [1 - 2 + 1.5 + 0.5, 2 * 2 - 5]  # the second is negative
     assert run_float(network, [[1, 2, 3]]).tolist() == [[hidden[0], -hidden[0], 0]]
-    assert macs_of(network) == {"fc1": 6, "fc2": 6}
+    assert count_macs(network) == {"fc1": 6, "fc2": 6}
     assert photonic_share(network) == 1
 
 

@@ -87,7 +87,7 @@ def test_defaults_of_an_address():
 def test_addresses_that_are_refused(text, kind, reason):
     with pytest.raises(kind) as caught:
         parse_address(text)
-    assert reason in caught.value.what
+    assert reason in caught.value.problem
     assert caught.value.hint
 
 

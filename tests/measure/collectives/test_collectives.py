@@ -27,7 +27,7 @@ from testbed.lab.inventory import load_lab
 from testbed.measure.collectives import ranks as ranks_module
 from testbed.measure.collectives.rank_reports import RankReports
 from testbed.measure.collectives.rows import find_misplaced, yield_nic_bytes
-from testbed.measure.collectives.spec import CollectiveSpec, Configuration, all_to_all, doubling_sizes
+from testbed.measure.collectives.spec import CollectiveSpec, Configuration, all_to_all, list_doubling_sizes
 
 TOPOLOGY = find_topology(12, 4)
 WIRING = wire(TOPOLOGY)
@@ -672,5 +672,5 @@ def test_small_sizes_prove_nothing_and_are_not_judged(run):
 # ------------------------------------------------------------------------------------------------- sizes
 @given(st.integers(0, 20), st.integers(0, 20))
 def test_sizes_double_from_the_smallest_to_the_largest(low, steps):
-    sizes = doubling_sizes(4 << low, 4 << low << steps)
+    sizes = list_doubling_sizes(4 << low, 4 << low << steps)
     assert sizes == tuple(4 << low << k for k in range(steps + 1))

@@ -16,7 +16,7 @@ from testbed.design.topology.strides import rings_of
 from testbed.lab.inventory import load_lab
 from testbed.measure.collectives.ranks import model_collectives
 from testbed.measure.collectives.spec import CollectiveSpec, Configuration, all_to_all
-from testbed.measure.nccl.json_output import nccl_document, parse_json
+from testbed.measure.nccl.json_output import make_nccl_document, parse_json
 from testbed.operate.design import design_for
 
 SIZES = (1024, 65536, 8 << 20)
@@ -84,7 +84,7 @@ def measured_like(timing):
 
 def test_a_document_reads_back_as_the_same_rows(lab, modelled):
     rows = [measured_like(t) for t in modelled[0].timings if t.configuration == "four rings"]
-    text = json.dumps(nccl_document(lab, rows, {"torch": "2.13.0"}))
+    text = json.dumps(make_nccl_document(lab, rows, {"torch": "2.13.0"}))
     table = parse_json(text)
     assert (table.problems, table.failed, table.complete, table.ranks) == ((), False, True, 12)
     assert [row.size_bytes for row in table.rows] == list(SIZES)
@@ -97,7 +97,7 @@ def test_a_document_reads_back_as_the_same_rows(lab, modelled):
 
 def test_a_document_says_simulated_and_holds_no_environment(lab, modelled):
     rows = modelled[0].timings[:3]
-    document = nccl_document(lab, rows, modelled[0].versions)
+    document = make_nccl_document(lab, rows, modelled[0].versions)
     assert document["version"] == 3
     assert document["env"] == []
     assert document["lightbed"]["marking"] == "SIMULATED"

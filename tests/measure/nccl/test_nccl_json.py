@@ -20,7 +20,7 @@ from testbed.errors import ResultsError
 from testbed.measure.model import Timing
 from testbed.measure.nccl.json_output import close_document, parse_json
 from testbed.measure.nccl.launch import import_nccl
-from testbed.measure.nccl.table import NcclTable, nccl_version_text, table_json, table_text
+from testbed.measure.nccl.table import NcclTable, format_nccl_version, format_table, make_table_document
 from testbed.measure.results.run import redact_document
 
 DATA = Path(__file__).parent / "data"
@@ -178,21 +178,21 @@ def test_our_own_document_is_read_back_as_the_same_table(results: list[dict]):
     table = parse_json(written(document(results)))
     if {"time", "cpu_time"} <= {key for one in results for key in one["in_place"]}:
         return  # nccl-tests use one clock a run
-    assert parse_json(json.dumps(table_json(table), allow_nan=False)) == table
+    assert parse_json(json.dumps(make_table_document(table), allow_nan=False)) == table
 
 
 @pytest.mark.parametrize("file", sorted(path.name for path in DATA.glob("*.txt")))
 def test_text_and_the_json_made_of_it_are_the_same_table(file: str, tmp_path: Path):
     table = import_nccl(DATA / file)
     path = tmp_path / "table.json"
-    path.write_text(json.dumps(table_json(table)))
+    path.write_text(json.dumps(make_table_document(table)))
     again = import_nccl(path)
     assert again.source == "json"
-    assert table_json(again) == table_json(table) | {"source": "json"}
+    assert make_table_document(again) == make_table_document(table) | {"source": "json"}
 
 
 def test_results_have_one_entry_a_size_in_the_form_of_nccl_tests():
-    results = table_json(import_nccl(DATA / "all_reduce_2026.txt"))["results"]
+    results = make_table_document(import_nccl(DATA / "all_reduce_2026.txt"))["results"]
     assert results[0] == {
         "size": 1048576,
         "count": 262144,
@@ -208,25 +208,25 @@ def test_results_have_one_entry_a_size_in_the_form_of_nccl_tests():
 
 
 def test_the_table_for_people_has_a_cell_for_every_column():
-    names, rows = table_text(import_nccl(DATA / "all_reduce_2026.txt"))
+    names, rows = format_table(import_nccl(DATA / "all_reduce_2026.txt"))
     assert rows[0] == (
         "1048576", "float", "sum", "-1", "152.4", "6.88", "10.32", "0", "152.1", "6.89", "10.34", "0"
     )  # fmt: skip
     assert {len(names)} == {len(row) for row in rows}
-    _, old = table_text(import_nccl(DATA / "all_gather_2021.txt"))
+    _, old = format_table(import_nccl(DATA / "all_gather_2021.txt"))
     assert old[0][2:4] == ("", "")
 
 
 def test_the_documents_that_runs_leave_are_read_like_any_other():
     pytest.importorskip("pydantic")
     from testbed.lab.inventory import load_lab
-    from testbed.measure.nccl.json_output import nccl_document
+    from testbed.measure.nccl.json_output import make_nccl_document
 
     timing = Timing(
         "run", "rings", "one ring", "all_reduce", 12, 1, 1 << 20, 4, 160_000.0, 1.0, 2.0, 52.4, 96.1, 100.0, 0,
         False, True, "kernel",
     )  # fmt: skip
-    table = parse_json(json.dumps(nccl_document(load_lab(LAB_FILE), [timing], {})))
+    table = parse_json(json.dumps(make_nccl_document(load_lab(LAB_FILE), [timing], {})))
     assert (table.complete, table.failed, table.ranks, table.problems) == (True, False, 12, ())
     assert table.rows[0].in_place is not None
     assert table.rows[0].in_place.busbw_gbytes_per_s == pytest.approx(0.0120125)
@@ -234,7 +234,7 @@ def test_the_documents_that_runs_leave_are_read_like_any_other():
     assert (table.collective, table.rows[0].redop) == ("all_reduce", "sum")
     for name in ("all_to_all", "sendrecv"):
         exchange = replace(timing, collective=name)
-        table = parse_json(json.dumps(nccl_document(load_lab(LAB_FILE), [exchange], {})))
+        table = parse_json(json.dumps(make_nccl_document(load_lab(LAB_FILE), [exchange], {})))
         assert (table.collective, table.rows[0].redop) == (name, "none")
 
 
@@ -348,7 +348,7 @@ def test_what_holds_no_row_is_an_error_with_its_line(text: str, line: int, words
 
 
 def test_old_and_new_version_codes():
-    assert [nccl_version_text(code) for code in (2408, 2804, 20903, 22907)] == [
+    assert [format_nccl_version(code) for code in (2408, 2804, 20903, 22907)] == [
         "2.4.8",
         "2.8.4",
         "2.9.3",

@@ -20,17 +20,17 @@ from testbed.lab.model import Lab, LabHost, LinkClass
 from testbed.measure.nccl.launch import (
     NcclSettings,
     NcclTest,
-    environment,
     explain_missing,
-    find_command,
     find_nccl,
     import_nccl,
+    make_find_command,
     make_mpirun_command,
+    make_nccl_environment,
     make_program_arguments,
     parse_equipment,
     run_nccl,
 )
-from testbed.measure.nccl.table import table_json
+from testbed.measure.nccl.table import make_table_document
 
 OUTPUT = (Path(__file__).parent / "data" / "all_reduce_2026.txt").read_text()
 GPU = "GPU 0: NVIDIA A100-SXM4-80GB (UUID: GPU-1)"
@@ -88,7 +88,7 @@ def fleet_with(
 
 
 def test_the_environment_of_the_twelve_host_testbed():
-    assert environment(ROCE) == {
+    assert make_nccl_environment(ROCE) == {
         "NCCL_NET": "IB",
         "NCCL_IB_HCA": "=qedr0,qedr1,qedr2,qedr3",
         "NCCL_IB_GID_INDEX": "3",
@@ -101,7 +101,7 @@ def test_the_environment_of_the_twelve_host_testbed():
 
 
 def test_sockets_name_their_interfaces_whole_and_switch_verbs_off():
-    variables = environment(
+    variables = make_nccl_environment(
         NcclSettings("Socket", ("nic1", "nic2"), channels=2, preload="/opt/mccl/libnccl.so")
     )
     assert variables["NCCL_SOCKET_IFNAME"] == "=nic1,nic2"
@@ -136,7 +136,7 @@ def test_what_a_host_has_is_read_from_its_answer():
         "/opt/nccl-tests/build/all_reduce_perf",
         "/usr/bin/mpirun",
     )
-    assert "command -v all_reduce_perf" in find_command(NcclTest())
+    assert "command -v all_reduce_perf" in make_find_command(NcclTest())
 
 
 def test_a_host_without_anything_says_all_that_is_missing_and_what_to_do():
@@ -171,7 +171,7 @@ def test_a_run_gives_table_rings_and_output():
 
 def test_the_announced_document_counts_where_it_can_be_read():
     text_table = import_nccl(Path(__file__).parent / "data" / "all_reduce_2026.txt")
-    fleet = fleet_with(FOUND, document=json.dumps(table_json(text_table)))
+    fleet = fleet_with(FOUND, document=json.dumps(make_table_document(text_table)))
     run = run_nccl(fleet, lab("a", "b"), ROCE, NcclTest(json="out.json"))
     assert run.table.source == "json"
     assert run.table.rows == text_table.rows

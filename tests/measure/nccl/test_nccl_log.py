@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.design.model import RingOrder
-from testbed.measure.nccl.log import FoundRing, RingLog, check_rings, parse_rings
+from testbed.measure.nccl.log import LogRing, RingLog, find_ring_differences, parse_rings
 
 
 def ring(nodes: int, stride: int) -> RingOrder:
@@ -59,7 +59,7 @@ def check_permutations(nodes: int, data: st.DataObject):
         for channel, order in enumerate(orders)
     }
     planned = [RingOrder(0, tuple(order)) for order in orders]
-    assert check_rings(planned, log) == ()
+    assert find_ring_differences(planned, log) == ()
     seen["several channels"] += len(orders) > 1
     seen["not in order"] += any(list(order) != sorted(order) for order in orders)
 
@@ -80,7 +80,7 @@ def test_a_log_of_today_with_all_else_around_it():
         said(0, "Trees [0] 1/-1/-1->0->-1 [1] 1/-1/-1->0->-1"),
     ]
     log = parse_rings("".join(lines))
-    assert log.rings == (FoundRing("0x5d1", 0, tuple(range(12))),)
+    assert log.rings == (LogRing("0x5d1", 0, tuple(range(12))),)
     assert log.problems == ()
 
 
@@ -95,7 +95,7 @@ def test_a_cut_line_gives_no_ring_but_a_problem_with_its_hint():
 def test_the_lines_of_single_ranks_count_when_the_whole_line_is_cut():
     order = ring(128, 3).order
     log = parse_rings(channel_line(order) + "".join(ring_lines(order)))
-    assert log == RingLog((FoundRing("", 0, order),), ())
+    assert log == RingLog((LogRing("", 0, order),), ())
 
 
 def test_a_rank_that_did_not_speak_is_noticed():
@@ -126,7 +126,7 @@ def test_communicators_are_told_apart_by_thread_and_id():
         text += "".join(started(rank, 4, communicator, tid=place) for rank in range(4))
     text += "".join(ring_lines((0, 1, 2, 3), tid=0)) + "".join(ring_lines((0, 3, 2, 1), tid=1))
     log = parse_rings(text)
-    assert log.rings == (FoundRing("0xa", 0, (0, 1, 2, 3)), FoundRing("0xb", 0, (0, 3, 2, 1)))
+    assert log.rings == (LogRing("0xa", 0, (0, 1, 2, 3)), LogRing("0xb", 0, (0, 3, 2, 1)))
     assert log.communicators == ("0xa", "0xb")
 
 
@@ -137,14 +137,14 @@ def test_one_communicator_a_stride_with_permuted_ranks_carries_the_planned_rings
         text += "".join(started(rank, 12, f"0x{place + 1}", tid=place) for rank in range(12))
         text += "".join(ring_lines(tuple(range(12)), tid=place))
     log = parse_rings(text)
-    assert check_rings(planned, log, [one.order for one in planned]) == ()
-    same_ranks_everywhere = check_rings(planned, log)
+    assert find_ring_differences(planned, log, [one.order for one in planned]) == ()
+    same_ranks_everywhere = find_ring_differences(planned, log)
     assert [finding.kind for finding in same_ranks_everywhere] == ["missing", "missing", "reversed"]
 
 
 def test_plain_nccl_uses_only_the_stride_one_ring_and_that_is_said():
     log = parse_rings("".join(line for channel in range(4) for line in ring_lines(tuple(range(12)), channel)))
-    findings = check_rings([ring(12, 1), ring(12, 5)], log)
+    findings = find_ring_differences([ring(12, 1), ring(12, 5)], log)
     assert [finding.kind for finding in findings] == ["missing"]
     assert findings[0].detail == (
         "the ring of stride 5 (0 -> 5 -> 10 -> 3 -> 8 -> 1 -> 6 -> 11 -> ...) was not used"
@@ -152,26 +152,26 @@ def test_plain_nccl_uses_only_the_stride_one_ring_and_that_is_said():
 
 
 def test_an_unplanned_ring_is_named():
-    log = RingLog((FoundRing("", 0, (0, 1, 2, 3)), FoundRing("", 1, (0, 2, 1, 3))), ())
-    findings = check_rings([ring(4, 1)], log)
+    log = RingLog((LogRing("", 0, (0, 1, 2, 3)), LogRing("", 1, (0, 2, 1, 3))), ())
+    findings = find_ring_differences([ring(4, 1)], log)
     assert [(finding.kind, finding.order) for finding in findings] == [("unplanned", (0, 2, 1, 3))]
 
 
 def test_several_ranks_of_a_node_count_once():
-    log = RingLog((FoundRing("", 0, (0, 1, 2, 3, 4, 5)),), ())
-    assert check_rings([RingOrder(1, (0, 1, 2))], log, [(0, 0, 1, 1, 2, 2)]) == ()
-    turned = RingLog((FoundRing("", 0, (0, 1, 2, 3, 4, 5)),), ())
-    assert check_rings([RingOrder(1, (0, 1, 2))], turned, [(0, 1, 1, 2, 2, 0)]) == ()
+    log = RingLog((LogRing("", 0, (0, 1, 2, 3, 4, 5)),), ())
+    assert find_ring_differences([RingOrder(1, (0, 1, 2))], log, [(0, 0, 1, 1, 2, 2)]) == ()
+    turned = RingLog((LogRing("", 0, (0, 1, 2, 3, 4, 5)),), ())
+    assert find_ring_differences([RingOrder(1, (0, 1, 2))], turned, [(0, 1, 1, 2, 2, 0)]) == ()
 
 
 @pytest.mark.parametrize("nodes", [5, 12, 16])
 def test_rotations_are_equal_and_reversals_are_not(nodes: int):
     for stride in (p for p in range(1, nodes) if gcd(p, nodes) == 1):
         order = ring(nodes, stride).order
-        rotated = RingLog((FoundRing("", 0, order[2:] + order[:2]),), ())
-        backwards = RingLog((FoundRing("", 0, order[::-1]),), ())
-        assert check_rings([ring(nodes, stride)], rotated) == ()
-        assert [one.kind for one in check_rings([ring(nodes, stride)], backwards)] == ["reversed"]
+        rotated = RingLog((LogRing("", 0, order[2:] + order[:2]),), ())
+        backwards = RingLog((LogRing("", 0, order[::-1]),), ())
+        assert find_ring_differences([ring(nodes, stride)], rotated) == ()
+        assert [one.kind for one in find_ring_differences([ring(nodes, stride)], backwards)] == ["reversed"]
 
 
 @given(st.text(alphabet="Ring0123 :->Chanel/.\n", max_size=200))

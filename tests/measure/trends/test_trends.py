@@ -35,7 +35,7 @@ def test_a_regression_is_found_with_the_epoch_before_it(laboratory):
     (change,) = report.regressions
     assert change.series.quantity == "bandwidth"
     assert change.series.name.endswith(", 1 MiB")
-    assert (change.first.run_id, change.last.run_id) == (ids[7], ids[6])
+    assert (change.first_after.run_id, change.last_before.run_id) == (ids[7], ids[6])
     assert change.point.before == pytest.approx(90, abs=1)
     assert change.point.after == pytest.approx(60, abs=1)
     assert change.point.confidence > 0.99
@@ -94,8 +94,8 @@ def test_of_a_lab_without_runs_each_reading_counts(laboratory):
         laboratory.reading(day, -1.0 if day < 5 else -3.0)
     (change,) = trends(laboratory).regressions
 
-    assert change.first.run_id == ""
-    assert change.first.at.startswith("2026-03-06")
+    assert change.first_after.run_id == ""
+    assert change.first_after.at.startswith("2026-03-06")
 
 
 def test_two_runs_are_compared_row_by_row(laboratory):

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from ocs_drivers.engine.device_lock import DeviceLock, lock_directory, lock_names, lock_path
+from ocs_drivers.engine.device_lock import DeviceLock, find_lock_directory, make_lock_names, make_lock_path
 from ocs_drivers.errors import SwitchHeld
 
 ADDRESS = "polatis+scpi://10.0.0.2:5025"
@@ -39,7 +39,7 @@ def test_another_process_is_refused_until_the_outermost_release():
             assert try_in_another_process() == str(os.getpid())
         assert try_in_another_process() == str(os.getpid())
     assert try_in_another_process() == "got it"
-    assert lock_path(ADDRESS).read_text() == ""
+    assert make_lock_path(ADDRESS).read_text() == ""
 
 
 def test_names_are_taken_in_one_order_whoever_names_them():
@@ -70,7 +70,7 @@ def test_threads_of_one_process_take_turns():
 
 @pytest.mark.process
 def test_devices_do_not_hold_each_other_up():
-    assert lock_path(ADDRESS) != lock_path(ADDRESS.replace("5025", "5026"))
+    assert make_lock_path(ADDRESS) != make_lock_path(ADDRESS.replace("5025", "5026"))
     with DeviceLock(ADDRESS), DeviceLock(ADDRESS.replace("5025", "5026")):
         assert try_in_another_process() != "got it"
 
@@ -78,7 +78,7 @@ def test_devices_do_not_hold_each_other_up():
 def test_a_refused_lock_leaves_the_thread_free(tmp_path, monkeypatch):
     import fcntl
 
-    holder = lock_path(ADDRESS).open("w")
+    holder = make_lock_path(ADDRESS).open("w")
     fcntl.flock(holder, fcntl.LOCK_EX)
     lock = DeviceLock(ADDRESS)
     for _ in range(2):
@@ -87,12 +87,12 @@ def test_a_refused_lock_leaves_the_thread_free(tmp_path, monkeypatch):
         assert caught.value.pid is None  # the holder left no number
     holder.close()
     with lock:
-        assert lock_path(ADDRESS).read_text().strip().isdecimal()
+        assert make_lock_path(ADDRESS).read_text().strip().isdecimal()
 
 
 def test_the_directory_is_for_every_user(tmp_path, monkeypatch):
     monkeypatch.setenv("LIGHTBED_LOCK_DIR", str(tmp_path / "deep" / "locks"))
-    assert lock_directory().stat().st_mode & 0o7777 == 0o1777
+    assert find_lock_directory().stat().st_mode & 0o7777 == 0o1777
 
 
 @pytest.mark.parametrize(
@@ -103,11 +103,11 @@ def test_the_directory_is_for_every_user(tmp_path, monkeypatch):
     ],
 )
 def test_one_device_by_two_addresses_shares_a_lock(one, other):
-    assert set(lock_names(*one)) & set(lock_names(*other))
+    assert set(make_lock_names(*one)) & set(make_lock_names(*other))
 
 
 def test_devices_at_different_places_share_none():
-    names = [lock_names(f"polatis+scpi://10.0.0.{n}", "Polatis", "7") for n in (1, 2)]
+    names = [make_lock_names(f"polatis+scpi://10.0.0.{n}", "Polatis", "7") for n in (1, 2)]
     assert not set(names[0]) & set(names[1])
 
 
@@ -115,7 +115,7 @@ def test_a_link_to_a_serial_line_or_file_is_the_line_or_file(tmp_path, monkeypat
     (tmp_path / "panel.json").touch()
     (tmp_path / "link.json").symlink_to("panel.json")
     monkeypatch.chdir(tmp_path)
-    assert lock_names("manual://link.json") == lock_names(f"manual://{tmp_path}/panel.json")
+    assert make_lock_names("manual://link.json") == make_lock_names(f"manual://{tmp_path}/panel.json")
 
 
 def test_whoever_shares_one_name_waits_for_the_lock():
@@ -145,7 +145,7 @@ def test_whoever_shares_one_name_waits_for_the_lock():
 def test_a_name_that_is_held_elsewhere_leaves_the_others_free(tmp_path):
     import fcntl
 
-    with lock_path("b").open("w") as holder:
+    with make_lock_path("b").open("w") as holder:
         fcntl.flock(holder, fcntl.LOCK_EX)
         with pytest.raises(SwitchHeld), DeviceLock("a", "b"):
             pass

@@ -67,7 +67,7 @@ def test_a_removal_takes_down_the_circuit_that_was_planned_and_no_other(bench, s
     for _ in range(2):  # nor does trying again wear the check out
         with pytest.raises(Conflict) as caught:
             switch.execute(step)
-        assert caught.value.found == CrossConnects({1: 12})
+        assert caught.value.actual == CrossConnects({1: 12})
     assert made.truth() == {1: 12}
 
 

@@ -12,7 +12,7 @@ from ocs_drivers import CrossConnects, Step
 from ocs_drivers.engine.step_execution import LOG_INTERVAL_S, Progress
 from ocs_drivers.errors import ConnectError, Timeout
 from ocs_drivers.protocols.session import TransportSession
-from ocs_drivers.timing import READ_MARGIN_S, Deadline, Silence, answer_deadline, note_answer
+from ocs_drivers.timing import READ_MARGIN_S, Deadline, Silence, make_answer_deadline, note_answer
 from ocs_drivers.transports.recording import record_sessions
 from ocs_drivers.transports.transport import make_connect_error, make_timeout
 
@@ -37,43 +37,43 @@ def clock():
 def test_questions_share_the_time_of_a_silence(clock):
     silence = Silence(8.0, clock)
     with silence.watch():
-        assert answer_deadline(5.0, clock).remaining_s() == 5.0
+        assert make_answer_deadline(5.0, clock).remaining_s() == 5.0
         clock.sleep(5.0)
-        assert answer_deadline(5.0, clock).remaining_s() == 3.0
+        assert make_answer_deadline(5.0, clock).remaining_s() == 3.0
         clock.sleep(3.0)
-        assert answer_deadline(5.0, clock).remaining_s() == 0.0
+        assert make_answer_deadline(5.0, clock).remaining_s() == 0.0
         note_answer()
-        assert answer_deadline(5.0, clock).remaining_s() == 5.0
-    assert answer_deadline(5.0, clock).remaining_s() == 5.0
+        assert make_answer_deadline(5.0, clock).remaining_s() == 5.0
+    assert make_answer_deadline(5.0, clock).remaining_s() == 5.0
 
 
 def test_a_question_that_may_take_long_by_itself_is_given_its_time_and_little_is_left_after_it(clock):
     with Silence(8.0, clock).watch():
-        assert answer_deadline(15.0, clock).remaining_s() == 15.0
+        assert make_answer_deadline(15.0, clock).remaining_s() == 15.0
         clock.sleep(15.0)
-        assert answer_deadline(5.0, clock).remaining_s() == READ_MARGIN_S
+        assert make_answer_deadline(5.0, clock).remaining_s() == READ_MARGIN_S
         note_answer()
-        assert answer_deadline(5.0, clock).remaining_s() == 5.0
+        assert make_answer_deadline(5.0, clock).remaining_s() == 5.0
 
 
 def test_a_pause_before_the_question_counts_as_far_as_the_question_has_its_time(clock):
     with Silence(8.0, clock).watch():
         clock.sleep(2.0)
-        assert answer_deadline(5.0, clock).remaining_s() == 5.0
+        assert make_answer_deadline(5.0, clock).remaining_s() == 5.0
         clock.sleep(5.0)
-        assert answer_deadline(5.0, clock).remaining_s() == 1.0  # 8 s after the last answer
+        assert make_answer_deadline(5.0, clock).remaining_s() == 1.0  # 8 s after the last answer
         note_answer()
         clock.sleep(30.0)
-        assert answer_deadline(5.0, clock).remaining_s() == 5.0
+        assert make_answer_deadline(5.0, clock).remaining_s() == 5.0
         clock.sleep(5.0)
-        assert answer_deadline(5.0, clock).remaining_s() == 0.0
+        assert make_answer_deadline(5.0, clock).remaining_s() == 0.0
 
 
 def test_the_end_of_a_silence_says_how_long_it_was_and_not_to_raise_a_timeout(clock):
     with Silence(8.0, clock).watch():
-        assert "no answer within 5 s" in str(make_timeout("ocs", answer_deadline(5.0, clock)))
+        assert "no answer within 5 s" in str(make_timeout("ocs", make_answer_deadline(5.0, clock)))
         clock.sleep(5.0)
-        error = make_timeout("ocs", answer_deadline(5.0, clock))
+        error = make_timeout("ocs", make_answer_deadline(5.0, clock))
     assert "no answer for 8 s" in str(error)
     assert "Raise" not in str(error)
 
@@ -148,7 +148,7 @@ def test_progress_is_told_while_one_answer_is_awaited(clock, caplog, takes_s, to
     progress = Progress(STEP, "calient+rest://h", clock, silence)
     session = Session(Slow(clock, takes_s), device="ocs", timeout_s=5.0, clock=clock)
     with silence.watch(progress.log_query):
-        assert session._receive(answer_deadline(25.0, clock)) == b"done"
+        assert session._receive(make_answer_deadline(25.0, clock)) == b"done"
     assert [record.getMessage() for record in caplog.records] == [
         f"calient+rest://h: connect 1->10: {5 * each} s so far; no answer yet" for each in range(1, told + 1)
     ]
@@ -177,7 +177,7 @@ def test_an_answer_that_never_comes_ends_at_its_deadline_and_not_at_a_line_of_pr
     session = Session(Slow(clock, 100.0), device="ocs", timeout_s=5.0, clock=clock)
     began_s = clock.now()
     with silence.watch(progress.log_query), pytest.raises(Timeout, match="no answer within 25 s"):
-        session._receive(answer_deadline(25.0, clock))
+        session._receive(make_answer_deadline(25.0, clock))
     assert clock.now() - began_s == 25.0
 
 

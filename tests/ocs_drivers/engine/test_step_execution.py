@@ -17,7 +17,7 @@ from ocs_drivers.engine.step_execution import (
     StepHooks,
 )
 from ocs_drivers.errors import ConnectionLost, DeviceError, RobotFault, Timeout
-from ocs_drivers.timing import Silence, answer_deadline
+from ocs_drivers.timing import Silence, make_answer_deadline
 
 BEFORE, AFTER = CrossConnects(), CrossConnects({1: 9})
 STEP = Step("add", AFTER, BEFORE, AFTER, 0.0)
@@ -48,7 +48,7 @@ def run(*, sent=None, reads=(), moving=(), settle_s=0.0, watches=False, pauses_s
         perform=lambda step, guard: raised(sent),
         read_back=lambda step: (Snapshot(raised(reads.popleft()), 0.0), None),
         read_again=lambda step: Snapshot(raised(reads.popleft()), 0.0),
-        still_moving=lambda step, read_back: raised(moving.popleft()),
+        is_moving=lambda step, read_back: raised(moving.popleft()),
         explain=lambda refusal, step: refusal,
         longest_s=lambda first: 1.0,
         pauses_s=pauses_s or repeat(0.4),
@@ -127,7 +127,7 @@ def test_a_command_is_watched_for_silence_as_a_read_is(monkeypatch):
 
     def send(self):
         for _ in range(3):
-            left_s.append(answer_deadline(5.0, self._clock).remaining_s())
+            left_s.append(make_answer_deadline(5.0, self._clock).remaining_s())
             self._clock.sleep(left_s[-1])
         return StepEvent.ACCEPTED
 

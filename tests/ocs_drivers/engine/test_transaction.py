@@ -112,7 +112,7 @@ def test_unchanged_target_sends_only_the_read():
     switch = Memory({1: 6})
     report = transaction.apply(switch, cc(i1=6))
     assert (switch.reads, switch.writes, report.changed, report.complete) == (1, 0, False, True)
-    assert report.read_back == report.seen
+    assert report.read_back == report.initial
 
 
 def test_ports_are_checked_before_the_first_byte():
@@ -127,7 +127,7 @@ def test_a_change_by_somebody_else_is_a_conflict_that_names_the_ports():
     with pytest.raises(Conflict) as caught:
         transaction.apply(switch, cc(i1=8), expect=cc(i1=6))
     assert caught.value.ports == (2, 7)
-    assert (caught.value.expected, caught.value.found) == ({1: 6}, {1: 6, 2: 7})
+    assert (caught.value.expected, caught.value.actual) == ({1: 6}, {1: 6, 2: 7})
     assert switch.writes == 0
 
 
@@ -289,7 +289,7 @@ def test_the_target_is_held_or_the_report_tells_the_truth():
         for pair, status in report.pairs.items():
             as_wanted = (pair in switch.held.pairs) == (pair in target.pairs)
             assert status is Status.UNKNOWN or (status is Status.DONE) == as_wanted
-        unreported = switch.held.pairs ^ report.seen.connections.pairs
+        unreported = switch.held.pairs ^ report.initial.connections.pairs
         assert unreported <= set(report.pairs)
 
     check()

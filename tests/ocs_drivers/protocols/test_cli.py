@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ocs_drivers.errors import ProtocolDesync
-from ocs_drivers.protocols.cli import LONGEST_LINE, Decoder, Line, Prompt, command_bytes
+from ocs_drivers.protocols.cli import LONGEST_LINE, Decoder, Line, Prompt, encode_command
 
 pytestmark = pytest.mark.codec
 
@@ -129,10 +129,10 @@ def test_the_cost_of_a_flood_grows_with_its_length_and_not_with_its_square(piece
 
 
 def test_a_command_is_typed_with_the_line_end_of_the_device():
-    assert command_bytes("label 3 Köln", b"\r\n") == b"label 3 K\xc3\xb6ln\r\n"
+    assert encode_command("label 3 Köln", b"\r\n") == b"label 3 K\xc3\xb6ln\r\n"
 
 
 @pytest.mark.parametrize("command", ["a\rb", "a\nb", "a\x03", "a\x1b[A", "a\tb", "a\x00", "a\x7f", "a\x85"])
 def test_no_value_becomes_a_command(command):
     with pytest.raises(ValueError, match="cannot be sent"):
-        command_bytes(command, b"\r")
+        encode_command(command, b"\r")

@@ -29,7 +29,7 @@ from ocs_drivers.errors import (
     Unsupported,
 )
 from ocs_drivers.protocols import http
-from ocs_drivers.protocols.http import CookieJar, HttpConnection, Request, basic_authorization
+from ocs_drivers.protocols.http import CookieJar, HttpConnection, Request, make_basic_authorization
 from ocs_drivers.protocols.http_session import HttpSession
 from ocs_drivers.timing import Deadline
 from ocs_drivers.transports.transport import make_connection_lost, make_timeout
@@ -205,7 +205,7 @@ def test_a_jar_holds_a_limited_number_of_cookies():
 
 def test_a_user_name_with_a_colon_cannot_log_in():
     with pytest.raises(LoginFailed, match="colon"):
-        basic_authorization(Credentials("a:b", "c"))
+        make_basic_authorization(Credentials("a:b", "c"))
 
 
 # -- the session

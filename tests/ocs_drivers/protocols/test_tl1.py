@@ -15,8 +15,8 @@ from ocs_drivers.protocols.tl1 import (
     Command,
     Decoder,
     Reply,
-    port_list,
-    port_range,
+    format_port_list,
+    format_port_range,
 )
 
 pytestmark = pytest.mark.codec
@@ -136,7 +136,7 @@ def test_any_bytes_give_events_or_a_desync_however_split(noise, cuts):
                 events += decoder.feed(wire[start:cut])
                 start = cut
         except ProtocolDesync as error:
-            return error.what
+            return error.problem
         return events
 
     assert outcome(cuts) == outcome([])
@@ -154,8 +154,8 @@ GOLDEN_COMMANDS = [
     (Command("ENT-PATCH", 1, aid="1&2,17&18"), "ENT-PATCH::1&2,17&18:1:;"),
     (Command("DLT-PATCH", 1, aid="1&17"), "DLT-PATCH::1&17:1:;"),
     (Command("RTRV-PATCH", 5, tid="NAME"), 'RTRV-PATCH:"NAME"::5:;'),
-    (Command("RTRV-PORT-POWER", 1, aid=port_range(1, 32)), "RTRV-PORT-POWER::1&&32:1:;"),
-    (Command("OPR-PORT-SHUTTER", 1, aid=port_list([1, 4, 10])), "OPR-PORT-SHUTTER::1&4&10:1:;"),
+    (Command("RTRV-PORT-POWER", 1, aid=format_port_range(1, 32)), "RTRV-PORT-POWER::1&&32:1:;"),
+    (Command("OPR-PORT-SHUTTER", 1, aid=format_port_list([1, 4, 10])), "OPR-PORT-SHUTTER::1&4&10:1:;"),
     (
         Command("SET-PORT-ATTEN", 1, aid="33", keywords="MODE=ABSOLUTE,LEVEL=-10.0"),
         "SET-PORT-ATTEN::33:1:::MODE=ABSOLUTE,LEVEL=-10.0;",

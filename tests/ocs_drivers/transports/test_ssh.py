@@ -25,7 +25,7 @@ from ocs_drivers.errors import (
     Unsupported,
 )
 from ocs_drivers.timing import Deadline
-from ocs_drivers.transports.lines import ssh_line
+from ocs_drivers.transports.lines import make_ssh_line
 from ocs_drivers.transports.ssh import SshTransport
 from sim.twins.wire.listener import bind_socket
 
@@ -180,7 +180,7 @@ def test_a_key_goes_before_the_password(device, tmp_path):
     device.keys.add(key.public_data)
     (tmp_path / "key").write_bytes(key.export_private_key())
     address = parse_address(f"telescent+cli://127.0.0.1:{device.port}?key={tmp_path / 'key'}")
-    ours = ssh_line(address, 22, Credentials("admin", "not needed"))
+    ours = make_ssh_line(address, 22, Credentials("admin", "not needed"))
     ours.open(10)
     assert read(ours, b"ready> ") == b"ready> "
     assert device.passwords == []

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from ocs_drivers.address import parse_address
 from ocs_drivers.errors import AddressError, ConnectError, ConnectionLost, Timeout
 from ocs_drivers.timing import Deadline
-from ocs_drivers.transports.lines import http_line
+from ocs_drivers.transports.lines import make_http_line
 from ocs_drivers.transports.tls import TlsTransport
 from ocs_drivers.transports.transport import SocketTransport
 
@@ -168,8 +168,8 @@ def test_an_authority_file_that_is_not_there_is_named():
 
 
 def test_the_address_decides_between_tls_and_plain():
-    plain = http_line(parse_address("x+rest://h"), port=80, tls_port=443)
-    wrapped = http_line(parse_address("x+rest://h?tls=1"), port=80, tls_port=443)
+    plain = make_http_line(parse_address("x+rest://h"), port=80, tls_port=443)
+    wrapped = make_http_line(parse_address("x+rest://h?tls=1"), port=80, tls_port=443)
     assert (type(plain), type(wrapped)) == (SocketTransport, TlsTransport)
     with pytest.raises(AddressError, match="tls must be 0 or 1"):
-        http_line(parse_address("x+rest://h?tls=yes"), port=80, tls_port=443)
+        make_http_line(parse_address("x+rest://h?tls=yes"), port=80, tls_port=443)

@@ -16,7 +16,7 @@ import pytest
 from libraries import skip_without
 
 from ocs_drivers import CrossConnects, open_switch
-from ocs_drivers.engine.device_lock import lock_path
+from ocs_drivers.engine.device_lock import make_lock_path
 from ocs_drivers.errors import (
     ConnectError,
     ConnectionLost,
@@ -130,7 +130,7 @@ def test_trap_5_another_process_that_writes_is_named(twin):
             switch.connect({1: 9})
         assert caught.value.pid == holder.pid
         assert switch.read().connections == CrossConnects()  # reading is allowed
-        assert str(holder.pid) in lock_path(twin.scpi).read_text()
+        assert str(holder.pid) in make_lock_path(twin.scpi).read_text()
         holder.kill()
         holder.wait(60)
         assert switch.connect({1: 9}).complete  # a dead holder holds nothing

@@ -13,7 +13,7 @@ from ocs_drivers import CrossConnects, Status
 from ocs_drivers.address import parse_address
 from ocs_drivers.errors import Conflict, OcsError, PortBusy, RobotFault
 from ocs_drivers.model import PendingMove, Snapshot, Step
-from ocs_drivers.vendors.rome import AFM, RomeCli, timeouts_in
+from ocs_drivers.vendors.rome import AFM, RomeCli, read_timeouts
 from ocs_drivers.vendors.rome.codec import decode_queue
 from ocs_drivers.vendors.rome.ports import TIED_HINT, Layout, decode_logical, explain_tie, join_both_ways
 
@@ -112,7 +112,7 @@ def panel(world) -> Iterator[Callable[..., tuple[RomeCli, Any]]]:
             timeout_s=5,
             dialect=AFM,
             clock=made.clock,
-            timeouts=timeouts_in(parse_address(f"afm+cli://memory?one_way={one_way}")),
+            timeouts=read_timeouts(parse_address(f"afm+cli://memory?one_way={one_way}")),
         )
         switch.open()
         opened.append(switch)

@@ -629,7 +629,7 @@ def test_another_controllers_change_is_a_conflict_however_it_is_spelt(bench, wor
     made.do("operator", connect=[[2, 9]])
     with pytest.raises(Conflict) as caught:
         switch.execute(step)
-    assert caught.value.found == {2: 9}
+    assert caught.value.actual == {2: 9}
     assert writes(made) == []
 
 

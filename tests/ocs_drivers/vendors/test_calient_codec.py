@@ -16,9 +16,14 @@ from ocs_drivers import CrossConnects
 from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import PortBusy, ProtocolDesync
 from ocs_drivers.model import PendingMove, PortState, Power
-from ocs_drivers.transports.echo import EchoCancelled
+from ocs_drivers.transports.echo import EchoCanceller
 from ocs_drivers.vendors.calient import rest_codec, tl1_codec
-from ocs_drivers.vendors.calient.circuits import Circuits, check_not_provisioned, port_state, power_reading
+from ocs_drivers.vendors.calient.circuits import (
+    Circuits,
+    check_not_provisioned,
+    decode_port_state,
+    make_power_reading,
+)
 from ocs_drivers.vendors.calient.ports import Circuit, Names, parse_circuit_name
 from ocs_drivers.vendors.calient.tl1_driver import CalientTl1
 
@@ -85,7 +90,7 @@ def test_published_row_of_the_node():
 
 
 def test_a_port_that_is_merely_idle_or_dark_can_be_used():
-    assert port_state("UMA", "RDY") is PortState.ENABLED
+    assert decode_port_state("UMA", "RDY") is PortState.ENABLED
     (port,) = tl1_codec.decode_ports((PORT.replace("OC=OK", "OC=FAIL"),)).values()
     assert port.states == (PortState.ENABLED, PortState.ENABLED)
 
@@ -431,7 +436,7 @@ CIRCUITS = "RTRV-CRS:::#::ALL;"
 PORTS = ("RTRV-PORT::0:#:;", port_rows())
 
 
-def one_way(states: str) -> str:
+def get_port_names(states: str) -> str:
     return quoted(
         f"1.1.1>1.1.2:SRCPORT=1.1.1,DSTPORT=1.1.2,GRPNAME=SYSTEM,CONNNAME=1.1.1>1.1.2,CONNTYPE=1WAY,{states}"
     )
@@ -467,9 +472,9 @@ def test_published_dialogue_of_a_connection():
         PORTS,
         ("ENT-CRS::1.1.1,1.1.2:#::SYSTEM,1WAY;", ""),
         ("ACT-CRS::1.1.1,1.1.2:#::1.1.1>1.1.2,SYSTEM;", ""),
-        (CIRCUITS, one_way("AS=UMA,OS=RDY,OC=OK")),
-        (CIRCUITS, one_way("AS=IS,OS=RDY,OC=OK")),
-        (CIRCUITS, one_way("AS=IS,OS=IS,OC=OK")),
+        (CIRCUITS, get_port_names("AS=UMA,OS=RDY,OC=OK")),
+        (CIRCUITS, get_port_names("AS=IS,OS=RDY,OC=OK")),
+        (CIRCUITS, get_port_names("AS=IS,OS=IS,OC=OK")),
     )
     assert switch.connect({1: 6}).complete
     assert script.finished
@@ -508,7 +513,7 @@ def test_already_logged_in_is_a_welcome():
 
 def test_pages_are_joined():
     switch, script = scripted()
-    two = one_way("AS=IS,OS=IS,OC=OK"), quoted(ROW.replace("AS=UMA,OS=RDY", "AS=IS,OS=IS"))
+    two = get_port_names("AS=IS,OS=IS,OC=OK"), quoted(ROW.replace("AS=UMA,OS=RDY", "AS=IS,OS=IS"))
     page = "CALIENT01TS 16-11-07 11:20:14\r\nM  4 COMPLD\r\n"
     script._turns = [(CIRCUITS, f"{two[0]}>\r\n{page}{two[1]}"), PORTS]
     assert switch.read().connections == CrossConnects({1: 6, 3: 8, 4: 7})
@@ -551,14 +556,14 @@ def test_an_echo_in_any_pieces_is_taken_out_and_nothing_else(cuts, repeats, befo
     received = before + (command + b"\r\n" if repeats else b"") + REPLY
     edges = [0, *sorted(min(cut, len(received)) for cut in cuts), len(received)]
     pieces = [received[a:b] for a, b in itertools.pairwise(edges) if a < b]
-    line: Any = EchoCancelled(Pieces(pieces))  # type: ignore[arg-type]
+    line: Any = EchoCanceller(Pieces(pieces))  # type: ignore[arg-type]
     line.send(command + b"\r\n", None)
     got = b"".join(line.receive(None) for _ in range(len(pieces)))
     assert got == before + (b"\r\n" if repeats else b"") + REPLY
 
 
 def test_an_echo_holds_nothing_back_that_ends_a_reply():
-    line: Any = EchoCancelled(Pieces([REPLY.removesuffix(b"agent> ")]))  # type: ignore[arg-type]
+    line: Any = EchoCanceller(Pieces([REPLY.removesuffix(b"agent> ")]))  # type: ignore[arg-type]
     line.send(b"RTRV-CRS:::5::ALL;\r\n", None)
     assert line.receive(None).endswith(b";\r\n")
 
@@ -582,14 +587,15 @@ def test_a_circuit_without_light_makes_its_output_dark():
     circuits = Circuits(Names(NAMES), [Circuit("x", "1.1.1", "1.1.2", False, "made", False)])
     assert circuits.is_dark(6)
     assert not circuits.is_dark(5)
-    assert power_reading(-3.4, is_dark=True) == Power(-3.4, below_floor=True)
-    assert power_reading(None).below_floor
-    assert not power_reading(-3.4).below_floor
+    assert make_power_reading(-3.4, is_dark=True) == Power(-3.4, below_floor=True)
+    assert make_power_reading(None).below_floor
+    assert not make_power_reading(-3.4).below_floor
 
 
 def test_admin_states_go_before_operational_ones():
     found = [
-        port_state(*states) for states in (("OOS", "IS"), ("LCK", "OOS"), ("IS", "OOS-AU"), ("UMA", "RDY"))
+        decode_port_state(*states)
+        for states in (("OOS", "IS"), ("LCK", "OOS"), ("IS", "OOS-AU"), ("UMA", "RDY"))
     ]
     assert found == [PortState.DISABLED, PortState.LOCKED, PortState.FAILED, PortState.ENABLED]
 

@@ -26,8 +26,8 @@ def output(bank: int, channel: int) -> int:
 
 
 def test_published_commands():
-    assert COMMANDS.select_command(6, 2) == "ROUT6:SCAN 2"
-    assert COMMANDS.query_command(6) == "ROUT6:SCAN?"
+    assert COMMANDS.format_select(6, 2) == "ROUT6:SCAN 2"
+    assert COMMANDS.format_query(6) == "ROUT6:SCAN?"
     assert decode_channel("2", 6, 8) == 2
     assert COMMANDS.terminator == b"\r"
     assert OPEN_STATE.format(bank=2) == "ROUTE2:OPEN:STATE?"

@@ -242,7 +242,7 @@ def test_any_line_is_decoded_or_out_of_step(text, cut):
 
 @given(st.lists(st.tuples(st.integers(1, 999), st.integers(1, 999)), min_size=1, max_size=20))
 def test_pairs_are_sent_as_they_are_read_back(pairs):
-    inputs, outputs = (text.split("&") for text in codec.fibre_pairs(pairs).split(","))
+    inputs, outputs = (text.split("&") for text in codec.format_fibre_pairs(pairs).split(","))
     rows = tuple(f"IPORTID={i},OPORTID={o},CONNSTATE=steady" for i, o in zip(inputs, outputs, strict=True))
     assert [(circuit.source, circuit.output) for circuit in codec.decode_circuits(rows)] == pairs
 
@@ -460,7 +460,7 @@ def test_another_controllers_change_is_a_conflict(frame):
     made.do("operator", connect=[[2, 9]])
     with pytest.raises(Conflict) as caught:
         switch.execute(step)
-    assert caught.value.found == {2: 9}
+    assert caught.value.actual == {2: 9}
     assert commands(made, "ent-crs-fiber") == []
 
 

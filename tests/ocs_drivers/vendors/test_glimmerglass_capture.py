@@ -21,7 +21,7 @@ from ocs_drivers.credentials import Credentials
 from ocs_drivers.errors import PortLocked
 from ocs_drivers.model import PortState, Power
 from ocs_drivers.timing import Deadline
-from ocs_drivers.transports.echo import EchoCancelled
+from ocs_drivers.transports.echo import EchoCanceller
 from ocs_drivers.vendors.glimmerglass import GlimmerglassTl1, codec
 from ocs_drivers.vendors.glimmerglass.driver import PlainText
 
@@ -74,7 +74,7 @@ def test_rows_of_2005_are_read():
         "CONNLOCKUSER="
     )
     rows = codec.decode_circuits((free, dark))
-    assert [(row.source, row.output, row.made) for row in rows] == [(1, None, False), (2, 15, True)]
+    assert [(row.source, row.output, row.is_settled) for row in rows] == [(1, None, False), (2, 15, True)]
     assert [row.output_power for row in rows] == [None, Power(-49.354, below_floor=True)]
     (port,) = codec.decode_ports(
         ("GGN:PORTID=20064,PORTNAME=to 5530-stack #4, rack=3,PORTDIR=output,PORTHEALTH=good,PORTPRIV=0x1",)
@@ -345,7 +345,7 @@ def test_an_input_that_feeds_a_splitter_is_refused_before_a_command(world):
 @pytest.mark.parametrize("cut", [3, 18, 20, 24])
 def test_a_login_may_be_repeated_with_its_password_hidden(password, cut):
     raw = b"<ACT-USER::admin:1::" + password + b";\r\n   ocs1"
-    line: Any = EchoCancelled(Pieces(raw[:cut], raw[cut:]))  # type: ignore[arg-type]
+    line: Any = EchoCanceller(Pieces(raw[:cut], raw[cut:]))  # type: ignore[arg-type]
     line.open(1.0)
     line.send(b"ACT-USER::admin:1::secret;\r\n", Deadline(1))
     assert line.receive(Deadline(1)) + line.receive(Deadline(1)) == b"<\r\n   ocs1"

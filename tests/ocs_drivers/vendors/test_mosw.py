@@ -19,13 +19,13 @@ SIZE = {"banks": "2", "channels": "8"}
 
 
 def test_published_monitor():
-    assert COMMANDS.power_command(1) == ":ROUTe:MONitor? 1"
+    assert COMMANDS.format_power_query(1) == ":ROUTe:MONitor? 1"
     assert decode_monitor("0, -8.000") == Power(-8.0)
 
 
 def test_commands_that_are_assumed():
-    assert COMMANDS.select_command(1, 5) == ":ROUTe:CLOSe 1,1,5"
-    assert COMMANDS.query_command(1) == ":ROUTe:CLOSe? 1"
+    assert COMMANDS.format_select(1, 5) == ":ROUTe:CLOSe 1,1,5"
+    assert COMMANDS.format_query(1) == ":ROUTe:CLOSe? 1"
     assert COMMANDS.errors == ":SYSTem:ERRor?"
     assert [decode_channel(reply, 1, 8) for reply in ("5", "1, 5", "1,1,5")] == [5, 5, 5]
 

@@ -127,7 +127,7 @@ def test_the_device_itself_refuses_when_somebody_else_was_faster(lab):
     requests(world)
     with pytest.raises(Conflict) as caught:
         switch.apply(CrossConnects({3: 11}), guard=elbow)
-    assert (caught.value.expected, caught.value.found) == ({1: 9}, {1: 9, 2: 10})
+    assert (caught.value.expected, caught.value.actual) == ({1: 9}, {1: 9, 2: 10})
     assert world.truth() == {1: 9, 2: 10}
     assert [line for line in requests(world) if line.startswith("PUT")] == [f"PUT {PAIRS} HTTP/1.1"]
 
@@ -202,7 +202,7 @@ def test_an_output_that_a_stranger_took_is_a_conflict(lab):
         switch.apply(
             CrossConnects({1: 9}), scope={1}, guard=lambda: world.do("operator", connect=[[2, 9]]) and None
         )
-    assert caught.value.found == CrossConnects({2: 9})
+    assert caught.value.actual == CrossConnects({2: 9})
     assert world.truth() == {2: 9}
 
 

@@ -28,12 +28,12 @@ def test_the_golden_documents_are_ours():
     assert rest_codec.encode_pairs(CrossConnects({1: 13})) == body
     assert rest_codec.decode_pairs(body) == CrossConnects({1: 13})
     assert rest_codec.CROSS_CONNECTS == PAIRS
-    assert rest_codec.pair_resource(1) == f"{PAIRS}/pair=1"
+    assert rest_codec.format_pair_path(1) == f"{PAIRS}/pair=1"
 
 
 def test_single_resources_and_their_documents():
     assert rest_codec.encode_pair(1, 13) == {"optical-switch:pair": [{"ingress": 1, "egress": 13}]}
-    assert rest_codec.port_resource(2) == "/api/data/optical-switch:port-config/port=2"
+    assert rest_codec.format_port_path(2) == "/api/data/optical-switch:port-config/port=2"
     (opened,) = rest_codec.encode_port(2, is_open=True, label="x")["optical-switch:port"]
     (closed,) = rest_codec.encode_port(2, is_open=False, label="x")["optical-switch:port"]
     assert (opened["status"], closed["status"]) == ("ENABLED", "DISABLED")

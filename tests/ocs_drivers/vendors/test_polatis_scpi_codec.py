@@ -13,13 +13,13 @@ from ocs_drivers.vendors.polatis import scpi_codec
 pytestmark = pytest.mark.codec
 
 GOLDEN_COMMANDS = [
-    (scpi_codec.add(CrossConnects({1: 17, 2: 18, 3: 19})), ":oxc:swit:conn:add (@1,2,3),(@17,18,19)"),
-    (scpi_codec.replace_all(CrossConnects({1: 17, 2: 18})), ":oxc:swit:conn:only (@1,2),(@17,18)"),
-    (scpi_codec.replace_all(CrossConnects()), ":oxc:swit:disc:all"),
-    (scpi_codec.remove(CrossConnects({1: 17})), ":oxc:swit:conn:sub (@1),(@17)"),
-    (scpi_codec.set_shutters([2, 4], is_open=True), ":oxc:swit:port:enab (@2,4)"),
-    (scpi_codec.set_shutters([2, 4], is_open=False), ":oxc:swit:port:dis (@2,4)"),
-    (scpi_codec.power([193, 194, 197]), ":pmon:pow? (@193,194,197)"),
+    (scpi_codec.format_add(CrossConnects({1: 17, 2: 18, 3: 19})), ":oxc:swit:conn:add (@1,2,3),(@17,18,19)"),
+    (scpi_codec.format_replace(CrossConnects({1: 17, 2: 18})), ":oxc:swit:conn:only (@1,2),(@17,18)"),
+    (scpi_codec.format_replace(CrossConnects()), ":oxc:swit:disc:all"),
+    (scpi_codec.format_remove(CrossConnects({1: 17})), ":oxc:swit:conn:sub (@1),(@17)"),
+    (scpi_codec.format_shutters([2, 4], is_open=True), ":oxc:swit:port:enab (@2,4)"),
+    (scpi_codec.format_shutters([2, 4], is_open=False), ":oxc:swit:port:dis (@2,4)"),
+    (scpi_codec.format_power_query([193, 194, 197]), ":pmon:pow? (@193,194,197)"),
 ]
 
 
@@ -81,10 +81,10 @@ permutations = st.integers(0, 40).flatmap(
 
 @given(permutations)
 def test_a_configuration_survives_the_wire(target):
-    written = f"{scpi_codec.port_list(target)},{scpi_codec.port_list(target.values())}"
+    written = f"{scpi_codec.format_channel_list(target)},{scpi_codec.format_channel_list(target.values())}"
     assert scpi_codec.decode_connections(written) == target
 
 
 def test_the_size_is_in_the_product_code():
-    assert scpi_codec.size_in_product_code("I-OST-192x192-LU1-DMHNS") == (192, 192)
-    assert scpi_codec.size_in_product_code("OSM-16") is None
+    assert scpi_codec.parse_product_size("I-OST-192x192-LU1-DMHNS") == (192, 192)
+    assert scpi_codec.parse_product_size("OSM-16") is None

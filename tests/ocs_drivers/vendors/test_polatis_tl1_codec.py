@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ocs_drivers import Attenuation, CrossConnects, PortState
 from ocs_drivers.errors import ProtocolDesync
 from ocs_drivers.vendors.polatis import tl1_codec
-from ocs_drivers.vendors.polatis.readings import DARK_FLOOR_DBM, power_reading
+from ocs_drivers.vendors.polatis.readings import DARK_FLOOR_DBM, make_power_reading
 
 pytestmark = pytest.mark.codec
 
@@ -71,6 +71,6 @@ def test_clearing_an_attenuator_is_a_mode():
 
 
 def test_darkness_begins_at_the_floor():
-    assert power_reading(DARK_FLOOR_DBM).below_floor
-    assert not power_reading(DARK_FLOOR_DBM + 0.01).below_floor
-    assert power_reading(None) is None
+    assert make_power_reading(DARK_FLOOR_DBM).below_floor
+    assert not make_power_reading(DARK_FLOOR_DBM + 0.01).below_floor
+    assert make_power_reading(None) is None

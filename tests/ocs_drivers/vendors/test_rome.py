@@ -36,9 +36,9 @@ from ocs_drivers.vendors.rome import (
     RomeCli,
     Timeouts,
     afm_telnet,
+    read_timeouts,
     rome_ssh,
     rome_telnet,
-    timeouts_in,
 )
 from ocs_drivers.vendors.rome.codec import (
     RECOVERED,
@@ -46,11 +46,11 @@ from ocs_drivers.vendors.rome.codec import (
     Board,
     Request,
     check_accepted,
-    connect_command,
     decode_board,
     decode_queue,
-    disconnect_command,
-    failure_of,
+    find_failure,
+    format_connect,
+    format_disconnect,
 )
 from ocs_drivers.vendors.rome.port_table import Motion, decode_ports
 from ocs_drivers.vendors.rome.ports import Layout
@@ -61,8 +61,8 @@ ADDRESS = "rome+cli://memory"
 
 
 def test_published_commands():
-    assert connect_command("E3", "W4") == "connection create E3 to W4"
-    assert disconnect_command("E3", "W4") == "connection disconnect E3 from W4"
+    assert format_connect("E3", "W4") == "connection create E3 to W4"
+    assert format_disconnect("E3", "W4") == "connection disconnect E3 from W4"
 
 
 ROME_BOARD = """\
@@ -331,10 +331,10 @@ def test_a_failure_is_of_the_request_that_it_names():
         "08-05-2019 09:32 OPERATION VALIDATION FAILED:E6-W4 requestType=connect",
         "08-06-2019 09:01 CONNECTION OPERATION FAILED:E4[1AE2]<->W3[1AW3] OP:connect",
     ]
-    assert failure_of(lines, [("E6", "W4")], "connect") == lines[0]
-    assert failure_of(lines, [("E4", "W3")], "connect") == lines[1]
-    assert failure_of(lines, [("E4", "W3")], "disconnect") is None
-    assert failure_of(lines, [("E6", "W3")], "connect") is None
+    assert find_failure(lines, [("E6", "W4")], "connect") == lines[0]
+    assert find_failure(lines, [("E4", "W3")], "connect") == lines[1]
+    assert find_failure(lines, [("E4", "W3")], "disconnect") is None
+    assert find_failure(lines, [("E6", "W3")], "connect") is None
 
 
 # -- tables by chance
@@ -444,13 +444,13 @@ def test_everything_can_be_set_in_an_address():
     address = parse_address(
         "rome+cli://h:2222?move_s=45&longest_s=90&poll_s=2&idle_s=60&homing_s=300&grace_s=30"
     )
-    assert timeouts_in(address) == Timeouts((45.0, 90.0), 2.0, 60.0, 300.0, 30.0)
+    assert read_timeouts(address) == Timeouts((45.0, 90.0), 2.0, 60.0, 300.0, 30.0)
     assert rome_ssh(address).address.startswith("rome+cli://h:2222")
 
 
 def test_what_is_not_set_is_as_published_or_assumed():
     pytest.importorskip("asyncssh")
-    assert timeouts_in(parse_address("afm+telnet://h")) == Timeouts()
+    assert read_timeouts(parse_address("afm+telnet://h")) == Timeouts()
     assert (Timeouts().poll_s, Timeouts().move_time_s[1]) == (3.0, 120.0)
     assert rome_ssh(parse_address("rome+cli://h")).address == "rome+cli://h:22"
     assert rome_telnet(parse_address("rome+telnet://h")).address == "rome+telnet://h:23"
@@ -826,7 +826,7 @@ def test_a_change_of_somebody_else_is_a_conflict_before_anything_is_sent(panel):
     made.do("operator", connect=[[1, 14]])
     with pytest.raises(Conflict) as caught:
         switch.execute(step)
-    assert caught.value.found == {1: 14}
+    assert caught.value.actual == {1: 14}
     assert not any("create" in text for _, text in typed(made))
 
 

@@ -43,8 +43,8 @@ def joined(one: str, other: str, state: str = "Connected") -> list[str]:
 
 
 def test_commands_name_both_ports():
-    assert codec.connect_command("E1", "W2") == "connection create E1 to W2"
-    assert codec.disconnect_command("E1", "W2") == "connection disconnect E1 from W2"
+    assert codec.format_connect("E1", "W2") == "connection create E1 to W2"
+    assert codec.format_disconnect("E1", "W2") == "connection disconnect E1 from W2"
 
 
 def test_both_ends_of_a_circuit_say_the_same():
@@ -132,9 +132,9 @@ def test_ports_of_two_matrices_are_distinguished_where_the_device_reports_them()
 
 def test_a_failure_is_ours_by_its_ports_and_its_command():
     line = "08-05-2019 09:32 OPERATION VALIDATION FAILED:E6-W4 requestType=connect"
-    assert codec.failure_of([line], [("W4", "E6")], "connect") == line
-    assert codec.failure_of([line], [("E6", "W4")], "disconnect") is None
-    assert codec.failure_of([line], [("E6", "W5")], "connect") is None
+    assert codec.find_failure([line], [("W4", "E6")], "connect") == line
+    assert codec.find_failure([line], [("E6", "W4")], "disconnect") is None
+    assert codec.find_failure([line], [("E6", "W5")], "connect") is None
 
 
 def test_a_board_without_a_serial_number_has_an_empty_one():
@@ -200,7 +200,7 @@ def test_the_request_of_somebody_else_for_cables_is_every_move_that_it_makes():
 
 def test_a_failure_is_known_in_small_letters_too():
     line = "08-05-2019 09:32 OPERATION VALIDATION FAILED:e6-w4 requestType=connect"
-    assert codec.failure_of([line], [("E6", "W4")], "connect") == line
+    assert codec.find_failure([line], [("E6", "W4")], "connect") == line
 
 
 def test_a_new_circuit_between_two_matrices_is_refused():

@@ -24,8 +24,8 @@ from ocs_drivers.errors import (
 )
 from ocs_drivers.model import Identity, Power, Side, Step
 from ocs_drivers.vendors.banks.codec import CommandSet, decode_channel, decode_monitor, decode_open
-from ocs_drivers.vendors.banks.driver import BankSwitch, size_in
-from ocs_drivers.vendors.scpi_1xn import PRESETS, commands_in, tcp_switch
+from ocs_drivers.vendors.banks.driver import BankSwitch, read_size
+from ocs_drivers.vendors.scpi_1xn import PRESETS, read_commands, tcp_switch
 
 pytestmark = pytest.mark.codec
 
@@ -38,7 +38,7 @@ BANKED = CommandSet(":ROUT{bank}:CHAN {channel}", ":ROUT{bank}:CHAN?", errors=":
 
 def test_published_commands_of_a_leoni_eol():
     commands = PRESETS["leoni-eol"].commands
-    assert (commands.select_command(1, 3), commands.query_command(1), commands.identity) == (
+    assert (commands.format_select(1, 3), commands.format_query(1), commands.identity) == (
         "ch3",
         "ch?",
         "firmware?",
@@ -51,7 +51,7 @@ def test_published_commands_of_a_leoni_eol():
 
 def test_every_question_names_the_bank():
     commands = CommandSet("ch{channel}", "ch?", monitor="P{bank}?", open_state="OPEN{bank}?")
-    assert (commands.power_command(2), commands.asking_whether_open(3)) == ("P2?", "OPEN3?")
+    assert (commands.format_power_query(2), commands.format_open_query(3)) == ("P2?", "OPEN3?")
 
 
 def test_an_identity_of_four_fields_is_taken_apart():
@@ -127,8 +127,8 @@ def address(text: str) -> Address:
 
 
 def test_size_is_in_the_address():
-    assert size_in(address("?channels=8")) == (1, 8)
-    assert size_in(address("?banks=2&channels=4")) == (2, 4)
+    assert read_size(address("?channels=8")) == (1, 8)
+    assert read_size(address("?banks=2&channels=4")) == (2, 4)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_addresses_without_sense(options):
 
 
 def test_commands_can_be_spelt_out():
-    commands = commands_in(
+    commands = read_commands(
         address("?channels=8&set=:SW {channel}&query=:SW?&idn=&errors=:ERR?&monitor=:P?&end=crlf")
     )
     assert commands == CommandSet(

@@ -69,7 +69,7 @@ class TestInMemory:
         assert (ports[9].label, ports[9].side) == ("to rack 7", Side.OUT)
 
     def test_a_port_table_that_shrank_is_a_desync(self, switch, monkeypatch):
-        monkeypatch.setattr(codec, "port_config", lambda lines, names: {1: ("", PortState.ENABLED)})
+        monkeypatch.setattr(codec, "decode_port_config", lambda lines, names: {1: ("", PortState.ENABLED)})
         with pytest.raises(ProtocolDesync, match="8x8 shows 1 ports"):
             switch.ports()
 

@@ -62,7 +62,7 @@ def test_published_config_table():
 
 
 def test_published_status_table():
-    hardware = codec.hardware(lines(STATUS), NAMES)
+    hardware = codec.parse_hardware(lines(STATUS), NAMES)
     assert hardware == {
         (1, 65): ("tuned", "tuned"),
         (2, 69): ("tuned", "tuning"),
@@ -79,8 +79,8 @@ def test_published_status_table():
 
 def test_published_port_tables():
     names = Names(2)
-    assert codec.port_names(lines(PORT_CONFIG)) == (2, 2)
-    assert codec.port_config(lines(PORT_CONFIG), names) == {
+    assert codec.count_ports(lines(PORT_CONFIG)) == (2, 2)
+    assert codec.decode_port_config(lines(PORT_CONFIG), names) == {
         1: ("Label_1A", PortState.DISABLED),
         2: ("", PortState.ENABLED),
         3: ("", PortState.ENABLED),
@@ -99,7 +99,7 @@ def test_published_port_tables():
     ],
 )
 def test_published_lists(pairs, published):
-    assert list(NAMES.lists(pairs)) == [published]
+    assert list(NAMES.format_lists(pairs)) == [published]
 
 
 @pytest.mark.parametrize("answer", ["cross-connect succeeded", "add cross-connect succeeded."])
@@ -139,10 +139,10 @@ def test_what_is_no_table_is_a_desync(text):
 @pytest.mark.parametrize(
     ("decode", "text"),
     [
-        (codec.hardware, STATUS.replace("tuning", "asleep")),
+        (codec.parse_hardware, STATUS.replace("tuning", "asleep")),
         (codec.parse_broken_ports, PORT_STATUS.replace("1B ", "0B ")),
-        (codec.port_config, PORT_CONFIG.replace("normal", "asleep")),
-        (lambda lines, names: codec.identity(lines), "Linux sonic 6.1"),
+        (codec.decode_port_config, PORT_CONFIG.replace("normal", "asleep")),
+        (lambda lines, names: codec.decode_identity(lines), "Linux sonic 6.1"),
     ],
 )
 def test_states_that_nobody_knows_are_a_desync(decode, text):
@@ -152,14 +152,14 @@ def test_states_that_nobody_knows_are_a_desync(decode, text):
 
 def test_a_port_that_is_left_out_is_a_desync():
     with pytest.raises(ProtocolDesync, match="ports are missing"):
-        codec.port_names(lines(PORT_CONFIG.replace("1B              normal\n", "")))
+        codec.count_ports(lines(PORT_CONFIG.replace("1B              normal\n", "")))
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\n\r"), max_size=60), max_size=8))
 def test_any_lines_are_a_table_or_a_desync(rows):
     for text in (rows, [*lines(STATUS)[:2], *rows]):
         try:
-            codec.hardware(tuple(text), NAMES)
+            codec.parse_hardware(tuple(text), NAMES)
         except ProtocolDesync:
             continue
 
@@ -177,25 +177,25 @@ def spelled_out(text: str) -> list[tuple[int, int]]:
 @given(st.permutations(range(65, 129)), st.integers(0, 64), st.booleans())
 def test_lists_name_exactly_the_pairs(outputs, count, in_order):
     pairs = list(zip(range(1, count + 1), sorted(outputs) if in_order else outputs, strict=False))
-    commands = list(NAMES.lists(pairs))
+    commands = list(NAMES.format_lists(pairs))
     assert list(itertools.chain.from_iterable(map(spelled_out, commands))) == pairs
     assert all(len(command) <= LONGEST_LIST for command in commands)
 
 
 @given(st.integers(1, 128))
 def test_names_lead_back(port):
-    assert NAMES.port(NAMES.name_port(port)) == port
+    assert NAMES.parse_port(NAMES.name_port(port)) == port
 
 
 def test_a_thousand_pairs_fit_into_short_commands():
     names = Names(1024)
     pairs = [(source, 1024 + 1 + (source * 389) % 1024) for source in range(1, 1025)]
-    assert max(map(len, names.lists(pairs))) <= LONGEST_LIST
-    assert len(list(names.lists((source, source + 1024) for source in range(1, 1025)))) == 1
+    assert max(map(len, names.format_lists(pairs))) <= LONGEST_LIST
+    assert len(list(names.format_lists((source, source + 1024) for source in range(1, 1025)))) == 1
 
 
 def test_a_version_that_was_cut_off_is_a_desync():
     whole = ["SONiC Software Version: SONiC.ocs.1", "HwSKU: OCS", "Serial Number: 7"]
-    assert codec.identity(whole).serial == "7"
+    assert codec.decode_identity(whole).serial == "7"
     with pytest.raises(ProtocolDesync, match="before the serial number"):
-        codec.identity(whole[:2])
+        codec.decode_identity(whole[:2])

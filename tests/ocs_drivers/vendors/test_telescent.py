@@ -34,8 +34,8 @@ from ocs_drivers.vendors.telescent import (
     Options,
     TelescentCli,
     cli_switch,
-    commands_in,
-    options_in,
+    read_commands,
+    read_options,
 )
 from ocs_drivers.vendors.telescent.codec import Cell, check_accepted, decode_cells, decode_input
 
@@ -174,14 +174,14 @@ def test_everything_can_be_set_in_an_address():
     address = parse_address(
         "telescent+cli://h:22?table=show+all&prompt=NTM%23&force=1&move_s=45&longest_s=600&poll_s=2&idle_s=60"
     )
-    assert commands_in(address) == CommandSet(table="show all", prompt="NTM#")
-    assert options_in(address) == Options((45.0, 600.0), poll_s=2.0, idle_limit_s=60.0, force=True)
+    assert read_commands(address) == CommandSet(table="show all", prompt="NTM#")
+    assert read_options(address) == Options((45.0, 600.0), poll_s=2.0, idle_limit_s=60.0, force=True)
 
 
 def test_what_is_not_set_is_as_published():
     pytest.importorskip("asyncssh")
     address = parse_address("telescent+cli://h")
-    assert (commands_in(address), options_in(address)) == (CommandSet(), Options())
+    assert (read_commands(address), read_options(address)) == (CommandSet(), Options())
     assert cli_switch(address).address == "telescent+cli://h:9871"
     assert (Options().poll_s, Options().idle_limit_s, Options().move_time_s[1]) == (5.0, 180.0, 1800.0)
 
@@ -494,7 +494,7 @@ def test_a_change_of_somebody_else_is_a_conflict_before_anything_is_sent(frame):
     made.do("operator", connect=[[1, 30]])
     with pytest.raises(Conflict) as caught:
         switch.execute(step)
-    assert caught.value.found == {1: 30}
+    assert caught.value.actual == {1: 30}
     assert not any(text.startswith("unlock") for _, text in typed(made))
 
 
@@ -585,7 +585,7 @@ def test_a_refusal_names_the_ports(frame):
     with pytest.raises(DeviceError) as caught:
         switch.connect({1: 25})
     assert caught.value.ports == (1, 25)
-    assert "FAILED" in caught.value.what
+    assert "FAILED" in caught.value.problem
 
 
 def test_a_failed_output_is_refused_before_anything_is_sent(frame):

@@ -88,14 +88,14 @@ def measure_delay(bench: Bench) -> Outcome:
         arrivals.append(_measure_arrival(bench, index))
         if arrivals[-1].quality < MIN_CORRELATION:
             break
-    worst = min(arrival.quality for arrival in arrivals)
+    lowest_quality = min(arrival.quality for arrival in arrivals)
     spread = float(np.ptp([arrival.ticks for arrival in arrivals]))
-    passed = worst >= MIN_CORRELATION and spread <= MAX_SPREAD_TICKS
+    passed = lowest_quality >= MIN_CORRELATION and spread <= MAX_SPREAD_TICKS
     bench.arrivals = tuple(arrivals) if passed else ()
     return judge(
         "delay",
         passed,
-        f"correlation {worst:.3f}, arrivals {spread:.2f} ticks apart",
+        f"correlation {lowest_quality:.3f}, arrivals {spread:.2f} ticks apart",
         f"correlation of {MIN_CORRELATION} or more, arrivals within {MAX_SPREAD_TICKS} ticks",
         "check that the laser is on, the fibres are connected, and each generator drives its modulator;"
         " `lightning scope` shows the waveform",
@@ -148,32 +148,32 @@ def set_bias_points(bench: Bench) -> Outcome:
             bench.conditions[f"half_wave_{index}_v"] = point.half_wave_v
         bench.rough = coarse_peaks(bench.reader())
     offsets = [curve.null / curve.half_wave for curve in bench.rough]
-    worst = max(offsets, key=abs)
-    listed = ", ".join(f"{offset:+.1%}" for offset in offsets)
+    largest_offset = max(offsets, key=abs)
+    offsets_text = ", ".join(f"{offset:+.1%}" for offset in offsets)
     return Outcome(
         "bias",
-        abs(worst) <= NULL_OFFSET,
-        f"nulls lie {listed} of V_pi from word 0",
+        abs(largest_offset) <= NULL_OFFSET,
+        f"nulls lie {offsets_text} of V_pi from word 0",
         f"within {NULL_OFFSET:.0%}",
         ""
-        if abs(worst) <= NULL_OFFSET
+        if abs(largest_offset) <= NULL_OFFSET
         else "move each bias by its measured share of V_pi, or connect the supply",
-        skipped=bench.instruments.bias is None and abs(worst) <= NULL_OFFSET,
+        skipped=bench.instruments.bias is None and abs(largest_offset) <= NULL_OFFSET,
     )
 
 
 def _measure_arrival(bench: Bench, index: int) -> Arrival:
     """Try words for both modulators until the correlation is good, and return the arrival with the best one."""
-    best = Arrival(0.0, 0.0, 0.0)
-    for partner in GUESSES:
-        for own in GUESSES[:2]:
+    best_arrival = Arrival(0.0, 0.0, 0.0)
+    for partner_word in GUESSES:
+        for own_word in GUESSES[:2]:
             candidate = find_arrival(
-                bench.soc, index, (own, partner), channels=bench.channels, readout=bench.readout
+                bench.soc, index, (own_word, partner_word), channels=bench.channels, readout=bench.readout
             )
-            best = max(best, candidate, key=lambda arrival: arrival.quality)
-            if best.quality >= MIN_CORRELATION:
-                return best
-    return best
+            best_arrival = max(best_arrival, candidate, key=lambda arrival: arrival.quality)
+            if best_arrival.quality >= MIN_CORRELATION:
+                return best_arrival
+    return best_arrival
 
 
 class Supply(Protocol):
@@ -277,7 +277,7 @@ def find_arrival(
     soc = guard_soc(soc)
     length = int(soc["readouts"][readout]["buf_maxlen"]) - 24
     step = length - pattern().size - GUARD_TICKS
-    best = Arrival(0.0, 0.0, 0.0)
+    best_arrival = Arrival(0.0, 0.0, 0.0)
     for window_number in range(MAX_WINDOWS):
         offset = window_number * step
         pulse = ((channels[index], channels[PARTNER[index]]), words, (offset, length))
@@ -286,12 +286,12 @@ def find_arrival(
         samples = np.asarray(program.acquire_decimated(soc, progress=False)[0], dtype=float)
         trace: Floats = samples.reshape(2, -1)[0]
         arrival = locate(trace)
-        if arrival.quality > best.quality:
+        if arrival.quality > best_arrival.quality:
             start = _round_time(soc, readout, offset + MARGIN_TICKS) - _round_time(soc, readout, START_TICKS)
-            best = Arrival(arrival.ticks + start, arrival.swing, arrival.quality)
-        if best.quality > SUFFICIENT_CORRELATION:
+            best_arrival = Arrival(arrival.ticks + start, arrival.swing, arrival.quality)
+        if best_arrival.quality > SUFFICIENT_CORRELATION:
             break
-    return best
+    return best_arrival
 
 
 def _round_time(soccfg: Any, readout: int, ticks: float) -> float:

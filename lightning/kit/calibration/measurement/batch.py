@@ -73,8 +73,10 @@ class Window:
         (0, 0, 6, 0)
         """
         latest = max(arrival)
-        one, two, three, four = (round(latest - ticks) for ticks in arrival)
-        return cls(length, math.ceil(latest) + SETTLE_TICKS, SETTLE_TICKS, (one, two, three, four))
+        delay_0, delay_1, delay_2, delay_3 = (round(latest - ticks) for ticks in arrival)
+        return cls(
+            length, math.ceil(latest) + SETTLE_TICKS, SETTLE_TICKS, (delay_0, delay_1, delay_2, delay_3)
+        )
 
     @property
     def pulse(self) -> int:

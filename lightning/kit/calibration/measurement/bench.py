@@ -74,8 +74,8 @@ class Bench:
     @property
     def ticks(self) -> tuple[float, float, float, float]:
         """Arrival of each modulator's light, in ticks after the pulses."""
-        one, two, three, four = (arrival.ticks for arrival in self.arrivals)
-        return one, two, three, four
+        ticks_0, ticks_1, ticks_2, ticks_3 = (arrival.ticks for arrival in self.arrivals)
+        return ticks_0, ticks_1, ticks_2, ticks_3
 
 
 def word(setting: float) -> int:

@@ -91,12 +91,12 @@ def _shift_trace(spectrum: npt.NDArray[np.complex128], ticks: float, count: int)
 def _find_minimum(cost: Callable[[float], float], low: float, high: float) -> float:
     """Return the minimum by golden-section search. Within a tick of the true shift, the cost has only one minimum."""
     ratio = (np.sqrt(5) - 1) / 2
-    inner, outer = high - ratio * (high - low), low + ratio * (high - low)
+    lower, upper = high - ratio * (high - low), low + ratio * (high - low)
     for _ in range(48):
-        if cost(inner) < cost(outer):
-            high, outer = outer, inner
-            inner = high - ratio * (high - low)
+        if cost(lower) < cost(upper):
+            high, upper = upper, lower
+            lower = high - ratio * (high - low)
         else:
-            low, inner = inner, outer
-            outer = low + ratio * (high - low)
+            low, lower = lower, upper
+            upper = low + ratio * (high - low)
     return float((low + high) / 2)

@@ -68,10 +68,10 @@ def make_encoders(sweeps: Mapping[int, Sweep], *, full_scale: float, idle: float
 
 def pair_strength(sweeps: Mapping[int, Sweep], pair: int) -> float:
     """Return the counts above dark of a full product of this pair, as the mean of its two sweeps."""
-    first, second = 2 * pair, 2 * pair + 1
+    first_modulator, second_modulator = 2 * pair, 2 * pair + 1
     amplitudes = [
         sweeps[index].curve.amplitude / float(sweeps[PARTNER[index]].curve.share(sweeps[index].partner_word))
-        for index in (first, second)
+        for index in (first_modulator, second_modulator)
     ]
     return float(np.mean(amplitudes))
 
@@ -91,13 +91,17 @@ def train(
 
     Raise `ValueError` if the rows do not determine all of the decoder's coefficients.
     """
-    alone = measure(rows, coded, _draw_single_rows(rng), shots=shots)
-    strength = float(alone.levels.max())
-    first_decoder = fit_decoder(alone.levels, alone.operands, shared=strength, full_scale=full_scale)
+    single_products = measure(rows, coded, _draw_single_rows(rng), shots=shots)
+    strength = float(single_products.levels.max())
+    first_decoder = fit_decoder(
+        single_products.levels, single_products.operands, shared=strength, full_scale=full_scale
+    )
     sums = measure(rows, coded, rng.integers(1, LEVELS, (TRAINING_PAIRS, 4)), shots=shots)
     shared = _fit_shared(first_decoder, coded, sums)
-    decoder = fit_decoder(alone.levels, alone.operands, shared=shared, full_scale=full_scale)
-    return decoder, alone
+    decoder = fit_decoder(
+        single_products.levels, single_products.operands, shared=shared, full_scale=full_scale
+    )
+    return decoder, single_products
 
 
 def sum_truth(values: npt.ArrayLike) -> Floats:

@@ -50,14 +50,14 @@ def measure_transfer(bench: Bench) -> Outcome:
     for index, sweep in bench.sweeps.items():
         bench.raw[f"sweep_{index}_words"] = sweep.words
         bench.raw[f"sweep_{index}_levels"] = sweep.levels
-    worst = max(sweep.residual for sweep in bench.sweeps.values())
-    second = max(sweep.polynomial_residual() for sweep in bench.sweeps.values())
-    third = max(sweep.chebyshev_residual() for sweep in bench.sweeps.values())
+    largest_residual = max(sweep.residual for sweep in bench.sweeps.values())
+    polynomial_residual = max(sweep.polynomial_residual() for sweep in bench.sweeps.values())
+    chebyshev_residual = max(sweep.chebyshev_residual() for sweep in bench.sweeps.values())
     return judge(
         "transfer",
-        worst <= RESIDUAL,
-        f"residuals {worst:.3%} of the swing (polynomial of degree 2: {second:.2%},"
-        f" Chebyshev of degree 3: {third:.2%})",
+        largest_residual <= RESIDUAL,
+        f"residuals {largest_residual:.3%} of the swing (polynomial of degree 2: {polynomial_residual:.2%},"
+        f" Chebyshev of degree 3: {chebyshev_residual:.2%})",
         f"{RESIDUAL:.1%} or less",
         "check that no amplifier clips and nobody touches the fibres; raise the number of shots",
     )
@@ -88,10 +88,10 @@ def compute_gain_words(bench: Bench) -> Outcome:
     """Compute the gain words for all values. In sums both products get the same weight."""
     bench.coded = pairs.make_encoders(bench.sweeps, full_scale=bench.full_scale, idle=bench.idle)
     strength = [pairs.pair_strength(bench.sweeps, pair) for pair in (0, 1)]
-    least = min(bench.coded.factors)
+    smallest_factor = min(bench.coded.factors)
     return judge(
         "gain",
-        least >= 0.2,
+        smallest_factor >= 0.2,
         f"full products bring {strength[0]:.0f} and {strength[1]:.0f} counts; in sums they are dimmed to"
         f" {bench.coded.factors[0]:.1%} and {bench.coded.factors[1]:.1%}",
         "no product dimmed below 20 %",

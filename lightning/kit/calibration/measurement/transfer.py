@@ -86,9 +86,9 @@ def coarse_peaks(rows: Rows, *, shots: int = 2) -> tuple[Fringe, Fringe, Fringe,
     sweep_words = np.linspace(LOWEST_WORD, WORD_LIMIT, COARSE_POINTS).round().astype(np.int64)
     table = [_sweep_rows(index, sweep_words, guess, {}) for index in range(4) for guess in GUESSES]
     levels = rows.read(np.concatenate(table), shots=shots).levels.reshape(4, len(GUESSES), COARSE_POINTS)
-    best = [trace[int(np.argmax(np.ptp(trace, axis=1)))] for trace in levels]
-    one, two, three, four = (fit(sweep_words, trace) for trace in best)
-    return one, two, three, four
+    best_traces = [trace[int(np.argmax(np.ptp(trace, axis=1)))] for trace in levels]
+    curve_0, curve_1, curve_2, curve_3 = (fit(sweep_words, trace) for trace in best_traces)
+    return curve_0, curve_1, curve_2, curve_3
 
 
 def sweep_all(

@@ -19,12 +19,12 @@ SEED = 7
 Array = npt.NDArray[Any]
 
 
-def read_ports(graph: Any, known: Mapping[str, Array]) -> tuple[Port, ...]:
+def read_ports(graph: Any, known_tensors: Mapping[str, Array]) -> tuple[Port, ...]:
     """Return the inputs that are not constant. Raise `NetworkError` for an open shape or an unsupported type."""
     return tuple(
         Port(entry.name, read_fixed_shape(entry), check_kind(entry))
         for entry in graph.input
-        if entry.name not in known
+        if entry.name not in known_tensors
     )
 
 
@@ -128,7 +128,7 @@ def _split_choice(text: str) -> tuple[str, str]:
 
 def _parse_shape(name: str, text: str) -> tuple[int, ...]:
     try:
-        lengths = tuple(int(each) for each in text.split("x")) if text else ()
+        lengths = tuple(int(length) for length in text.split("x")) if text else ()
     except ValueError:
         lengths = (0,)
     if min(lengths, default=1) < 1:
@@ -139,7 +139,7 @@ def _parse_shape(name: str, text: str) -> tuple[int, ...]:
 def _parse_value(name: str, text: str) -> Array:
     plain = {"true": "1", "false": "0"}
     try:
-        numbers = [float(plain.get(each.lower(), each)) for each in text.split(",")]
+        numbers = [float(plain.get(number.lower(), number)) for number in text.split(",")]
     except ValueError:
         raise OutOfRange(
             f"--set {name}={text} is not a valid number", hint="Write NAME=16000, or NAME=1,2,3"
@@ -205,7 +205,7 @@ def _set_outputs(graph: Any, name: str, outputs: tuple[str, ...]) -> None:
     for output in outputs:
         if output not in produced:
             raise NetworkError(f"{name}.onnx has no tensor {output!r}", hint=f"Choose one of: {output_names}")
-    known_infos = {each.name: each for each in (*graph.value_info, *graph.output)}
+    known_infos = {info.name: info for info in (*graph.value_info, *graph.output)}
     helper = require("onnx.helper", "to read ONNX files")
     infos = [known_infos.get(output) or helper.make_empty_tensor_value_info(output) for output in outputs]
     del graph.output[:]

@@ -53,13 +53,13 @@ class Refusal:
 
     node: str
     operation: str
-    why: str
+    reason: str
     advice: str
 
     @property
     def error(self) -> UnsupportedNode:
         """The refusal as an error."""
-        return UnsupportedNode(f"node {self.node} ({self.operation}) {self.why}", hint=self.advice)
+        return UnsupportedNode(f"node {self.node} ({self.operation}) {self.reason}", hint=self.advice)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def trace_graph(model: Any, name: str, folder: Path, opsets: Mapping[str, int]) 
     graph = model.graph
     scope = Scope(folder, opsets)
     for initialiser in graph.initializer:
-        scope.known[initialiser.name] = read_array(initialiser, folder)
+        scope.constants[initialiser.name] = read_array(initialiser, folder)
     entry, inputs = _declare_inputs(scope, graph, name)
     outputs = tuple(output.name for output in graph.output)
     refusals: list[Refusal] = []
@@ -100,7 +100,7 @@ def trace_graph(model: Any, name: str, folder: Path, opsets: Mapping[str, int]) 
         node.name = node.name or f"{node.op_type}_{number}"
     steps = [_make_step(node) for node in graph.node]
     scope.file_tensors.update(output for node in graph.node for output in node.output)
-    available: set[str] = set(scope.known) | set(scope.values)
+    available: set[str] = set(scope.constants) | set(scope.values)
     for output in outputs:
         for step in sort_topologically(steps, available, output):
             _add_node(scope, step.node, refusals)
@@ -110,7 +110,7 @@ def trace_graph(model: Any, name: str, folder: Path, opsets: Mapping[str, int]) 
 
 def _declare_inputs(scope: Scope, graph: Any, name: str) -> tuple[str, tuple[Port, ...]]:
     """Declare the inputs and return (tensor, ports). Several inputs become slices of one packed tensor."""
-    ports = read_ports(graph, scope.known)
+    ports = read_ports(graph, scope.constants)
     scope.entries.update(port.name for port in ports)
     if not ports:
         raise NetworkError(f"{name}.onnx has no input left", hint="Remove --set for one of its inputs")
@@ -142,30 +142,34 @@ def _find_outer_reads(node: Any) -> set[str]:
     read: set[str] = set()
     for attribute in node.attribute:
         if attribute.HasField("g"):
-            inner_names = {each.name for each in (*attribute.g.initializer, *attribute.g.input)}
-            for inner in attribute.g.node:
-                read |= ({name for name in inner.input if name} | _find_outer_reads(inner)) - inner_names
-                inner_names |= set(inner.output)
-            read |= {each.name for each in attribute.g.output} - inner_names
+            inner_names = {value_info.name for value_info in (*attribute.g.initializer, *attribute.g.input)}
+            for inner_node in attribute.g.node:
+                read |= (
+                    {name for name in inner_node.input if name} | _find_outer_reads(inner_node)
+                ) - inner_names
+                inner_names |= set(inner_node.output)
+            read |= {value_info.name for value_info in attribute.g.output} - inner_names
     return read
 
 
 def _add_node(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
     """Add one node to the network, or append its refusal. Skip a node that reads the output of a refused node."""
-    missing = [name for name in node.input if name and name not in scope.known and name not in scope.values]
+    missing = [
+        name for name in node.input if name and name not in scope.constants and name not in scope.values
+    ]
     if missing:
         return
     try:
         _translate(scope, node, refusals)
     except UnsupportedNode as error:
         advice = error.hint or _advise_cut(scope, node)
-        reason = error.what.removeprefix(f"node {node.name} ({node.op_type}) ")
+        reason = error.problem.removeprefix(f"node {node.name} ({node.op_type}) ")
         refusals.append(Refusal(node.name, node.op_type, reason, advice))
 
 
 def _translate(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
     if node.op_type == "Constant" and not node.domain:
-        scope.known[node.output[0]] = read_constant(node, scope.folder)
+        scope.constants[node.output[0]] = read_constant(node, scope.folder)
         return
     if node.op_type == "If":
         _add_branch(scope, node, refusals)
@@ -174,22 +178,22 @@ def _translate(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
     is_constant = all(scope.is_known(name) for name in node.input) and len(node.input) > 0
     rewrite = None if is_constant or node.domain not in {"", "ai.onnx"} else REWRITERS.get(node.op_type)
     nodes = rewrite(scope, node) if rewrite else None
-    for each in nodes or [node]:
-        add_node(scope, each)
+    for new_node in nodes or [node]:
+        add_node(scope, new_node)
 
 
 def _add_branch(scope: Scope, node: Any, refusals: list[Refusal]) -> None:
     """Add the nodes of the branch that an `If` with a constant condition selects."""
-    condition = scope.known.get(node.input[0])
+    condition = scope.constants.get(node.input[0])
     if condition is None:
         raise make_error(node, "branches on a value that depends on an input", _advise_if(scope, node))
     branch = "then_branch" if bool(condition.reshape(-1)[0]) else "else_branch"
     graph = next(attribute.g for attribute in node.attribute if attribute.name == branch)
     for initialiser in graph.initializer:
-        scope.known[initialiser.name] = read_array(initialiser, scope.folder)
-    for number, inner in enumerate(graph.node):
-        inner.name = f"{node.name}/{inner.name or f'{inner.op_type}_{number}'}"
-        _add_node(scope, inner, refusals)
+        scope.constants[initialiser.name] = read_array(initialiser, scope.folder)
+    for number, inner_node in enumerate(graph.node):
+        inner_node.name = f"{node.name}/{inner_node.name or f'{inner_node.op_type}_{number}'}"
+        _add_node(scope, inner_node, refusals)
     for node_output, branch_output in zip(node.output, graph.output, strict=True):
         scope.alias(node_output, branch_output.name)
 
@@ -233,8 +237,8 @@ def _make_port(scope: Scope, output: str) -> Port:
     if output in scope.values:
         value = scope.values[output]
         return Port(output, value.shape, value.kind)
-    if output in scope.known:
-        array = scope.known[output]
+    if output in scope.constants:
+        array = scope.constants[output]
         return Port(output, array.shape, array.dtype.name)
     raise NetworkError(f"no node produces the output {output!r}", hint="Choose another: --output NAME")
 
@@ -251,35 +255,39 @@ def _pack_outputs(scope: Scope, outputs: Iterable[str]) -> str:
             size = int(np.prod(value.shape))
             parts.append(scope.builder.reshape(value.tensor, (size,), f"{name}/flat"))
         else:
-            flat = np.asarray(scope.known[name], np.float32).reshape(1, -1)
+            flat = np.asarray(scope.constants[name], np.float32).reshape(1, -1)
             parts.append(scope.builder.constant(flat, f"{name}.flat"))
     return scope.builder.emit("Concat", parts, PACKED_OUTPUT, {"axis": 1})
 
 
 def import_fixed_or_advise(
-    versions: Versions, name: str, folder: Path, preprocessing: Preprocessing, first: NetworkError
+    versions: Versions, name: str, folder: Path, preprocessing: Preprocessing, first_error: NetworkError
 ) -> Network:
     """Return the network with the shapes of the file if all are fixed.
 
-    `first` is the error of the import with an open batch axis. If fixed shapes would solve it, raise it with these
-    shapes as a hint. If a node is refused even then, raise this refusal.
+    `first_error` is the error of the import with an open batch axis. If fixed shapes would solve it, raise it with
+    these shapes as a hint. If a node is refused even then, raise this refusal.
     """
     opens = open_entries(versions.newest)
     if not opens:
-        return _import_either_version(versions, name, folder, preprocessing, first)
-    for usual in DEFAULT_LENGTHS:
-        shapes = {entry.name: default_shape(entry, usual) for entry in opens}
+        return _import_either_version(versions, name, folder, preprocessing, first_error)
+    for length in DEFAULT_LENGTHS:
+        shapes = {entry.name: default_shape(entry, length) for entry in opens}
         try:
             # Discard the network: these shapes are only advice.
             model = apply_choices(versions.newest, name, Choices(shapes))
             import_fixed(model, name, folder, preprocessing, opsets_for_tracing(model, name))
         except UnsupportedNode as error:
-            raise UnsupportedNode(error.what, hint=error.hint) from first
+            raise UnsupportedNode(error.problem, hint=error.hint) from first_error
         except (NetworkError, *CONTRADICTIONS):
             continue
-        options = " ".join(f"--shape {each}={'x'.join(map(str, shape))}" for each, shape in shapes.items())
-        raise type(first)(first.what, hint=f"Fix the shapes of its inputs: {options}") from first
-    raise first
+        options = " ".join(
+            f"--shape {input_name}={'x'.join(map(str, shape))}" for input_name, shape in shapes.items()
+        )
+        raise type(first_error)(
+            first_error.problem, hint=f"Fix the shapes of its inputs: {options}"
+        ) from first_error
+    raise first_error
 
 
 def open_entries(model: Any) -> list[Any]:

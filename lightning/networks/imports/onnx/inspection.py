@@ -70,29 +70,33 @@ def _describe_port(entry: Any) -> dict[str, Any]:
 
 
 def _parse_refusal(error: NetworkError) -> Refusal:
-    match = _NODE_MESSAGE.match(error.what)
+    match = _NODE_MESSAGE.match(error.problem)
     if match:
-        reason = error.what[match.start(3) :].removeprefix(f"opset {match.group(2)}")
+        reason = error.problem[match.start(3) :].removeprefix(f"opset {match.group(2)}")
         return Refusal(match.group(1), match.group(2), re.sub(r"^opset \S+\) ", "", reason), error.hint or "")
-    return Refusal("", "", error.what, error.hint or "")
+    return Refusal("", "", error.problem, error.hint or "")
 
 
 def _trace_partly(
-    versions: Versions, path: Path, first: Refusal
+    versions: Versions, path: Path, first_refusal: Refusal
 ) -> tuple[Network | None, tuple[Refusal, ...]]:
     """Trace the graph with default shapes; return the supported part of the network and all refusals."""
     opens = open_entries(versions.newest)
-    for usual in DEFAULT_LENGTHS if opens else (0,):
-        shapes = {entry.name: default_shape(entry, usual) for entry in opens if is_open(entry)}
+    for length in DEFAULT_LENGTHS if opens else (0,):
+        shapes = {entry.name: default_shape(entry, length) for entry in opens if is_open(entry)}
         try:
             model = apply_choices(versions.newest, path.stem, Choices(shapes))
             with np.errstate(all="ignore"):
-                traced = trace_graph(model, path.stem, path.parent, opsets_for_tracing(model, path.stem))
+                traced_graph = trace_graph(
+                    model, path.stem, path.parent, opsets_for_tracing(model, path.stem)
+                )
         except (NetworkError, *CONTRADICTIONS):
             continue
-        others = tuple(each for each in traced.refusals if each.node != first.node)
-        return _build_partial(traced, path.stem), (first, *others)
-    return None, (first,)
+        other_refusals = tuple(
+            refusal for refusal in traced_graph.refusals if refusal.node != first_refusal.node
+        )
+        return _build_partial(traced_graph, path.stem), (first_refusal, *other_refusals)
+    return None, (first_refusal,)
 
 
 def _build_partial(traced: TracedGraph, name: str) -> Network | None:

@@ -151,15 +151,15 @@ def read_input_shape(entry: Any) -> list[int]:
     return [batch, *image]
 
 
-def sort_topologically(steps: Sequence[Any], known: Iterable[str], wanted: str) -> list[Any]:
-    """Return the nodes that `wanted` depends on, in topological order. `known` tensors are available from the start.
+def sort_topologically(steps: Sequence[Any], known_tensors: Iterable[str], target: str) -> list[Any]:
+    """Return the nodes that `target` depends on, in topological order. `known_tensors` are available from the start.
 
     Nodes have `name`, `input` and `output` as in ONNX. Raise `CyclicNetwork` with the nodes of a cycle, and
     `NetworkError` for a tensor that no node or two nodes produce.
     """
-    producers, available = _map_producers(steps), {"", *known}
+    producers, available = _map_producers(steps), {"", *known_tensors}
     ordered: list[Any] = []
-    path = [] if wanted in available else [_find_producer(producers, wanted, "the network's output")]
+    path = [] if target in available else [_find_producer(producers, target, "the network's output")]
     while path:  # each node depends on the next one in the path
         step = steps[path[-1]]
         missing = next((tensor for tensor in step.input if tensor not in available), None)

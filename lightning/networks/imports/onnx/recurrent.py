@@ -45,7 +45,7 @@ class NodeReplacement:
     def integers(self, name: str, default: Sequence[int]) -> list[int]:
         """Return a list attribute of the node, of integers."""
         attribute = self.attributes.get(name)
-        return list(default) if attribute is None else [int(each) for each in attribute.ints]
+        return list(default) if attribute is None else [int(integer) for integer in attribute.ints]
 
     def text(self, name: str, default: str) -> str:
         """Return a string attribute of the node."""
@@ -73,7 +73,7 @@ class NodeReplacement:
         """Add a constant and return its name."""
         self._count += 1
         name = f"{self.node.name}/constant{self._count}"
-        self.scope.known[name] = np.asarray(values, order="C")
+        self.scope.constants[name] = np.asarray(values, order="C")
         return name
 
     def share(self, title: str, values: Array) -> str:
@@ -88,9 +88,9 @@ class NodeReplacement:
         array = np.asarray(values, np.int64)
         return self.share(f"whole{array.shape}", array)
 
-    def part(self, tensor: str, place: int, size: int) -> str:
-        """Add a slice of the last axis, number `place` of the slices of length `size`; return its name."""
-        start, stop = self.integer_constant([place * size]), self.integer_constant([(place + 1) * size])
+    def part(self, tensor: str, index: int, size: int) -> str:
+        """Add a slice of the last axis, number `index` of the slices of length `size`; return its name."""
+        start, stop = self.integer_constant([index * size]), self.integer_constant([(index + 1) * size])
         return self.add("Slice", [tensor, start, stop, self.integer_constant([-1])])
 
 
@@ -101,7 +101,7 @@ def rewrite_conv_transpose(scope: Scope, node: Any) -> list[Any] | None:
     weights, `auto_pad` or `output_shape`.
     """
     replacement = NodeReplacement(scope, node)
-    weights, x = scope.known.get(node.input[1]), scope.array(node.input[0])
+    weights, x = scope.constants.get(node.input[1]), scope.array(node.input[0])
     if weights is None or x is None or weights.ndim not in {3, 4} or len(x) != 1:
         return None
     if replacement.text("auto_pad", "NOTSET") != "NOTSET" or "output_shape" in replacement.attributes:
@@ -170,7 +170,7 @@ def rewrite_recurrent(scope: Scope, node: Any) -> list[Any] | None:
     replacement = NodeReplacement(scope, node)
     if not _is_supported(scope, node, replacement):
         return None
-    steps, directions = replacement.length(node.input[0]), len(scope.known[node.input[1]])
+    steps, directions = replacement.length(node.input[0]), len(scope.constants[node.input[1]])
     outputs = [_add_direction(replacement, direction, steps) for direction in range(directions)]
     names = [*node.output, "", "", ""]
     if names[0]:
@@ -179,10 +179,11 @@ def rewrite_recurrent(scope: Scope, node: Any) -> list[Any] | None:
             for step in range(steps)
         ]
         stacked = [
-            replacement.add("Unsqueeze", [each, replacement.integer_constant([0])]) for each in by_step
+            replacement.add("Unsqueeze", [step_output, replacement.integer_constant([0])])
+            for step_output in by_step
         ]
         replacement.add("Concat", stacked, names[0], axis=0)
-    for name, lasts in (
+    for name, last_states in (
         (
             names[1],
             [
@@ -194,7 +195,7 @@ def rewrite_recurrent(scope: Scope, node: Any) -> list[Any] | None:
         (names[2], [cell for _, cell in outputs]),
     ):
         if name:
-            replacement.add("Concat", lasts, name, axis=0)
+            replacement.add("Concat", last_states, name, axis=0)
     return replacement.nodes
 
 
@@ -215,20 +216,21 @@ def _is_supported(scope: Scope, node: Any, replacement: NodeReplacement) -> bool
     """Return whether a node has the usual form of exporters, constant weights and full-length sequences."""
     # The inputs are X, W, R, B, sequence_lens, initial_h, initial_c and, of an LSTM, the peepholes P.
     names = [*node.input, *[""] * 8]
-    if not all(names[index] in scope.known for index in (1, 2)) or not scope.is_known(names[3]):
+    if not all(names[index] in scope.constants for index in (1, 2)) or not scope.is_known(names[3]):
         return False
     x = scope.array(names[0])
     if x is None or x.ndim != 3 or len(x) > MAX_STEPS or replacement.number("layout", 0) or names[7]:
         return False
-    lengths = scope.known.get(names[4])
+    lengths = scope.constants.get(names[4])
     if names[4] and (lengths is None or np.any(lengths != len(x))):
         return False
     attributes = {a.name: a for a in node.attribute}
-    directions = len(scope.known[names[1]])
-    default_activations = [each.lower() for each in _DEFAULTS[node.op_type] * directions]
+    directions = len(scope.constants[names[1]])
+    default_activations = [activation.lower() for activation in _DEFAULTS[node.op_type] * directions]
     if (
         "activations" in attributes
-        and [each.decode().lower() for each in attributes["activations"].strings] != default_activations
+        and [activation.decode().lower() for activation in attributes["activations"].strings]
+        != default_activations
     ):
         return False
     return not (
@@ -241,9 +243,9 @@ def _add_direction(replacement: NodeReplacement, direction: int, steps: int) -> 
     node, scope = replacement.node, replacement.scope
     names = [*node.input, *[""] * 8]
     gates = _GATES[node.op_type]
-    weights, recurrence = (np.asarray(scope.known[names[k]][direction], np.float32) for k in (1, 2))
+    weights, recurrence = (np.asarray(scope.constants[names[k]][direction], np.float32) for k in (1, 2))
     size = recurrence.shape[1]
-    bias = scope.known[names[3]][direction] if names[3] else np.zeros(2 * gates * size, np.float32)
+    bias = scope.constants[names[3]][direction] if names[3] else np.zeros(2 * gates * size, np.float32)
     reset = replacement.number("linear_before_reset", 0)
     input_bias, recurrent_bias = np.split(np.asarray(bias, np.float32), 2)
     if node.op_type != "GRU":

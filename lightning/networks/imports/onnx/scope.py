@@ -42,7 +42,7 @@ class Scope:
     folder: Path
     opsets: Mapping[str, int]
     builder: Builder = field(default_factory=lambda: Builder(compute_node, batched=False))
-    known: dict[str, Array] = field(default_factory=dict)
+    constants: dict[str, Array] = field(default_factory=dict)
     values: dict[str, Value] = field(default_factory=dict)
     examples: dict[str, Array] = field(default_factory=dict)
     constant_names: dict[str, str] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class Scope:
 
     def is_known(self, name: str) -> bool:
         """Return whether a tensor is omitted or constant."""
-        return not name or name in self.known
+        return not name or name in self.constants
 
     def tensor(self, name: str) -> str:
         """Return the name of a tensor in the builder. Add a constant to the builder at its first use."""
@@ -67,18 +67,18 @@ class Scope:
         if name in self.values:
             return self.values[name].tensor
         if name not in self.constant_names:
-            self.constant_names[name] = self.builder.constant(self.known[name], name)
+            self.constant_names[name] = self.builder.constant(self.constants[name], name)
         return self.constant_names[name]
 
     def array(self, name: str) -> Array | None:
         """Return a constant, or the example of a tensor."""
         if not name:
             return None
-        return self.known[name] if name in self.known else self.examples[name]
+        return self.constants[name] if name in self.constants else self.examples[name]
 
     def alias(self, output: str, source: str) -> None:
         """Give a tensor a second name."""
-        tables: tuple[dict[str, Any], ...] = (self.known, self.values, self.examples, self.constant_names)
+        tables: tuple[dict[str, Any], ...] = (self.constants, self.values, self.examples, self.constant_names)
         for table in tables:
             if source in table:
                 table[output] = table[source]

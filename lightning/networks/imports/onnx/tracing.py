@@ -139,7 +139,7 @@ def _make_plain(node: Any, value: Any, folder: Path) -> Any:
             f"node {node.name} ({node.op_type}) holds a graph",
             hint="Cut the network before it: --output NAME",
         )
-    return tuple(each.decode(errors="replace") if isinstance(each, bytes) else each for each in value)
+    return tuple(item.decode(errors="replace") if isinstance(item, bytes) else item for item in value)
 
 
 def emit_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[str]:
@@ -173,7 +173,7 @@ def emit_electronic(scope: Scope, node: Any, outputs: Sequence[Array]) -> list[s
 
 
 def _find_kind(scope: Scope, name: str) -> str:
-    return scope.values[name].kind if name in scope.values else scope.known[name].dtype.name
+    return scope.values[name].kind if name in scope.values else scope.constants[name].dtype.name
 
 
 def count_macs_of_call(node: Any, inputs: Sequence[Array | None], outputs: Sequence[Array]) -> int:
@@ -187,8 +187,8 @@ def count_macs_of_call(node: Any, inputs: Sequence[Array | None], outputs: Seque
     if operation == "ConvTranspose" and inputs[0] is not None and inputs[1] is not None:
         return int(inputs[0].size * prod(inputs[1].shape[1:]))
     if operation in {"LSTM", "GRU", "RNN"}:
-        steps, *matrices = [each for each in inputs[:3] if each is not None]
-        return int(prod(steps.shape[:2]) * sum(each.size for each in matrices))
+        steps, *matrices = [matrix for matrix in inputs[:3] if matrix is not None]
+        return int(prod(steps.shape[:2]) * sum(matrix.size for matrix in matrices))
     return 0
 
 
@@ -259,17 +259,17 @@ def read_constant(node: Any, folder: Path) -> Array:
 def add_node(scope: Scope, node: Any) -> None:
     """Add one node without subgraphs to the network, or compute it if it is constant."""
     if all(scope.is_known(name) for name in node.input) and node.input:
-        scope.known.update(zip(node.output, evaluate(scope, node), strict=False))
+        scope.constants.update(zip(node.output, evaluate(scope, node), strict=False))
         return
     if node.op_type == "Dropout" or (node.op_type == "Identity" and not node.domain):
         scope.alias(node.output[0], node.input[0])
         for mask in node.output[1:]:
             if mask:
-                scope.known[mask] = np.ones(scope.values[node.input[0]].shape, bool)
+                scope.constants[mask] = np.ones(scope.values[node.input[0]].shape, bool)
         return
     outputs = evaluate(scope, node)
     if node.op_type in {"Shape", "Size"} and not node.domain:
-        scope.known[node.output[0]] = outputs[0]
+        scope.constants[node.output[0]] = outputs[0]
         return
     tensors = _translate(scope, node, outputs)
     for name, tensor, array in zip(node.output, tensors, outputs, strict=True):
@@ -363,7 +363,7 @@ def _translate_with_extra_axis(scope: Scope, node: Any, outputs: Sequence[Array]
         value = scope.values.get(name)
         if value is None:
             tensors.append(scope.tensor(name))
-            ranks.append(scope.known[name].ndim if name else 0)
+            ranks.append(scope.constants[name].ndim if name else 0)
         else:
             tensors.append(builder.reshape(value.tensor, value.shape, f"{_read_name(node)}/all{index}"))
             ranks.append(len(value.shape))
@@ -389,6 +389,6 @@ def _check_shapes(scope: Scope, names: Sequence[str], shapes: Sequence[tuple[int
     return tensors if fits else None
 
 
-def make_error(node: Any, why: str, advice: str) -> UnsupportedNode:
+def make_error(node: Any, problem: str, advice: str) -> UnsupportedNode:
     """Return the error for a node that cannot be imported."""
-    return UnsupportedNode(f"node {node.name} ({node.op_type}) {why}", hint=advice)
+    return UnsupportedNode(f"node {node.name} ({node.op_type}) {problem}", hint=advice)

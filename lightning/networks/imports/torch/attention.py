@@ -37,18 +37,26 @@ def attend_multihead(
     parts = []
     projections = zip("qkv", (query, key, value), layer.in_proj_weight.chunk(3), biases, strict=True)
     for part, x, weight, bias in projections:
-        inner = replace(scope, name=f"{scope.name}.{part}_proj")
-        rows = functions.linear(inner, x, weight, bias)
+        projection_scope = replace(scope, name=f"{scope.name}.{part}_proj")
+        rows = functions.linear(projection_scope, x, weight, bias)
         split = functions.reshape(
-            replace(inner, name=f"{inner.name}/heads"), rows, *scope.shape(x)[:-1], heads, width
+            replace(projection_scope, name=f"{projection_scope.name}/heads"),
+            rows,
+            *scope.shape(x)[:-1],
+            heads,
+            width,
         )
-        parts.append(functions.transpose(replace(inner, name=f"{inner.name}/turned"), split, 1, 2))
+        parts.append(
+            functions.transpose(
+                replace(projection_scope, name=f"{projection_scope.name}/turned"), split, 1, 2
+            )
+        )
     mask = _convert_mask(scope, attn_mask, is_causal=is_causal)
-    attended = functions.attention(scope, parts[0], parts[1], parts[2], mask)
-    merged = functions.transpose(replace(scope, name=f"{scope.name}/together"), attended, 1, 2)
-    flat = functions.reshape(replace(scope, name=f"{scope.name}/flat"), merged, *scope.shape(query))
-    out = replace(scope, name=f"{scope.name}.out_proj")
-    return functions.linear(out, flat, layer.out_proj.weight, layer.out_proj.bias), None
+    attention = functions.attention(scope, parts[0], parts[1], parts[2], mask)
+    merged_heads = functions.transpose(replace(scope, name=f"{scope.name}/together"), attention, 1, 2)
+    flat = functions.reshape(replace(scope, name=f"{scope.name}/flat"), merged_heads, *scope.shape(query))
+    output_scope = replace(scope, name=f"{scope.name}.out_proj")
+    return functions.linear(output_scope, flat, layer.out_proj.weight, layer.out_proj.bias), None
 
 
 def _convert_mask(scope: Scope, mask: Any, *, is_causal: bool) -> Any:
@@ -114,8 +122,8 @@ def encode_stack(scope: Scope, stack: Any, x: Tensor, *settings: Any, **named: A
     norm = stack.norm
     if norm is None:
         return x
-    last = replace(scope, name=f"{scope.name}.norm")
-    return functions.layer_norm(last, x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+    norm_scope = replace(scope, name=f"{scope.name}.norm")
+    return functions.layer_norm(norm_scope, x, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
 
 
 ATTENTION: Mapping[str, Callable[..., Any]] = {

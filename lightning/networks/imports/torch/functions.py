@@ -225,10 +225,10 @@ def chunk(scope: Scope, x: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, .
 
 def split(scope: Scope, x: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Cut into pieces of one size, or of the given sizes."""
-    each, length = split_size_or_sections, scope.shape(x)[scope.axis(x, dim)]
-    if isinstance(each, int):
-        each = [min(each, length - start) for start in range(0, length, each)]
-    return scope.add_several("Split", [x, list(each)], "", len(each), {"axis": int(dim)})
+    sizes, length = split_size_or_sections, scope.shape(x)[scope.axis(x, dim)]
+    if isinstance(sizes, int):
+        sizes = [min(sizes, length - start) for start in range(0, length, sizes)]
+    return scope.add_several("Split", [x, list(sizes)], "", len(sizes), {"axis": int(dim)})
 
 
 def unbind(scope: Scope, x: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
@@ -260,11 +260,11 @@ def get_attribute(scope: Scope, x: Tensor, name: str) -> Any:
     raise scope.make_error(f"uses {name}")
 
 
-def get_item(scope: Scope, x: Any, place: Any) -> Any:
+def get_item(scope: Scope, x: Any, index: Any) -> Any:
     """Return an entry of a tuple, or a slice of an activation: `[:, 0]`, `[..., 1:]`, `[:, None]`."""
     if not isinstance(x, Tensor):
-        return x[place]
-    entries = list(place) if isinstance(place, tuple) else [place]
+        return x[index]
+    entries = list(index) if isinstance(index, tuple) else [index]
     if Ellipsis in entries:
         ellipsis_index = entries.index(Ellipsis)
         missing = len(scope.shape(x)) - sum(entry is not None for entry in entries) + 1

@@ -117,8 +117,8 @@ def _add_graph(builder: Builder, module: Any, graph: Any, leaves: Mapping[str, A
     raise NetworkError("the module returns nothing", hint="Return the scores")
 
 
-def _read_argument(node: Any, later: bool, entry: str) -> Any:
-    if not later:
+def _read_argument(node: Any, is_later_input: bool, entry: str) -> Any:
+    if not is_later_input:
         return Tensor(entry)
     if node.args:
         return node.args[0]
@@ -202,7 +202,7 @@ class Aliases:
 
     leaves: Mapping[str, Any]
     """Layers by name."""
-    places: dict[Any, int] = field(default_factory=dict)
+    positions: dict[Any, int] = field(default_factory=dict)
     memories: dict[Any, Any] = field(default_factory=dict)
     """For each node, the node that allocated the memory of its tensor."""
     tensors: dict[Any, Any] = field(default_factory=dict)
@@ -213,7 +213,7 @@ class Aliases:
 
         Raise `UnsupportedNode` if this also changes a view that is read later, because views are copies here.
         """
-        self.places[node] = len(self.places)
+        self.positions[node] = len(self.positions)
         source = node.args[0] if node.args and node.args[0] in self.memories else node
         changes = source is not node and is_in_place(node, self.leaves)
         shared = changes or title(node, self.leaves) in VIEWS
@@ -221,14 +221,15 @@ class Aliases:
         self.tensors[node] = self.tensors[source] if changes else node
         if not changes:
             return []
-        others = [
+        sharing_nodes = [
             sharing_node for sharing_node, memory in self.memories.items() if memory is self.memories[node]
         ]
-        for sharing_node in others:
-            later = any(
-                self.places.get(user, len(self.places)) > self.places[node] for user in sharing_node.users
+        for sharing_node in sharing_nodes:
+            is_read_later = any(
+                self.positions.get(user, len(self.positions)) > self.positions[node]
+                for user in sharing_node.users
             )
-            if later and self.tensors[sharing_node] is not self.tensors[node]:
+            if is_read_later and self.tensors[sharing_node] is not self.tensors[node]:
                 raise UnsupportedNode(
                     (
                         f"node {node.name} (torch {title(node, self.leaves)}) changes in place a tensor that shares "
@@ -238,7 +239,7 @@ class Aliases:
                 )
         return [
             sharing_node
-            for sharing_node in others
+            for sharing_node in sharing_nodes
             if self.tensors[sharing_node] is self.tensors[node] and sharing_node is not node
         ]
 
@@ -261,9 +262,12 @@ def is_in_place(node: Any, leaves: Mapping[str, Any]) -> bool:
 
 
 def export_module(
-    module: Any, example_shape: Sequence[int], preprocessing: Preprocessing | None, first: LightningError
+    module: Any,
+    example_shape: Sequence[int],
+    preprocessing: Preprocessing | None,
+    first_error: LightningError,
 ) -> Network:
-    """Export a module to ONNX and return the imported network. Raise `first` if that fails or the outputs disagree."""
+    """Export a module to ONNX and return the imported network. Raise `first_error` if that fails or outputs differ."""
     torch = require("torch", "to import modules")
     require("onnx", "to import modules that torch.fx does not understand")
     modes = [(part, part.training) for part in module.modules()]
@@ -275,13 +279,13 @@ def export_module(
             torch.onnx.export(module.eval(), example, buffer, dynamo=False, opset_version=OPSET)
             network = from_bytes(buffer.getvalue(), type(module).__name__, preprocessing=preprocessing)
             if not _agrees(torch, module, network):
-                raise first
+                raise first_error
     except Exception:  # noqa: BLE001 - the module's own code runs here, and the exporter's
-        raise first from None
+        raise first_error from None
     finally:
         for part, training in modes:
             part.training = training
-    return replace(network, notes=("imported by way of ONNX: " + first.what, *network.notes))
+    return replace(network, notes=("imported by way of ONNX: " + first_error.problem, *network.notes))
 
 
 def _agrees(torch: Any, module: Any, network: Network) -> bool:

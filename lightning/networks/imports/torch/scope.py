@@ -28,9 +28,9 @@ class Scope:
     name: str
     operation: str
 
-    def make_error(self, why: str, hint: str = "Write it in another way") -> UnsupportedNode:
+    def make_error(self, problem: str, hint: str = "Write it in another way") -> UnsupportedNode:
         """Return the error for a call that cannot be translated."""
-        return UnsupportedNode(f"node {self.name} (torch {self.operation}) {why}", hint=hint)
+        return UnsupportedNode(f"node {self.name} (torch {self.operation}) {problem}", hint=hint)
 
     def shape(self, x: Tensor) -> tuple[int, ...]:
         """Return the shape with the batch axis, whose length is `BATCH`."""
@@ -49,7 +49,7 @@ class Scope:
     ) -> tuple[Tensor, ...]:
         """Add an ONNX operation with several outputs."""
         name = f"{self.name}/{part}" if part else self.name
-        names = tuple(self._name_tensor(value, f"{name}.{place}") for place, value in enumerate(inputs))
+        names = tuple(self._name_tensor(value, f"{name}.{index}") for index, value in enumerate(inputs))
         return tuple(
             map(Tensor, translate(self.builder, Call(name, operation, names, dict(attributes), outputs)))
         )

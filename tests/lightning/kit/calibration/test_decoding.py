@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from lightning.kit.calibration.decoder import (
-    Decoded,
+    DecodedLevel,
     Decoder,
     accuracy,
     fit_decoder,
@@ -64,7 +64,7 @@ def test_a_decoder_needs_rows_that_tell_it_apart():
 def test_answers_are_rounded_into_their_range_and_say_how_far_they_were():
     assert round_products([-3.0, 0.4, 254.6, 300.0]).tolist() == [0, 0, 255, 255]
     assert round_products([300.0, 600.0], products=2).tolist() == [300, 510]
-    assert Decoded(20, 19.6, saturated=False).residual == pytest.approx(-0.4)
+    assert DecodedLevel(20, 19.6, saturated=False).residual == pytest.approx(-0.4)
 
 
 def test_accuracy_is_the_published_measure():

@@ -199,8 +199,8 @@ def test_an_error_in_the_queue_is_raised_with_its_text(kit):
         with pytest.raises(
             InstrumentRefused, match=r"'VOLT 99,\(@1\)' was refused: -222 Data out of range;99"
         ):
-            session.tell("VOLT 99,(@1)")
-        session.tell("VOLT 1,(@1)")
+            session.send_command("VOLT 99,(@1)")
+        session.send_command("VOLT 1,(@1)")
 
 
 @pytest.mark.socket
@@ -433,7 +433,7 @@ def test_what_is_no_entry_of_an_error_queue(reply):
         closing(Session("TCPIP::x::1::SOCKET", ("x",), connect=lambda *_: _Said(reply))) as session,
         pytest.raises(UnreadableReply, match="an error number and text"),
     ):
-        session.tell("*RST")
+        session.send_command("*RST")
 
 
 def test_an_error_queue_that_never_empties_ends_the_command():
@@ -441,7 +441,7 @@ def test_an_error_queue_that_never_empties_ends_the_command():
         closing(Session("TCPIP::x::1::SOCKET", ("x",), connect=lambda *_: _Said('-1,"again"'))) as session,
         pytest.raises(InstrumentRefused) as caught,
     ):
-        session.tell("*RST")
+        session.send_command("*RST")
     assert str(caught.value).count("again") == 32
 
 
