@@ -64,8 +64,8 @@ class Change:
         )
         if row is None:
             raise LeaseDenied(f"there is no lease {lease_id}; list them with `testbed lease list`")
-        why = f" ({row['reason']})" if row["reason"] else ""
-        raise LeaseDenied(f"lease {lease_id} is {row['state']}{why}; request a new one")
+        reason = f" ({row['reason']})" if row["reason"] else ""
+        raise LeaseDenied(f"lease {lease_id} is {row['state']}{reason}; request a new one")
 
     def lock(self, lease: Lease) -> bool:
         """Take the lock of a lease until after the commit; return False if somebody is sending under it."""
@@ -144,9 +144,9 @@ class LeaseStore:
             self._add(change, lease)
             lease = change.leases[lease.id]
             if lease.state != "granted":
-                why = rules.why_waiting(lease, change.leases.values(), change.faults, change.now_s)
+                explanation = rules.why_waiting(lease, change.leases.values(), change.faults, change.now_s)
                 raise LeaseDenied(
-                    f"{why}; nothing was sent. Pass --lease if it is yours, or queue for it: testbed lease request"
+                    f"{explanation}; nothing was sent. Pass --lease if it is yours, or queue for it: testbed lease request"
                 )
             return lease
 
@@ -227,7 +227,7 @@ class LeaseStore:
     def senders(self) -> tuple[Lease, ...]:
         """Return the leases under which somebody is sending to a device now."""
         with self._open_change() as change:
-            return tuple(one for one in change.leases.values() if one.is_held and not change.lock(one))
+            return tuple(lease for lease in change.leases.values() if lease.is_held and not change.lock(lease))
 
     def write_checks(self, checks: Mapping[str, str]) -> None:
         """Store the last check of parts, with the fault of each. Faulty parts are not granted until they pass."""
@@ -235,7 +235,7 @@ class LeaseStore:
             rows.write_checks(change.connection, self.lab, checks, change.now_s)
 
     def _make_lease(
-        self, change: Change, resources: Collection[str], parts: frozenset[str], ttl_s: float, **more: object
+        self, change: Change, resources: Collection[str], parts: frozenset[str], ttl_s: float, **fields: object
     ) -> Lease:
         return Lease(
             id=f"{datetime.fromtimestamp(change.now_s, UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}",
@@ -249,7 +249,7 @@ class LeaseStore:
             ttl_s=ttl_s,
             requested_s=change.now_s,
             expires_s=change.now_s + ttl_s,
-            **({"priority": 0} | more),  # type: ignore[arg-type]
+            **({"priority": 0} | fields),  # type: ignore[arg-type]
         )
 
     def _add(self, change: Change, lease: Lease) -> None:
@@ -260,13 +260,13 @@ class LeaseStore:
     @contextmanager
     def _open_change(self) -> Iterator[Change]:
         """Open a transaction, and apply due changes before and after the block. Locks outlast the transaction."""
-        with ExitStack() as held, self.database.transaction() as connection:
+        with ExitStack() as lock_stack, self.database.transaction() as connection:
             newest_s = rows.read_counter(connection, "newest_ms") / 1000
             now_s = rules.check_monotonic(self._now(), newest_s)
             if now_s > newest_s:
                 rows.set_counter(connection, "newest_ms", int(now_s * 1000))
-            living, faults = rows.read_living(connection, self.lab), rows.read_faults(connection, self.lab)
-            change = Change(connection, self.database.address, now_s, living, faults, held)
+            living_leases, faults = rows.read_living(connection, self.lab), rows.read_faults(connection, self.lab)
+            change = Change(connection, self.database.address, now_s, living_leases, faults, lock_stack)
             self._apply_due_changes(change)
             yield change
             self._apply_due_changes(change)
@@ -319,8 +319,8 @@ class LeaseStore:
 
 def process_of(lease: Lease) -> str:
     """Return text for people that names the process that uses a lease, or else the process that requested it."""
-    owner = (lease.operation or lease.process).split(" ")
-    return f"process {owner[0]}" + (f" on {owner[2]}" if len(owner) > 2 else "")
+    process_words = (lease.operation or lease.process).split(" ")
+    return f"process {process_words[0]}" + (f" on {process_words[2]}" if len(process_words) > 2 else "")
 
 
 def _check_ttl(ttl_s: float | None) -> None:
@@ -329,15 +329,15 @@ def _check_ttl(ttl_s: float | None) -> None:
 
 
 def wait_until_still(
-    store: LeaseStore, at_most_s: float, sleep: Callable[[float], None] = time.sleep
+    store: LeaseStore, max_wait_s: float, sleep: Callable[[float], None] = time.sleep
 ) -> None:
     """Wait until nobody sends to a device of the lab. Raises `LeaseHeld` after `at_most_s`."""
-    deadline = time.monotonic() + at_most_s
+    deadline = time.monotonic() + max_wait_s
     while senders := store.senders():
         if time.monotonic() >= deadline:
-            who = ", ".join(f"{process_of(one)} under lease {one.id}" for one in senders)
+            descriptions = ", ".join(f"{process_of(lease)} under lease {lease.id}" for lease in senders)
             raise LeaseHeld(
-                f"lab '{store.lab}' is still changing: {who} is sending, and no new change can start. Do not touch "
+                f"lab '{store.lab}' is still changing: {descriptions} is sending, and no new change can start. Do not touch "
                 "the devices until this command succeeds: repeat it, or end that process first"
             )
         sleep(POLL_S)

@@ -73,7 +73,7 @@ def apply_plan(
     journal: Journal,
     on_begin: Callable[[str], object] = lambda _operation: None,
     *,
-    within: str | None = None,
+    open_operation: str | None = None,
     on_step_done: Callable[[str], object] = lambda _switch: None,
 ) -> ApplyResult:
     """Bring every switch to its target, in a new operation or `within` an open one.
@@ -87,10 +87,10 @@ def apply_plan(
 
     commits_before_s, consent = journal.commit_s, EmergencyStop(journal.directory, lab.name).check
     consent()
-    opened: AbstractContextManager[str] = nullcontext(within) if within else journal.operation(lab.name)
+    operation_context: AbstractContextManager[str] = nullcontext(open_operation) if open_operation else journal.operation(lab.name)
     lease, begin = hold_fence(journal.database, lab.name, parts_of_plan(lab, plan)), time.monotonic()
     # Lock, lease, then operation: a refused lock or lease leaves no new operation in the journal.
-    with _lock_switches(plan, switches), lease as fence, opened as operation:
+    with _lock_switches(plan, switches), lease as fence, operation_context as operation:
         snapshots = _check_unchanged(lab, plan, switches, journal)
         work = _Work(journal, operation, consent, fence, on_step_done)
         on_begin(operation)
@@ -208,19 +208,19 @@ def call_each(items: Mapping[str, Item], work: Callable[[Item], Result]) -> dict
     return {name: results[name] for name in items}
 
 
-def check_no_drift(lab: Lab, planned: Mapping[str, Snapshot], now: Mapping[str, Snapshot]) -> None:
+def check_no_drift(lab: Lab, planned_snapshots: Mapping[str, Snapshot], current_snapshots: Mapping[str, Snapshot]) -> None:
     """Raise `DriftError` unless each switch holds the circuits that it held when the plan was made."""
     owners = port_owners(lab)
     drifts = []
-    for name, before in planned.items():
-        expected, actual = before.connections.pairs, now[name].connections.pairs
-        words = [f"-{_name_pair(owners, name, pair)}" for pair in sorted(expected - actual)]
-        words += [f"+{_name_pair(owners, name, pair)}" for pair in sorted(actual - expected)]
-        if words:
-            drifts.append(f"{name}: {', '.join(words)}")
+    for name, planned_snapshot in planned_snapshots.items():
+        expected, actual = planned_snapshot.connections.pairs, current_snapshots[name].connections.pairs
+        changes = [f"-{_name_pair(owners, name, pair)}" for pair in sorted(expected - actual)]
+        changes += [f"+{_name_pair(owners, name, pair)}" for pair in sorted(actual - expected)]
+        if changes:
+            drifts.append(f"{name}: {', '.join(changes)}")
     if drifts:
-        what = f"changed since the plan was made: {'; '.join(drifts)}"
-        raise DriftError(f"{what}; nothing was sent. Find out who changed them, then run `testbed plan`")
+        problem = f"changed since the plan was made: {'; '.join(drifts)}"
+        raise DriftError(f"{problem}; nothing was sent. Find out who changed them, then run `testbed plan`")
 
 
 def _name_pair(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -> str:
@@ -240,15 +240,15 @@ class _Work:
 
     def plan(self, plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> None:
         """Store all steps and the goal of the operation in the journal."""
-        planned = []
+        planned_steps = []
         first_ordinals = self.journal.steps.next_ordinals(self.operation)
         for part in plan.switches:
             self.first[part.switch] = first_ordinals.get(part.switch, 0)
             address = switches[part.switch].address
             for ordinal, step in enumerate(part.steps, self.first[part.switch]):
-                planned.append(PlannedStep.from_step(part.switch, ordinal, address, step))
+                planned_steps.append(PlannedStep.from_step(part.switch, ordinal, address, step))
         goal = {part.switch: (switches[part.switch].address, part) for part in plan.switches}
-        self.journal.begin(self.operation, planned, goal_text(goal))
+        self.journal.begin(self.operation, planned_steps, goal_text(goal))
 
 
 def _run_steps(plan: SwitchPlan, snapshot: Snapshot, switch: OpticalSwitch, work: _Work) -> ApplyReport:
@@ -301,10 +301,10 @@ def _execute_step(name: str, ordinal: int, step: Step, switch: OpticalSwitch, wo
 
 
 def _describe_stop(reports: Mapping[str, ApplyReport]) -> str:
-    done = sum(len(report.outcomes) for report in reports.values())
-    remaining = sum(len(report.steps) - len(report.outcomes) for report in reports.values())
+    done_count = sum(len(report.outcomes) for report in reports.values())
+    remaining_count = sum(len(report.steps) - len(report.outcomes) for report in reports.values())
     return (
-        f"stopped by Ctrl-C between two steps: {count_noun(done, 'step')} done and read back, {remaining} not started; "
+        f"stopped by Ctrl-C between two steps: {count_noun(done_count, 'step')} done and read back, {remaining_count} not started; "
         "run `testbed resume` to continue"
     )
 
@@ -340,7 +340,7 @@ def install_hosts(
     journal: Journal,
     operation: str,
     *,
-    again: bool = False,
+    is_resumed: bool = False,
 ) -> None:
     """Configure hosts in parallel. A host is done when its kernel holds the planned state.
 
@@ -350,7 +350,7 @@ def install_hosts(
     """
     from testbed.leases.fence import hold_fence  # imported late: a plan needs no SQLAlchemy
 
-    if again:
+    if is_resumed:
         parts = _settle_hosts(lab, fleet, parts, journal, operation)
     first_ordinals = journal.steps.next_ordinals(operation)
     if not parts:
@@ -410,8 +410,8 @@ def _judge_kernel(lab: Lab, part: HostForwarding, state: KernelState | None) -> 
     if state is None:
         return Status.UNKNOWN, None
     host = next(host for host in lab.hosts if host.name == part.host)
-    planned = plan_state(part)
-    findings = judge_host(lab, host, planned, state)
+    planned_state = plan_state(part)
+    findings = judge_host(lab, host, planned_state, state)
     if findings:
         return Status.FAILED, "; ".join(f"{finding.kind}: {finding.subject}" for finding in findings[:4])
     return Status.DONE, digest_of(part)

@@ -92,7 +92,7 @@ def attach(session: LabSession, attachment: Attachment, note: Note = lambda _tex
         session.operation("attach", attachment.labels[0]) as operation,
     ):
         start = time.monotonic()
-        applied = session.apply(plan, lab=shard)
+        apply_result = session.apply(plan, lab=shard)
         _check_light(session, shard, plan.circuits)
         dark_s = time.monotonic() - start if plan.has_changes else 0.0
         journal.note(operation, stage="routes")
@@ -101,7 +101,7 @@ def attach(session: LabSession, attachment: Attachment, note: Note = lambda _tex
             set_board_routes(session.fleet, lab.link.mtu, (link,))
         journal.prove(operation, is_proven=True)
     note(f"{attachment.labels[0]} has light in both directions, after {dark_s * 1e3:.0f} ms")
-    return AttachReport((to_board, to_host), replaced, applied, dark_s)
+    return AttachReport((to_board, to_host), replaced, apply_result, dark_s)
 
 
 def shard_of_attachment(lab: Lab, attachment: Attachment) -> Lab:
@@ -121,9 +121,9 @@ def shard_of_attachment(lab: Lab, attachment: Attachment) -> Lab:
         )
     board = next(candidate for candidate in lab.boards if candidate.name == attachment.board)
     other_nics = tuple(nic for nic in host.nics if nic.name != attachment.nic)
-    others = [replace(host, nics=other_nics), *(other for other in hosts.values() if other is not host)]
-    others += [
-        _make_board_host(each, host, without=attachment.port if each is board else "") for each in lab.boards
+    other_nodes = [replace(host, nics=other_nics), *(other_host for other_host in hosts.values() if other_host is not host)]
+    other_nodes += [
+        _make_board_host(other_board, host, omitted_port=attachment.port if other_board is board else "") for other_board in lab.boards
     ]
     node = LabHost(
         board.name,
@@ -132,14 +132,14 @@ def shard_of_attachment(lab: Lab, attachment: Attachment) -> Lab:
         (LabNic(port.name, port.address, port.transmit, port.receive),),
         "",
     )
-    return replace(lab, hosts=(replace(host, nics=(nics[attachment.nic],)), node), others=tuple(others))
+    return replace(lab, hosts=(replace(host, nics=(nics[attachment.nic],)), node), others=tuple(other_nodes))
 
 
-def _make_board_host(board: LabBoard, template: LabHost, *, without: str) -> LabHost:
+def _make_board_host(board: LabBoard, template: LabHost, *, omitted_port: str) -> LabHost:
     nics = tuple(
         LabNic(port.name, port.address, port.transmit, port.receive)
         for port in board.ports
-        if port.name != without
+        if port.name != omitted_port
     )
     address = board.ports[0].address
     return LabHost(board.name, template.management, address, nics, "")

@@ -63,17 +63,17 @@ class Observed:
         >>> Observed({"ocs1": {1: 49}}, (3,)).fingerprint == Observed({"ocs1": {1: 49}}, (4,)).fingerprint
         False
         """
-        held = {name: sorted(circuits.items()) for name, circuits in self.circuits.items()}
-        text = json.dumps([sorted(held.items()), self.epochs])
+        sorted_circuits = {name: sorted(circuits.items()) for name, circuits in self.circuits.items()}
+        text = json.dumps([sorted(sorted_circuits.items()), self.epochs])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def differences(self, now: Observed) -> tuple[Difference, ...]:
+    def differences(self, current_state: Observed) -> tuple[Difference, ...]:
         """Return every field in which `now` differs, the lab file and the lease first."""
-        return tuple(_find_differences(self, now))
+        return tuple(_find_differences(self, current_state))
 
     def json(self) -> dict[str, Any]:
         """Return the state for JSON documents and change files."""
-        circuits = {name: sorted(held.items()) for name, held in self.circuits.items()}
+        circuits = {name: sorted(pairs.items()) for name, pairs in self.circuits.items()}
         return {
             "circuits": circuits,
             "epochs": list(self.epochs),
@@ -96,18 +96,18 @@ def observe_plan(
     return Observed(circuits, tuple(epochs), revision, token)
 
 
-def _find_differences(earlier: Observed, now: Observed) -> Iterator[Difference]:
-    if earlier.revision != now.revision:
-        yield Difference("lab file revision", earlier.revision, now.revision)
-    if earlier.token != now.token:
-        yield Difference("lease token", earlier.token, now.token)
-    if earlier.epochs != now.epochs:
-        yield Difference("epochs in force", list(earlier.epochs), list(now.epochs))
-    for switch in sorted({*earlier.circuits, *now.circuits}):
-        planned, found = earlier.circuits.get(switch, {}), now.circuits.get(switch, {})
-        for port in sorted({*planned, *found}):
-            if planned.get(port) != found.get(port):
-                yield Difference(f"{switch} input {port}", planned.get(port), found.get(port))
+def _find_differences(planned_state: Observed, current_state: Observed) -> Iterator[Difference]:
+    if planned_state.revision != current_state.revision:
+        yield Difference("lab file revision", planned_state.revision, current_state.revision)
+    if planned_state.token != current_state.token:
+        yield Difference("lease token", planned_state.token, current_state.token)
+    if planned_state.epochs != current_state.epochs:
+        yield Difference("epochs in force", list(planned_state.epochs), list(current_state.epochs))
+    for switch in sorted({*planned_state.circuits, *current_state.circuits}):
+        planned_circuits, current_circuits = planned_state.circuits.get(switch, {}), current_state.circuits.get(switch, {})
+        for port in sorted({*planned_circuits, *current_circuits}):
+            if planned_circuits.get(port) != current_circuits.get(port):
+                yield Difference(f"{switch} input {port}", planned_circuits.get(port), current_circuits.get(port))
 
 
 FORMAT = "lightbed change 1"
@@ -126,9 +126,9 @@ class ChangeFile:
     steps: Mapping[str, list[dict[str, Any]]]
     take_over: bool
 
-    def check_current(self, plan: LabPlan, now: Observed) -> None:
+    def check_current(self, plan: LabPlan, current_state: Observed) -> None:
         """Raise `PlanStale` if the lab has changed, or if `plan`, made now, has other steps than the file."""
-        differences = self.observed.differences(now)
+        differences = self.observed.differences(current_state)
         if not differences:
             differences = tuple(
                 Difference(f"{name} steps", self.steps.get(name), steps)
@@ -139,10 +139,10 @@ class ChangeFile:
             raise PlanStale(f"{self.path} was made for another state", differences=differences)
 
 
-def check_expected(revision: str, now: Observed) -> None:
+def check_expected(revision: str, current_state: Observed) -> None:
     """Raise `PlanStale` unless the state of the lab still has the revision that `testbed plan` printed."""
-    if revision != now.fingerprint:
-        difference = Difference("revision", revision, now.fingerprint)
+    if revision != current_state.fingerprint:
+        difference = Difference("revision", revision, current_state.fingerprint)
         raise PlanStale("the lab is not in the state that --expect names", differences=(difference,))
 
 

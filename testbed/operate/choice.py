@@ -118,9 +118,9 @@ class DesignChoice:
 
     def _describe_change(self, intent: Intent) -> str:
         same_file = intent.lab_file == str(self.lab.path.absolute())
-        what = "has changed since" if same_file else f"is not {intent.lab_file}, with which"
-        was = f"epoch {intent.epoch} was applied (revision {intent.revision}, now {self.lab.revision})"
-        return f"lab file {self.lab.path} {what} {was}; see `testbed plan`, then `testbed apply --epoch {intent.epoch}`"
+        problem = "has changed since" if same_file else f"is not {intent.lab_file}, with which"
+        application = f"epoch {intent.epoch} was applied (revision {intent.revision}, now {self.lab.revision})"
+        return f"lab file {self.lab.path} {problem} {application}; see `testbed plan`, then `testbed apply --epoch {intent.epoch}`"
 
     def plan(self) -> Plan | None:
         """Return the plan file of the design, or None if the design comes from options or the default."""
@@ -155,20 +155,20 @@ def choose_design(
         if before_repair and intent.stated.repairs is not None:
             intent = _find_epoch(lab, intent.stated.repairs, stored, runs_dir)
         job_lab, design = design_of_intent(lab, intent)
-        beside = tuple(
-            other for other in select_in_force(stored) if set(other.hosts).isdisjoint(intent.hosts)
+        parallel_intents = tuple(
+            other_intent for other_intent in select_in_force(stored) if set(other_intent.hosts).isdisjoint(intent.hosts)
         )
         unfinished = find_unfinished_or_error(runs_dir, lab)
         return DesignChoice(
-            job_lab, design, intent.stated, intent, _find_current(stored, job_lab), beside, left=unfinished
+            job_lab, design, intent.stated, intent, _find_current(stored, job_lab), parallel_intents, left=unfinished
         )
     job_lab, design, stated = state_design(lab, named)
     if not (named.has_topology or note):
-        whose = f"hosts {', '.join(named.hosts)} of " if named.hosts else ""
-        note = f"no topology of {whose}lab '{lab.name}' is stored in {runs_dir}: the default one is used"
+        hosts_text = f"hosts {', '.join(named.hosts)} of " if named.hosts else ""
+        note = f"no topology of {hosts_text}lab '{lab.name}' is stored in {runs_dir}: the default one is used"
     current = _find_current(stored, job_lab)
-    repaired = current.stated.repairs if current else None
-    candidates = [candidate for candidate in stored if candidate is current or candidate.epoch == repaired]
+    repaired_epoch = current.stated.repairs if current else None
+    candidates = [candidate for candidate in stored if candidate is current or candidate.epoch == repaired_epoch]
     match = next((candidate for candidate in candidates if _is_same(candidate, job_lab, design)), None)
     return DesignChoice(
         job_lab, design, stated, match, current, (), note, find_unfinished_or_error(runs_dir, lab)
@@ -199,8 +199,8 @@ def describe_apply_effect(choice: DesignChoice, named: NamedTopology, runs_dir: 
     """Return a line that says which epoch an apply installs again or replaces, or no line if it does neither."""
     current = _find_current(load_intents(runs_dir, choice.lab.name), choice.lab)
     if choice.intent and not named.has_topology:
-        another = "another one is named by --epoch, --method, --simplex, --demand or --plan"
-        return [f"installs {choice.intent.describe()} again, since no topology is named; {another}"]
+        option_hint = "another one is named by --epoch, --method, --simplex, --demand or --plan"
+        return [f"installs {choice.intent.describe()} again, since no topology is named; {option_hint}"]
     if current is None or _is_same(current, choice.lab, choice.design):
         return []
     return [f"replaces {current.describe()}; `testbed apply --epoch {current.epoch}` brings it back"]
@@ -238,9 +238,9 @@ def _find_epoch(lab: Lab, epoch: int, stored: tuple[Intent, ...], runs_dir: Path
     """Return the epoch with this number. Raises `IntentError`."""
     intent = next((candidate for candidate in stored if candidate.epoch == epoch), None)
     if intent is None:
-        known = f"they are 1 to {stored[0].epoch}" if stored else "none was stored yet"
+        known_epochs = f"they are 1 to {stored[0].epoch}" if stored else "none was stored yet"
         hint = "leave out --epoch, or give the --runs-dir of its apply"
-        raise IntentError(f"lab '{lab.name}' has no epoch {epoch} in {runs_dir}: {known}; {hint}")
+        raise IntentError(f"lab '{lab.name}' has no epoch {epoch} in {runs_dir}: {known_epochs}; {hint}")
     return intent
 
 

@@ -81,9 +81,9 @@ def check_none_pending(runs_dir: str | Path, lab: str) -> None:
     """Raise `ConfirmPending` if an apply awaits confirmation."""
     pending = pending_of(runs_dir, lab)
     if pending:
-        due = f" until {pending.due_at[:19].replace('T', ' ')} UTC" if pending.due_at else ""
-        what = f"epoch {pending.epoch} of lab '{lab}' awaits confirmation{due}"
-        raise ConfirmPending(f"{what}: run `testbed confirm` to keep it, or `testbed rollback` to undo it")
+        deadline_text = f" until {pending.due_at[:19].replace('T', ' ')} UTC" if pending.due_at else ""
+        problem = f"epoch {pending.epoch} of lab '{lab}' awaits confirmation{deadline_text}"
+        raise ConfirmPending(f"{problem}: run `testbed confirm` to keep it, or `testbed rollback` to undo it")
 
 
 class Confirmations:
@@ -102,17 +102,17 @@ class Confirmations:
         with self._journal.transaction() as connection:
             connection.execute(confirmations.insert().values(values))
 
-    def change(self, epoch: int, former: tuple[State, ...], state: State, **known: str) -> bool:
+    def change(self, epoch: int, expected_states: tuple[State, ...], state: State, **values: str) -> bool:
         """Set the state of an epoch's confirmation if its state is one of `former`; return whether it was.
 
         Compare-and-set in one transaction, so that of two processes only one succeeds.
         """
         from testbed.storage.schema import confirmations as table
 
-        condition = (table.c.lab == self._lab) & (table.c.epoch == epoch) & table.c.state.in_(former)
+        condition = (table.c.lab == self._lab) & (table.c.epoch == epoch) & table.c.state.in_(expected_states)
         with self._journal.transaction() as connection:
             return (
-                connection.execute(table.update().where(condition).values(state=state, **known)).rowcount == 1
+                connection.execute(table.update().where(condition).values(state=state, **values)).rowcount == 1
             )
 
     def arm(self, start_watcher: Callable[[], object], epoch: int) -> Confirmation:
@@ -125,8 +125,8 @@ class Confirmations:
                 return confirmation
             time.sleep(POLL_S)
         self.change(epoch, ("requested",), "ended", reason="its watcher did not start")
-        what = f"epoch {epoch} is in force and verified, but its watcher, which would roll it back, did not start"
-        raise NotArmed(f"{what} within {ARMING_S:.0f} s; run `testbed rollback` to undo it by hand")
+        problem = f"epoch {epoch} is in force and verified, but its watcher, which would roll it back, did not start"
+        raise NotArmed(f"{problem} within {ARMING_S:.0f} s; run `testbed rollback` to undo it by hand")
 
     def confirm(self) -> Confirmation:
         """Confirm the pending epoch and return its confirmation. Raises `NothingToConfirm`."""
@@ -155,8 +155,8 @@ class Confirmations:
         """
         confirmation = self._read(epoch)
         deadline = time.monotonic() + confirmation.within_s
-        due = datetime.now(UTC) + timedelta(seconds=confirmation.within_s)
-        watcher = {"watcher": this_process(), "due_at": due.isoformat(timespec="seconds")}
+        due_at = datetime.now(UTC) + timedelta(seconds=confirmation.within_s)
+        watcher = {"watcher": this_process(), "due_at": due_at.isoformat(timespec="seconds")}
         if not self.change(epoch, ("requested",), "armed", **watcher):
             return self._read(epoch).state
         while time.monotonic() < deadline:
@@ -172,7 +172,7 @@ class Confirmations:
         return state
 
     def _read(self, epoch: int) -> Confirmation:
-        return next(one for one in confirmations_of(self._journal.directory, self._lab) if one.epoch == epoch)
+        return next(confirmation for confirmation in confirmations_of(self._journal.directory, self._lab) if confirmation.epoch == epoch)
 
 
 def find_unwatched(runs_dir: str | Path, lab: str) -> Iterator[tuple[str, str, str]]:
@@ -183,15 +183,15 @@ def find_unwatched(runs_dir: str | Path, lab: str) -> Iterator[tuple[str, str, s
         intent = states.get(latest.epoch)
         operation = intent.operation if intent else ""
         if latest == pending and not latest.is_watched and not (intent and intent.is_under_way):
-            what = "its watcher did not start" if latest.state == "requested" else "its watcher has died"
-            detail = f"epoch {latest.epoch} awaits confirmation, but {what}: there is no automatic rollback"
+            problem = "its watcher did not start" if latest.state == "requested" else "its watcher has died"
+            detail = f"epoch {latest.epoch} awaits confirmation, but {problem}: there is no automatic rollback"
             yield operation, detail, "run `testbed confirm`, or `testbed rollback`"
-        later = [
-            other for other in states.values() if other.epoch > latest.epoch and other.state == "verified"
+        later_intents = [
+            intent_later for intent_later in states.values() if intent_later.epoch > latest.epoch and intent_later.state == "verified"
         ]
-        if latest.state == "failed" and not later:
-            what = f"the rollback to epoch {latest.back_to} failed ({latest.reason})"
-            detail = f"epoch {latest.epoch} was not confirmed; {what}"
+        if latest.state == "failed" and not later_intents:
+            problem = f"the rollback to epoch {latest.back_to} failed ({latest.reason})"
+            detail = f"epoch {latest.epoch} was not confirmed; {problem}"
             yield operation, detail, "see `testbed history`, then `testbed rollback`"
 
 

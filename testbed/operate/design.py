@@ -83,8 +83,8 @@ def lab_of_plan(lab: Lab, plan: Plan) -> Lab:
         raise PlanFileError(f"the plan does not fit lab '{lab.name}': {error}") from error
     size = (plan.topology.nodes, plan.topology.degree)
     if size[0] != len(job_lab.hosts) or size[1] > degree:
-        what = f"{size[0]} hosts with {size[1]} NICs, but lab '{lab.name}' has {len(job_lab.hosts)} with {degree}"
-        raise PlanFileError(f"the plan is for {what}: make one with --lab {lab.path}")
+        description = f"{size[0]} hosts with {size[1]} NICs, but lab '{lab.name}' has {len(job_lab.hosts)} with {degree}"
+        raise PlanFileError(f"the plan is for {description}: make one with --lab {lab.path}")
     return job_lab
 
 
@@ -104,8 +104,8 @@ def with_routes(design: Design, routes: RouteSets) -> Design:
     """Return the design with these sets of routes, mapped to its links. Raises `TopologyError`."""
     from testbed.design.routing.route_sets import routes_on  # numpy: only for plans that spread pairs
 
-    first, *further = routes_on(routes, design.wiring)
-    return replace(design, routes=first, further=tuple(further), sets=routes)
+    first_routes, *further_routes = routes_on(routes, design.wiring)
+    return replace(design, routes=first_routes, further=tuple(further_routes), sets=routes)
 
 
 def design_of_intent(lab: Lab, intent: Intent) -> tuple[Lab, Design]:

@@ -37,11 +37,11 @@ def lease_ports(runs_dir: Path, address: str, ports: frozenset[int]) -> Iterator
     labs = labs_with(runs_dir, address)
     if not labs:
         if get_selected_lease():
-            what = (
+            problem = (
                 f"no lab of the database in {runs_dir} has changed {address}, "
                 f"so lease {get_selected_lease()} does not hold it"
             )
-            raise LeaseDenied(f"{what}; leave out --lease, or give the --runs-dir or --database of its lab")
+            raise LeaseDenied(f"{problem}; leave out --lease, or give the --runs-dir or --database of its lab")
         yield
         return
     for lab in labs:
@@ -82,8 +82,8 @@ def labs_with(runs_dir: Path, address: str) -> dict[str, set[str]]:
     except Exception as error:
         if not is_database_error(error):
             raise
-        what = f"cannot find out whether {address} is part of a lab: {why_unreadable(database, error)}"
-        raise JournalError(f"{what}; nothing was sent. Give another --runs-dir") from error
+        problem = f"cannot find out whether {address} is part of a lab: {why_unreadable(database, error)}"
+        raise JournalError(f"{problem}; nothing was sent. Give another --runs-dir") from error
     labs: defaultdict[str, set[str]] = defaultdict(set)
     for row in rows:
         if is_same_device(address, row["address"]):
@@ -91,7 +91,7 @@ def labs_with(runs_dir: Path, address: str) -> dict[str, set[str]]:
     return dict(labs)
 
 
-def is_same_device(one: str, other: str) -> bool:
+def is_same_device(address: str, other_address: str) -> bool:
     """Return whether two addresses name one device: the same endpoint, or two protocols of one vendor on one host.
 
     >>> is_same_device("polatis+tl1://127.0.0.1:3082", "polatis+scpi://127.0.0.1:5025")
@@ -99,12 +99,12 @@ def is_same_device(one: str, other: str) -> bool:
     >>> is_same_device("polatis+tl1://127.0.0.1:3082", "polatis+tl1://127.0.0.1:3083")
     False
     """
-    if not set(lock_names(one)).isdisjoint(lock_names(other)):
+    if not set(lock_names(address)).isdisjoint(lock_names(other_address)):
         return True
     try:
-        first, second = parse_address(one), parse_address(other)
+        parsed, other_parsed = parse_address(address), parse_address(other_address)
     except AddressError:
         return False
-    if first.scheme == second.scheme or not (first.host and first.host == second.host):
+    if parsed.scheme == other_parsed.scheme or not (parsed.host and parsed.host == other_parsed.host):
         return False
-    return first.scheme.partition("+")[0] == second.scheme.partition("+")[0]
+    return parsed.scheme.partition("+")[0] == other_parsed.scheme.partition("+")[0]

@@ -98,8 +98,8 @@ class Intent:
 
     def describe(self) -> str:
         """Return `epoch 3 (verified, 2026-03-01 10:20 UTC): --simplex`."""
-        when = self.intended_at[:16].replace("T", " ")
-        return f"epoch {self.epoch} ({self.status}, {when} UTC): {self.stated.words or self.name}"
+        time_text = self.intended_at[:16].replace("T", " ")
+        return f"epoch {self.epoch} ({self.status}, {time_text} UTC): {self.stated.words or self.name}"
 
     def check_fits(self, lab: Lab) -> None:
         """Raise `IntentError` unless the lab has the hosts and NICs that this topology connects."""
@@ -113,9 +113,9 @@ class Intent:
     def _raise_difference(
         self, lab: Lab, host: str, current_nics: tuple[str, ...], stored_nics: tuple[str, ...]
     ) -> NoReturn:
-        what = f"has no host '{host}' with {self.wiring.degree} NICs, which epoch {self.epoch} connects"
+        problem = f"has no host '{host}' with {self.wiring.degree} NICs, which epoch {self.epoch} connects"
         if current_nics and current_nics[: len(stored_nics)] != stored_nics:
-            what = (
+            problem = (
                 f"lists {', '.join(current_nics)} for host '{host}', but epoch {self.epoch} connects "
                 f"{', '.join(stored_nics)}"
             )
@@ -124,7 +124,7 @@ class Intent:
             f"(revision {self.revision}, now {lab.revision})"
         )
         hint = "name a topology for the current hosts and NICs (--method, --simplex, --plan)"
-        raise IntentError(f"{lab.path} {what}: {difference}; {hint}, or correct the lab file")
+        raise IntentError(f"{lab.path} {problem}: {difference}; {hint}, or correct the lab file")
 
 
 def load_intents(runs_dir: str | Path, lab: str) -> tuple[Intent, ...]:
@@ -137,12 +137,12 @@ def load_intents(runs_dir: str | Path, lab: str) -> tuple[Intent, ...]:
 def select_in_force(intents: Sequence[Intent]) -> tuple[Intent, ...]:
     """Return the epochs that no newer epoch replaces, newest first. Jobs on separate hosts have one each."""
     newer_hosts: set[str] = set()
-    current = []
+    current_intents = []
     for intent in intents:
         if newer_hosts.isdisjoint(intent.hosts):
-            current.append(intent)
+            current_intents.append(intent)
         newer_hosts.update(intent.hosts)
-    return tuple(current)
+    return tuple(current_intents)
 
 
 def find_replaced(intents: Sequence[Intent], intent: Intent) -> tuple[Intent, ...]:
@@ -150,13 +150,13 @@ def find_replaced(intents: Sequence[Intent], intent: Intent) -> tuple[Intent, ..
 
     For each host, these are the earlier epochs back to the last complete one.
     """
-    hosts, replaced = set(intent.hosts), []
-    for earlier in intents:
-        if earlier.epoch < intent.epoch and not hosts.isdisjoint(earlier.hosts):
-            replaced.append(earlier)
-            if earlier.applied_at is not None:
-                hosts.difference_update(earlier.hosts)
-    return tuple(replaced)
+    hosts, replaced_intents = set(intent.hosts), []
+    for earlier_intent in intents:
+        if earlier_intent.epoch < intent.epoch and not hosts.isdisjoint(earlier_intent.hosts):
+            replaced_intents.append(earlier_intent)
+            if earlier_intent.applied_at is not None:
+                hosts.difference_update(earlier_intent.hosts)
+    return tuple(replaced_intents)
 
 
 def read_journal(runs_dir: str | Path, query: str, lab: str) -> list[Mapping[str, Any]]:
@@ -167,17 +167,17 @@ def read_journal(runs_dir: str | Path, query: str, lab: str) -> list[Mapping[str
     except Exception as error:
         if not is_database_error(error):
             raise
-        what = why_unreadable(address, error)
+        problem = why_unreadable(address, error)
         hint = f"{hint_for(error)}, or name the topology (--method, --simplex, --demand, --plan)"
-        raise JournalError(f"cannot read the stored topology of lab '{lab}': {what}; {hint}") from error
+        raise JournalError(f"cannot read the stored topology of lab '{lab}': {problem}; {hint}") from error
 
 
 def intent_of(row: Mapping[str, Any]) -> Intent:
     """Return the epoch in a row of the table, or in a mapping with the same keys."""
-    stored = json.loads(row["topology"])
-    nodes, degree, simplex = stored["nodes"], stored["degree"], stored["simplex"]
-    edges = tuple((a, b) for a, b in stored["edges"])
-    links = tuple(Link(Nic(a, i), Nic(b, j)) for a, i, b, j in stored["links"])
+    document = json.loads(row["topology"])
+    nodes, degree, simplex = document["nodes"], document["degree"], document["simplex"]
+    edges = tuple((a, b) for a, b in document["edges"])
+    links = tuple(Link(Nic(a, i), Nic(b, j)) for a, i, b, j in document["links"])
     copied_keys = (
         "lab",
         "epoch",
@@ -191,10 +191,10 @@ def intent_of(row: Mapping[str, Any]) -> Intent:
     )
     return Intent(
         **{key: row[key] for key in copied_keys},
-        topology=Topology(nodes, degree, simplex, tuple(stored["strides"]), edges),
+        topology=Topology(nodes, degree, simplex, tuple(document["strides"]), edges),
         wiring=Wiring(nodes, degree, simplex, links),
         hosts=tuple(json.loads(row["hosts"])),
-        nics={host: tuple(nics) for host, nics in stored.get("nics", {}).items()},
+        nics={host: tuple(nics) for host, nics in document.get("nics", {}).items()},
         stated=TopologySource(row["words"], row["plan_text"], row["repairs"]),
         applied_at=row["applied_at"],
         error=row["error"],
@@ -255,10 +255,10 @@ class IntentLog:
         from testbed.storage.schema import intents
 
         with self._journal.transaction() as connection:
-            newest = sa.select(sa.func.coalesce(sa.func.max(intents.c.epoch), 0)).where(
+            newest_epoch = sa.select(sa.func.coalesce(sa.func.max(intents.c.epoch), 0)).where(
                 intents.c.lab == self._lab.name
             )
-            epoch = int(connection.execute(newest).scalar_one()) + 1
+            epoch = int(connection.execute(newest_epoch).scalar_one()) + 1
             connection.execute(intents.insert().values(epoch=epoch, **values))
         return epoch
 
@@ -290,10 +290,10 @@ class IntentLog:
 
         conditions = (intents.c.lab == self._lab.name, intents.c.epoch == epoch, intents.c.state == "applied")
         with self._journal.transaction() as connection:
-            changed = connection.execute(
+            result = connection.execute(
                 intents.update().where(*conditions).values({"state": "verified", "ended_at": _now()})
             )
-            if changed.rowcount != 1:
+            if result.rowcount != 1:
                 raise JournalError(
                     f"another process changed epoch {epoch} meanwhile: check it with `testbed history`"
                 )

@@ -117,11 +117,11 @@ def kernel_path(session: LabSession, design: Design, source: int, target: int) -
     links = {circuit.link.source: circuit.link for circuit in find_held_circuits(lab, snapshots)}
     tracer = _KernelTracer(session, links, read_macs(session.fleet))
     hops, end = tracer.trace(source, target)
-    planned = [
+    planned_hops = [
         (lab.nic_label(link.source), lab.nic_label(link.target))
         for link in design.routes.path(source, target)
     ]
-    differs = bool(end) or [(hop.sender, hop.receiver) for hop in hops] != planned
+    differs = bool(end) or [(hop.sender, hop.receiver) for hop in hops] != planned_hops
     return KernelPath(tuple(hops), end, differs)
 
 
@@ -161,16 +161,16 @@ class _KernelTracer:
         if not answer or "dev" not in answer:
             return None, None, f"{host.name} does not forward the packet: {error or 'its route drops it'}"
         device = str(answer["dev"])
-        out = next((Nic(current_node, k) for k, nic in enumerate(host.nics) if nic.name == device), None)
-        if out is None:
+        output_nic = next((Nic(current_node, k) for k, nic in enumerate(host.nics) if nic.name == device), None)
+        if output_nic is None:
             return None, None, f"{host.name} sends the packet out of {device}, which is not an optical link"
-        link = self.links.get(out)
+        link = self.links.get(output_nic)
         if link is None:
-            switch = lab.nic(out).transmit.switch
-            silent = f": {switch} does not answer" if switch in self.session.off else ""
-            return None, None, f"no circuit leads on from {lab.nic_label(out)}{silent}"
+            switch = lab.nic(output_nic).transmit.switch
+            silent_note = f": {switch} does not answer" if switch in self.session.off else ""
+            return None, None, f"no circuit leads on from {lab.nic_label(output_nic)}{silent_note}"
         gateway = str(answer.get("gateway", address))
-        hop = KernelHop(lab.nic_label(out), lab.nic_label(link.target), gateway)
+        hop = KernelHop(lab.nic_label(output_nic), lab.nic_label(link.target), gateway)
         end = self._explain_refusal(link.target, gateway, neighbours.get((device, gateway)), host.name)
         return hop, None if end else link.target, end
 
@@ -189,14 +189,14 @@ class _KernelTracer:
         """Return the route that the kernel of a host chooses, its neighbours by device and address, and its error."""
         assert self.session.fleet is not None
         full_command = f"{command} || echo '[]'; echo; ip -j -4 neigh show"
-        (done,) = self.session.fleet.run({host: full_command}).values()
-        routes, _, neighbours = done.stdout.partition("\n\n")
+        (result,) = self.session.fleet.run({host: full_command}).values()
+        routes, _, neighbours = result.stdout.partition("\n\n")
         answers = json.loads(routes or "[]")
-        table = {
+        neighbours_by_address = {
             (entry["dev"], entry["dst"]): str(entry.get("lladdr", ""))
             for entry in json.loads(neighbours or "[]")
         }
-        return (answers[0] if answers else {}), table, done.stderr.strip()
+        return (answers[0] if answers else {}), neighbours_by_address, result.stderr.strip()
 
 
 def find_node(lab: Lab, name: str) -> int:

@@ -96,13 +96,13 @@ def find_touched_elements(lab: Lab, plan: LabPlan, designs: Sequence[HostedDesig
 
 def _find_touches(part: SwitchPlan) -> dict[tuple[int, int], Touch]:
     """Return what happens to each circuit of one switch, including circuits of other users that a step disturbs."""
-    before, after = select_in_scope(part), part.target.pairs
-    disturbed = frozenset().union(*(step.disturbed for step in part.steps))
+    current_pairs, target_pairs = select_in_scope(part), part.target.pairs
+    disturbed_pairs = frozenset().union(*(step.disturbed for step in part.steps))
     touches: dict[tuple[int, int], Touch] = dict.fromkeys(
-        disturbed & part.seen.connections.pairs, "disturbed"
+        disturbed_pairs & part.seen.connections.pairs, "disturbed"
     )
-    touches |= dict.fromkeys(before - after, "removed")
-    return touches | dict.fromkeys(after - before, "made")
+    touches |= dict.fromkeys(current_pairs - target_pairs, "removed")
+    return touches | dict.fromkeys(target_pairs - current_pairs, "made")
 
 
 def _list_circuits(lab: Lab, touches: Mapping[SwitchPair, Touch]) -> Iterator[Element]:
@@ -176,13 +176,13 @@ class PlannedChange:
         """Elements that the plan touches, or none if nothing changes."""
         if not self.planned.has_changes:
             return ()
-        here = HostedDesign(self.design_choice.lab, self.design_choice.design)
-        before: list[HostedDesign] = []
+        hosted_design = HostedDesign(self.design_choice.lab, self.design_choice.design)
+        current_designs: list[HostedDesign] = []
         with suppress(JournalError):
-            before = _load_designs(
+            current_designs = _load_designs(
                 self.design_choice, _find_epochs_in_force(self.design_choice, self.runs_dir)
             )
-        return find_touched_elements(self.design_choice.lab, self.planned, (here, *before))
+        return find_touched_elements(self.design_choice.lab, self.planned, (hosted_design, *current_designs))
 
     @cached_property
     def durations(self) -> Durations:
@@ -203,8 +203,8 @@ class PlannedChange:
         total = self.durations.plan(self.planned)
         source = f"learned from {count_noun(total.samples, 'step')}" if total.samples else "by the drivers"
         lines = [f"{element.name} {element.reason}" for element in self.elements if element.kind == "host"]
-        median, most = format_seconds(total.median_s), format_seconds(total.p95_s)
-        expected = f"expected: {median}, at most {most} in 95 of 100 ({source})"
+        median_text, limit_text = format_seconds(total.median_s), format_seconds(total.p95_s)
+        expected = f"expected: {median_text}, at most {limit_text} in 95 of 100 ({source})"
         return [*lines, f"{expected}; revision {self.observed.fingerprint}"]
 
     def to_apply(self) -> list[str]:
@@ -251,7 +251,7 @@ class ChangeRequest:
     def from_options(
         cls,
         lab_file: Path,
-        named: NamedTopology,
+        named_topology: NamedTopology,
         runs_dir: Path,
         change_file: Path | None,
         expect: str | None,
@@ -260,8 +260,8 @@ class ChangeRequest:
     ) -> ChangeRequest:
         """Return the request that the options describe. Raises `PlanFileError` and what `design_to_apply` raises."""
         if change_file is None:
-            return cls(design_to_apply(lab_file, named, runs_dir), runs_dir, take_over, None, expect)
-        if named != NamedTopology() or take_over:
+            return cls(design_to_apply(lab_file, named_topology, runs_dir), runs_dir, take_over, None, expect)
+        if named_topology != NamedTopology() or take_over:
             raise PlanFileError(
                 f"--change {change_file} already sets the change: leave out --simplex, --method, --demand, "
                 "--hosts-of, --plan, --epoch and --take-over"
@@ -270,32 +270,32 @@ class ChangeRequest:
         lab = find_running(load_lab(lab_file))
         if change.intent.lab != lab.name:
             raise PlanFileError(f"{change_file} is for lab '{change.intent.lab}', not for '{lab.name}'")
-        here, design = design_of_intent(lab, change.intent)
-        choice = DesignChoice(here, design, change.intent.stated)
+        job_lab, design = design_of_intent(lab, change.intent)
+        choice = DesignChoice(job_lab, design, change.intent.stated)
         return cls(choice, runs_dir, change.take_over, change, expect)
 
     def plan(self, session: LabSession) -> LabPlan:
         """Read the switches and return the plan. Raises `PlanStale`, and what `LabSession.plan` raises."""
-        planned = session.plan(self.design_choice.design, take_over=self.take_over)
-        self.check_current(planned)
-        return planned
+        lab_plan = session.plan(self.design_choice.design, take_over=self.take_over)
+        self.check_current(lab_plan)
+        return lab_plan
 
-    def check_current(self, planned: LabPlan) -> None:
+    def check_current(self, lab_plan: LabPlan) -> None:
         """Raise `PlanStale` unless the lab is in the required state. Without an option, every state is accepted."""
         if self.change is None and self.expect is None:
             return
-        now = observe_now(self.design_choice, planned, self.runs_dir)
+        current_state = observe_now(self.design_choice, lab_plan, self.runs_dir)
         if self.expect is not None:
-            check_expected(self.expect, now)
+            check_expected(self.expect, current_state)
         if self.change is not None:
-            self.change.check_current(planned, now)
+            self.change.check_current(lab_plan, current_state)
 
 
-def observe_now(choice: DesignChoice, planned: LabPlan, runs_dir: Path) -> Observed:
+def observe_now(choice: DesignChoice, lab_plan: LabPlan, runs_dir: Path) -> Observed:
     """Return the current state of the lab for a plan. Raises `JournalError`."""
     epochs = sorted(intent.epoch for intent in _find_epochs_in_force(choice, runs_dir))
     token = _find_token(choice, runs_dir)
-    return observe_plan(planned, epochs=epochs, revision=choice.lab.revision, token=token)
+    return observe_plan(lab_plan, epochs=epochs, revision=choice.lab.revision, token=token)
 
 
 def _find_token(choice: DesignChoice, runs_dir: Path) -> int | None:
@@ -313,8 +313,8 @@ def _find_token(choice: DesignChoice, runs_dir: Path) -> int | None:
 def _find_epochs_in_force(choice: DesignChoice, runs_dir: Path) -> tuple[Intent, ...]:
     """Return the epochs in force on any of the plan's hosts. Raises `JournalError`."""
     hosts = {host.name for host in choice.lab.hosts}
-    stored = select_in_force(load_intents(runs_dir, choice.lab.name))
-    return tuple(intent for intent in stored if not hosts.isdisjoint(intent.hosts))
+    current_intents = select_in_force(load_intents(runs_dir, choice.lab.name))
+    return tuple(intent for intent in current_intents if not hosts.isdisjoint(intent.hosts))
 
 
 def _load_designs(choice: DesignChoice, intents: Iterable[Intent]) -> list[HostedDesign]:

@@ -112,15 +112,15 @@ def open_switches(
     Raises `TransportError` for the first switch that does not answer, unless `partial`.
     """
     switches: dict[str, OpticalSwitch] = {}
-    off: dict[str, str] = {}
+    errors: dict[str, str] = {}
     for switch in lab.switches:
         try:
             switches[switch.name] = stack.enter_context(open_switch(switch.address))
         except TransportError as error:
             if not partial:
                 raise
-            off[switch.name] = str(error)
-    return switches, off
+            errors[switch.name] = str(error)
+    return switches, errors
 
 
 READING = (
@@ -159,16 +159,16 @@ def open_lab(
     """
     check_up(lab)
     with ExitStack() as stack:
-        switches, off = open_switches(lab, stack, partial=partial)
+        switches, unreachable = open_switches(lab, stack, partial=partial)
         fleet: Fleet | None = None
         if not model_hosts:
             from testbed.lab.hosts.fleet import SshFleet  # imported late: a plan needs no hosts
 
             fleet = stack.enter_context(SshFleet(lab, partial=partial))
-            off.update(fleet.off)
+            unreachable.update(fleet.off)
         if journal is None:
             switches = {name: reader_of(switch) for name, switch in switches.items()}
-        yield LabSession(lab, switches, fleet, journal, off=off, keep_intent=keep_intent)
+        yield LabSession(lab, switches, fleet, journal, unreachable=unreachable, keep_intent=keep_intent)
 
 
 class LabSession:
@@ -186,14 +186,14 @@ class LabSession:
         fleet: Fleet | None,
         journal: Journal | None,
         *,
-        off: Mapping[str, str] | None = None,
+        unreachable: Mapping[str, str] | None = None,
         keep_intent: bool = True,
     ) -> None:
         self.lab = lab
         self.switches = switches
         self.fleet = fleet
         self.journal = journal
-        self.off = off or {}
+        self.off = unreachable or {}
         self.on_step: Callable[[str], object] = lambda _switch: None
         self._intents = IntentLog(journal, lab) if journal and keep_intent else None
         self._macs: Mapping[str, Mapping[str, str]] | None = None
@@ -225,14 +225,14 @@ class LabSession:
         return self.journal
 
     @contextmanager
-    def operation(self, kind: str, why: str, *, goal: str = "", again: str | None = None) -> Iterator[str]:
+    def operation(self, kind: str, reason: str, *, goal: str = "", resumed_operation: str | None = None) -> Iterator[str]:
         """Open an operation and provide its id. Everything that the session applies within the block belongs to it.
 
         Pass `again` (an operation id) to resume an unfinished operation. Hosts that are already configured are skipped.
         """
-        opened = self.writable.operation(self.lab.name, kind, why=why, goal=goal, again=again)
-        with opened as operation:
-            self._open, self._is_resumed = operation, again is not None
+        operation_context = self.writable.operation(self.lab.name, kind, reason=reason, goal=goal, resumed_operation=resumed_operation)
+        with operation_context as operation:
+            self._open, self._is_resumed = operation, resumed_operation is not None
             try:
                 yield operation
             finally:
@@ -256,7 +256,7 @@ class LabSession:
             self.switches,
             self.writable,
             on_begin,
-            within=self._open,
+            open_operation=self._open,
             on_step_done=self.on_step,
         )
 
@@ -273,24 +273,24 @@ class LabSession:
             return
         if self._macs is None:
             self._macs = read_macs(self.fleet)
-        plan = forwarding_plan(self.lab, design.wiring, design.routes, self._macs, design.further)
-        install_hosts(self.lab, self.fleet, plan, self.writable, self._open, again=self._is_resumed)
+        forwarding = forwarding_plan(self.lab, design.wiring, design.routes, self._macs, design.further)
+        install_hosts(self.lab, self.fleet, forwarding, self.writable, self._open, is_resumed=self._is_resumed)
         if self.lab.boards:
             self._restore_board_routes(self.fleet, design)
 
     def _restore_board_routes(self, fleet: Fleet, design: Design) -> None:
         """Set the routes to boards at NICs that the design leaves free, because installing routes has flushed them."""
-        held = {name: switch.read().connections for name, switch in self.switches.items()}
+        circuits_by_switch = {name: switch.read().connections for name, switch in self.switches.items()}
         circuits = circuits_of(self.lab, design.wiring)
-        links = find_free_links(find_board_links(self.lab, held), ports_of(circuits))
+        links = find_free_links(find_board_links(self.lab, circuits_by_switch), ports_of(circuits))
         set_board_routes(fleet, self.lab.link.mtu, links)
 
     def verify(
         self,
         plan: LabPlan,
         routes: Routes | None = None,
-        left: tuple[Unfinished, ...] = (),
-        further: tuple[Routes, ...] = (),
+        unfinished: tuple[Unfinished, ...] = (),
+        further_routes: tuple[Routes, ...] = (),
     ) -> VerifyReport:
         """Compare switches, light and (with real hosts) fibres with the plan; with `routes`, also kernels and packets.
 
@@ -306,16 +306,16 @@ class LabSession:
             self.fleet,
             epoch=secrets.randbits(31),  # random, so that it differs from the epoch of every other probe
             routes=routes,
-            further=further,
-            off=self.off,
-            left=left,
+            further_routes=further_routes,
+            unreachable=self.off,
+            unfinished=unfinished,
         )
 
-    def prove(self, design: Design, left: tuple[Unfinished, ...] = ()) -> VerifyReport:
+    def prove(self, design: Design, unfinished: tuple[Unfinished, ...] = ()) -> VerifyReport:
         """Verify that the lab holds a design, without planning changes. Raises `TopologyError` if it does not fit."""
         circuits = circuits_of(self.lab, design.wiring)
         plan = LabPlan(design.wiring, circuits, ())
-        return self.verify(plan, design.routes, left, design.further)
+        return self.verify(plan, design.routes, unfinished, design.further)
 
     def store_intent(self, design: Design, stated: TopologySource, operation: str) -> int | None:
         """Store a design that is already in force as an epoch. Return its number, or None if epochs are not stored."""
@@ -356,12 +356,12 @@ class LabSession:
             check_none_pending(journal.directory, self.lab.name)
         amount = "some" if plan.has_changes else "nothing"
         note(f"{count_noun(len(plan.circuits), 'circuit')} planned, {amount} to change")
-        why = change.why or stated.words or design.name
+        reason = change.why or stated.words or design.name
         hosts = {f"host:{host.name}" for host in self.lab.hosts[: design.wiring.nodes]}
         parts = parts_of_plan(self.lab, plan) | parts_of(self.lab, hosts)
         with (
             hold_fence(journal.database, self.lab.name, parts),
-            self.operation(change.kind, why, again=change.again) as operation,
+            self.operation(change.kind, reason, resumed_operation=change.again) as operation,
             self.applying(design, stated, change.epoch) as intent,
         ):
             begin = partial(self._store_intent, intent, change)
@@ -370,21 +370,21 @@ class LabSession:
                 begin(operation)
                 detour_s = self.install_detours(change.detour, note)
             apply_start_s = time.monotonic()
-            applied = self.apply(plan, begin)
+            apply_result = self.apply(plan, begin)
             journal.note(operation, stage="routes")
             EmergencyStop(journal.directory, self.lab.name).check_before("the hosts' routes")
             self.install_routes(design)
             routes_s = time.monotonic() - apply_start_s
             intent.advance("applied")
             routes = f"routes in place after {routes_s * 1000:.0f} ms" if self.fleet else _MODELLED
-            note(f"switches done in {applied.total_s * 1000:.0f} ms, {routes}")
-            verified = self.verify(plan, design.routes, further=design.further)
+            note(f"switches done in {apply_result.total_s * 1000:.0f} ms, {routes}")
+            verified = self.verify(plan, design.routes, further_routes=design.further)
             findings = count_noun(len(verified.findings), "finding")
             journal.prove(operation, is_proven=verified.ok)
             record_checks(journal, self.lab, design.wiring, verified)
             intent.advance(*(("verified", "") if verified.ok else ("failed", findings)))
         note(f"verified: {findings} on {count_noun(verified.circuits, 'circuit')}")
-        return BringUpReport(design, plan, applied, verified, routes_s, intent.epoch, detour_s)
+        return BringUpReport(design, plan, apply_result, verified, routes_s, intent.epoch, detour_s)
 
     def _store_intent(self, intent: ApplyRecord | NoRecord, change: Change, operation: str) -> None:
         """Store the new epoch, and the confirmation that it requires, before anything is sent."""
@@ -398,9 +398,9 @@ class LabSession:
         """Install the routes of a detour around lost fibres; return the seconds that this took."""
         start = time.monotonic()
         self.install_routes(detour)
-        took_s = time.monotonic() - start
-        note(f"detours are in force after {took_s * 1e3:.0f} ms" if self.fleet else _MODELLED)
-        return took_s
+        duration_s = time.monotonic() - start
+        note(f"detours are in force after {duration_s * 1e3:.0f} ms" if self.fleet else _MODELLED)
+        return duration_s
 
     def applying(
         self, design: Design, stated: TopologySource, epoch: int | None
@@ -417,7 +417,7 @@ def record_proof(journal: Journal, lab: Lab, intent: Intent, report: VerifyRepor
     Raises `OperationRunning`, and `JournalError`, for example if another process has changed the epoch.
     """
     IntentLog(journal, lab).complete(intent.epoch)
-    with journal.operation(lab.name, again=intent.operation) as operation:
+    with journal.operation(lab.name, resumed_operation=intent.operation) as operation:
         journal.prove(operation, is_proven=True)
         record_checks(journal, lab, intent.wiring, report)
 

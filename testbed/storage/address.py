@@ -31,13 +31,13 @@ def address_in(runs_dir: str | Path) -> Address:
     return _chosen_url.get() or database_in(runs_dir)
 
 
-def address_of(place: str | Path) -> Address:
+def address_of(location: str | Path) -> Address:
     """Return an address given as text or path.
 
     >>> address_of("runs/lightbed.sqlite")
     PosixPath('runs/lightbed.sqlite')
     """
-    return check_url(place) if isinstance(place, str) and "://" in place else Path(place)
+    return check_url(location) if isinstance(location, str) and "://" in location else Path(location)
 
 
 def is_server(address: Address) -> bool:

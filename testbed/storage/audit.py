@@ -60,10 +60,10 @@ class Entry:
 
 def append(connection: sa.Connection, entry: Entry) -> int:
     """Add a line in a transaction that holds the write lock, and return its number."""
-    last = connection.execute(sa.select(audit).order_by(audit.c.number.desc()).limit(1)).mappings().first()
-    counted = connection.execute(sa.select(counters.c.value).where(counters.c.name == _COUNT)).scalar()
+    last_row = connection.execute(sa.select(audit).order_by(audit.c.number.desc()).limit(1)).mappings().first()
+    stored_count = connection.execute(sa.select(counters.c.value).where(counters.c.name == _COUNT)).scalar()
     row: dict[str, Any] = {
-        "number": max(counted or 0, last["number"] if last else 0) + 1,
+        "number": max(stored_count or 0, last_row["number"] if last_row else 0) + 1,
         "at": datetime.now(UTC).isoformat(timespec="microseconds"),
         "who": entry.who.name,
         "role": entry.who.role,
@@ -72,10 +72,10 @@ def append(connection: sa.Connection, entry: Entry) -> int:
         "why": entry.why,
         "plan": entry.plan,
         "outcome": entry.outcome,
-        "previous": last["hash"] if last else FIRST,
+        "previous": last_row["hash"] if last_row else FIRST,
     }
     connection.execute(audit.insert().values(row | {"hash": hash_of(row)}))
-    if counted is None:
+    if stored_count is None:
         connection.execute(counters.insert().values(name=_COUNT, value=row["number"]))
     else:
         connection.execute(counters.update().where(counters.c.name == _COUNT).values(value=row["number"]))
@@ -88,10 +88,10 @@ def hash_of(row: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_audit(address: Address, *, last: int | None = None) -> list[dict[str, Any]]:
+def read_audit(address: Address, *, limit: int | None = None) -> list[dict[str, Any]]:
     """Return the lines, oldest first; with `last` only that number of newest lines."""
     rows = [dict(row) for row in read_rows(address, "select * from audit order by number")]
-    return rows[-last:] if last else rows
+    return rows[-limit:] if limit else rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,9 +67,9 @@ class Database:
     """
 
     def __init__(
-        self, place: Address, *, keep_open: bool = True, busy_timeout_s: float = BUSY_TIMEOUT_S
+        self, location: Address, *, keep_open: bool = True, busy_timeout_s: float = BUSY_TIMEOUT_S
     ) -> None:
-        self.address = address_of(place)
+        self.address = address_of(location)
         self.commit_s = 0.0
         self._engine_lock = threading.Lock()  # switches are worked on in threads
         self._is_ready = False
@@ -95,8 +95,8 @@ class Database:
             with suppress(OSError):
                 os.close(os.open(self.address, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         with self.engine.connect() as connection:
-            ready = is_up_to_date(connection, self.name)
-        if not ready:
+            is_ready = is_up_to_date(connection, self.name)
+        if not is_ready:
             with self.engine.execution_options(lightbed_lock=_MIGRATION).begin() as connection:
                 bring_up_to_date(connection, self.name)
         self._is_ready = True
@@ -175,15 +175,15 @@ def type_of(path: Path, mounts: str) -> str:
     ... )
     'nfs4'
     """
-    found, longest = "", -1
+    filesystem, longest_depth = "", -1
     for line in mounts.splitlines():
-        place, _, source = line.partition(" - ")
-        mounted_at = Path(_unescape(place.split()[4]))
+        mount_fields, _, source = line.partition(" - ")
+        mounted_at = Path(_unescape(mount_fields.split()[4]))
         if (
-            path.is_relative_to(mounted_at) and len(mounted_at.parts) >= longest
+            path.is_relative_to(mounted_at) and len(mounted_at.parts) >= longest_depth
         ):  # a later mount hides an earlier one
-            found, longest = source.split()[0], len(mounted_at.parts)
-    return found
+            filesystem, longest_depth = source.split()[0], len(mounted_at.parts)
+    return filesystem
 
 
 def _unescape(text: str) -> str:
@@ -196,11 +196,11 @@ def check_is_local(file: Path) -> None:
         mounts = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:  # not Linux, or no /proc: cannot be checked
         return
-    kind = type_of(file.parent.resolve(), mounts)
-    if kind in NETWORK:
-        what = f"{file} lies on a network file system ({kind}), where SQLite's locks and its shared memory do not hold"
+    filesystem = type_of(file.parent.resolve(), mounts)
+    if filesystem in NETWORK:
+        problem = f"{file} lies on a network file system ({filesystem}), where SQLite's locks and its shared memory do not hold"
         hint = "choose a directory on a local disk (--runs-dir), or a server for several hosts (--database)"
-        raise StorageError(f"{what}; {hint}")
+        raise StorageError(f"{problem}; {hint}")
 
 
 def is_up_to_date(connection: sa.Connection, name: str) -> bool:
@@ -219,8 +219,8 @@ def bring_up_to_date(connection: sa.Connection, name: str) -> None:
         connection.exec_driver_sql(f"insert into {_VERSION} values ('{REVISION}')")  # noqa: S608 - our own name
         return
     if revision is None or revision < FIRST:
-        what = f"{name} was written by a version of lightbed from before its first release"
-        raise StorageError(f"{what}; choose another --runs-dir or --database")
+        problem = f"{name} was written by a version of lightbed from before its first release"
+        raise StorageError(f"{problem}; choose another --runs-dir or --database")
     migrate(connection)
 
 
@@ -241,6 +241,6 @@ def _read_revision(connection: sa.Connection, name: str) -> str | None:
         return None
     revision = connection.exec_driver_sql(f"select version_num from {_VERSION}").scalar()  # noqa: S608 - our own name
     if revision is not None and revision > REVISION:
-        what = f"{name} was written by a later release of lightbed (revision {revision}, known are those to {REVISION})"
-        raise StorageError(f"{what}; install that release, or choose another --runs-dir or --database")
+        problem = f"{name} was written by a later release of lightbed (revision {revision}, known are those to {REVISION})"
+        raise StorageError(f"{problem}; install that release, or choose another --runs-dir or --database")
     return revision

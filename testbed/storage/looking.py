@@ -90,4 +90,4 @@ def hint_for(error: BaseException) -> str:
     'move it away and put a backup back (`testbed restore FILE`)'
     """
     reason = reason_of(error).lower()
-    return next((hint for word, hint in _HINTS if word.lower() in reason), _DISK)
+    return next((hint for pattern, hint in _HINTS if pattern.lower() in reason), _DISK)

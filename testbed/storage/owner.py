@@ -57,10 +57,10 @@ def is_running(owner: str) -> bool:
 
     A process of another machine cannot be checked, so it counts as running.
     """
-    number, birth, machine = (*owner.split(" "), "", "")[:3]
+    number, start, machine = (*owner.split(" "), "", "")[:3]
     if machine and machine != _get_machine_name():
         return True
-    return bool(birth) and birth == _read_process_start(int(number))
+    return bool(start) and start == _read_process_start(int(number))
 
 
 def is_of_this_boot(owner: str) -> bool:

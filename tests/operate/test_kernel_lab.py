@@ -155,7 +155,7 @@ def test_each_set_of_routes_carries_what_its_addresses_send_and_is_proven(bench)
 
     def findings():
         report = verify_lab(
-            bench.lab, plan, bench.switches, bench.fleet, epoch=next(epochs), routes=sets[0], further=sets[1:]
+            bench.lab, plan, bench.switches, bench.fleet, epoch=next(epochs), routes=sets[0], further_routes=sets[1:]
         )
         return [(finding.kind, finding.subject) for finding in report.findings]
 

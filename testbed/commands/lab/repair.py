@@ -268,9 +268,9 @@ def _make_advice(
         choice.design.wiring,
         failed,
         losses=planned.record.losses if planned else observation.losses,
-        off=session.off,
+        unreachable=session.off,
         links=planned.repair.repatched.links if planned else None if session.off else (),
-        seen=observation.seen,
+        snapshots=observation.seen,
     )
     return tuple(Advice(**asdict(one)) for one in advice)
 

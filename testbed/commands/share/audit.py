@@ -110,6 +110,6 @@ class Audit(Command[AuditList | AuditCheck]):
             )
             place.say(document.line())
             return document
-        entries = tuple(AuditLine(**row) for row in read_audit(address, last=self.last))
+        entries = tuple(AuditLine(**row) for row in read_audit(address, limit=self.last))
         place.say(*([one.line() for one in entries] or [f"the audit log of {place.runs_dir} is empty"]))
         return AuditList(entries=entries)

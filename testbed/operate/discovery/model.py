@@ -75,8 +75,8 @@ class NicResult:
     def fibres(self, verdict: Verdict) -> tuple[str, ...]:
         """Return the labels of the fibres with this verdict, as `a/nic1:transmit`."""
         label = "/".join(self.nic)
-        ways = (("transmit", self.transmit), ("receive", self.receive))
-        return tuple(f"{label}:{way}" for way, fibre in ways if fibre.verdict == verdict)
+        directions = (("transmit", self.transmit), ("receive", self.receive))
+        return tuple(f"{label}:{direction}" for direction, fibre in directions if fibre.verdict == verdict)
 
 
 @dataclass(frozen=True, slots=True)

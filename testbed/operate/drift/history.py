@@ -57,19 +57,19 @@ class LossHistory:
             "where lab = ? and taken_s >= ? order by place, taken_s"
         )
         try:
-            rows_of_lab = read_rows(self._database.address, query, (lab, since_s))
+            loss_rows = read_rows(self._database.address, query, (lab, since_s))
         except Exception as error:
             if not is_database_error(error):
                 raise
             raise ResultsError(
                 f"losses cannot be read in {self._database.name} ({reason_of(error)})"
             ) from error
-        by_place: dict[str, list[tuple[float, float]]] = {}
-        for row in rows_of_lab:
-            by_place.setdefault(row["place"], []).append((row["taken_s"], row["loss_db"]))
+        readings_by_place: dict[str, list[tuple[float, float]]] = {}
+        for row in loss_rows:
+            readings_by_place.setdefault(row["place"], []).append((row["taken_s"], row["loss_db"]))
         return {
             place: (tuple(time_s for time_s, _ in rows), tuple(loss for _, loss in rows))
-            for place, rows in by_place.items()
+            for place, rows in readings_by_place.items()
         }
 
     @contextmanager
@@ -79,8 +79,8 @@ class LossHistory:
         except StorageError as error:
             raise ResultsError(str(error)) from error
         except (*DATABASE_ERRORS, OSError) as error:
-            what = f"losses cannot be stored in {self._database.name} ({reason_of(error)})"
-            raise ResultsError(f"{what}; {hint_for(error)}") from error
+            problem = f"losses cannot be stored in {self._database.name} ({reason_of(error)})"
+            raise ResultsError(f"{problem}; {hint_for(error)}") from error
 
 
 def history_in(runs_dir: str | Path) -> LossHistory:

@@ -128,23 +128,23 @@ def read_drift(
     lab = session.lab
     switches = read_ports(own_ports(lab), session.switches)
     receivers = read_receivers(session.fleet, lab) if session.fleet else {}
-    held = find_held_circuits(lab, {name: reading.snapshot for name, reading in switches.items()})
-    losses = losses_of(lab, held, switches, receivers)
+    held_circuits = find_held_circuits(lab, {name: reading.snapshot for name, reading in switches.items()})
+    losses = losses_of(lab, held_circuits, switches, receivers)
     begin_s = taken_s - HISTORY_S if since_s is None else since_s
     series, not_kept = _store(history, lab.name, taken_s, losses, begin_s)
     stretches = tuple(StretchReport(loss, judge_series(*series[loss.place])) for loss in losses)
-    silent = [
+    silent_nics = [
         Nic(node, index)
         for node, host in enumerate(lab.hosts)
         for index in range(len(host.nics))
         if host.name in session.off
     ]
-    intent = (f for f in judge_circuits(lab, tuple(planned), switches, silent) if f.kind != "excess_loss")
+    intent_findings = (f for f in judge_circuits(lab, tuple(planned), switches, silent_nics) if f.kind != "excess_loss")
     findings = (
         *session.off_findings,
-        *intent,
+        *intent_findings,
         *judge_stretches(stretches),
-        *judge_modules(lab, held, switches, receivers),
+        *judge_modules(lab, held_circuits, switches, receivers),
     )
     return DriftReport(taken_s, stretches, findings, not_kept)
 
@@ -154,16 +154,16 @@ def _store(
 ) -> tuple[dict[str, Series], str]:
     """Store a reading. Return the series of its places, which end with the reading, and the error of storing it."""
     not_kept = ""
-    earlier: dict[str, Series] = {}
-    now = {loss.place: loss.loss_db for loss in losses}
+    stored_series: dict[str, Series] = {}
+    current_losses = {loss.place: loss.loss_db for loss in losses}
     try:
-        earlier = history.series(lab, since_s)
+        stored_series = history.series(lab, since_s)
         history.append(lab, taken_s, losses)
     except ResultsError as error:
         not_kept = str(error)
     series = {}
-    for place, loss_db in now.items():
-        times, values = earlier.get(place, ((), ()))
+    for place, loss_db in current_losses.items():
+        times, values = stored_series.get(place, ((), ()))
         series[place] = ((*times, taken_s), (*values, loss_db))
     return series, not_kept
 
@@ -172,34 +172,34 @@ def judge_stretches(stretches: Iterable[StretchReport]) -> Iterator[LinkFinding]
     """Yield at most one finding per section, if it loses more than before or more than the lab file says."""
     for stretch in stretches:
         loss, verdict = stretch.loss, stretch.verdict
-        past = f"baseline {verdict.baseline_db:.1f} dB, noise {verdict.noise_db:.2f} dB, "
-        past += count_noun(verdict.readings, "reading")
-        by_file = f"{loss.excess_db:.1f} dB more than the lab file says"
-        excess = loss.excess_db >= TOLERANCE_DB - RESOLUTION_DB
+        history_text = f"baseline {verdict.baseline_db:.1f} dB, noise {verdict.noise_db:.2f} dB, "
+        history_text += count_noun(verdict.readings, "reading")
+        excess_text = f"{loss.excess_db:.1f} dB more than the lab file says"
+        has_excess = loss.excess_db >= TOLERANCE_DB - RESOLUTION_DB
         since = time_text(verdict.since_s)
         if verdict.kind == "trend" and verdict.slope_db_per_day > 0:
             kind = SLOW_LOSS
-            what = f"loses {verdict.slope_db_per_day:.2f} dB more every day since {since} ({past})"
+            description = f"loses {verdict.slope_db_per_day:.2f} dB more every day since {since} ({history_text})"
         elif verdict.kind == "step":
             kind = SUDDEN_LOSS
-            once = ", in one reading so far" if verdict.readings_since == 1 else ""
-            what = f"loses {verdict.change_db:.1f} dB more since {since}{once} ({past})"
-        elif excess:
-            yield EXCESS_LOSS.report(loss.link, f"{loss.place} loses {by_file} ({past})")
+            sample_note = ", in one reading so far" if verdict.readings_since == 1 else ""
+            description = f"loses {verdict.change_db:.1f} dB more since {since}{sample_note} ({history_text})"
+        elif has_excess:
+            yield EXCESS_LOSS.report(loss.link, f"{loss.place} loses {excess_text} ({history_text})")
             continue
         else:
             continue
-        yield kind.report(loss.link, f"{loss.place} {what}{f'; {by_file}' if excess else ''}")
+        yield kind.report(loss.link, f"{loss.place} {description}{f'; {excess_text}' if has_excess else ''}")
 
 
 def judge_modules(
-    lab: Lab, held: Iterable[Circuit], switches: Mapping[str, SwitchReading], receivers: Receivers
+    lab: Lab, held_circuits: Iterable[Circuit], switches: Mapping[str, SwitchReading], receivers: Receivers
 ) -> Iterator[LinkFinding]:
     """Yield findings about receivers that are dark or outside their window, and about modules without readings.
 
     Modules of one host without readings for the same reason are one finding.
     """
-    for circuit in held:
+    for circuit in held_circuits:
         nic = circuit.link.target
         reading = receivers.get((lab.hosts[nic.node].name, lab.nic(nic).name))
         output_power = switches[circuit.switch].power.get(circuit.output_port)
@@ -212,9 +212,9 @@ def judge_modules(
                 yield NO_CARRIER.report(subject, detail)
         elif lane_fault := describe_bad_lane(reading):
             yield POWER_OUT_OF_WINDOW.report(subject, f"{label}: {lane_fault}")
-    silent: dict[tuple[str, str], list[str]] = {}
+    silent_nics: dict[tuple[str, str], list[str]] = {}
     for (host, nic_name), reading in receivers.items():
         if reading.power_dbm is None:
-            silent.setdefault((host, reading.reason), []).append(nic_name)
-    for (host, reason), nics in silent.items():
+            silent_nics.setdefault((host, reading.reason), []).append(nic_name)
+    for (host, reason), nics in silent_nics.items():
         yield NO_MODULE_READINGS.report(host, f"{', '.join(nics)}: {reason}")

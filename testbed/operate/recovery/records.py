@@ -126,10 +126,10 @@ def operations_of(runs_dir: str | Path, lab: str) -> tuple[OperationRecord, ...]
     """Return all operations of a lab, oldest first. Raises `JournalError`."""
     rows = read_journal(runs_dir, "select * from operations where lab = ? order by started, id", lab)
     steps = read_journal(runs_dir, _STEPS, lab)
-    by_operation: dict[str, list[StepRecord]] = {}
+    steps_by_operation: dict[str, list[StepRecord]] = {}
     for row in steps:
-        by_operation.setdefault(row["operation"], []).append(StepRecord(row))
-    return tuple(OperationRecord(row, tuple(by_operation.get(row["id"], ()))) for row in rows)
+        steps_by_operation.setdefault(row["operation"], []).append(StepRecord(row))
+    return tuple(OperationRecord(row, tuple(steps_by_operation.get(row["id"], ()))) for row in rows)
 
 
 def find_operation(records: Sequence[OperationRecord], operation: str) -> OperationRecord | None:
@@ -170,10 +170,10 @@ def changes_of(operation: OperationRecord) -> Iterator[dict[str, Any]]:
         if steps[0].change != "circuits":
             yield {"device": device, "change": steps[0].change}
             continue
-        before, after = steps[0].before.pairs, steps[-1].after.pairs
+        pairs_before, pairs_after = steps[0].before.pairs, steps[-1].after.pairs
         yield {
             "device": device,
             "change": "circuits",
-            "made": sorted(map(list, after - before)),
-            "removed": sorted(map(list, before - after)),
+            "made": sorted(map(list, pairs_after - pairs_before)),
+            "removed": sorted(map(list, pairs_before - pairs_after)),
         }

@@ -126,10 +126,10 @@ def resume(
         change = replace(change, epoch=unfinished.intent.epoch)
         plan = _plan(session, record, design.wiring) if record.goal else session.plan(design)
         outcome = session.carry_out(design, plan, note, stated=unfinished.intent.stated, change=change)
-    except ApplyFailed as failed:
-        reports = getattr(failed.result, "reports", {}).values()
+    except ApplyFailed as error:
+        reports = getattr(error.result, "reports", {}).values()
         is_known = Status.UNKNOWN not in {status for report in reports for status in report.pairs.values()}
-        return conclude(session, unfinished, "failed" if is_known else "unknown", str(failed))
+        return conclude(session, unfinished, "failed" if is_known else "unknown", str(error))
     if outcome.verified.ok:
         return conclude(session, unfinished, "verified", "finished and verified")
     return report_findings(session, unfinished, outcome.verified)
@@ -193,7 +193,7 @@ def _reach_goal(
     session: LabSession, unfinished: Unfinished, record: OperationRecord, change: Change
 ) -> ResumeResult:
     """Finish an operation without an epoch: bring its switches to its goal."""
-    with session.operation(change.kind, change.why, again=unfinished.operation):
+    with session.operation(change.kind, change.why, resumed_operation=unfinished.operation):
         session.apply(_plan(session, record, _NO_WIRING))
     return conclude(session, unfinished, "done", "the switches hold its goal")
 
@@ -214,13 +214,13 @@ def circuits_around_open_step(steps: tuple[StepRecord, ...]) -> tuple[CrossConne
 
     Without an open step, both are the circuits after the last step that was done.
     """
-    known = steps[0].before
+    circuits_before = steps[0].before
     for step in steps:
         if step.state in _UNDECIDED:
-            return known, step.after
+            return circuits_before, step.after
         if step.state in (StepState.OBSERVED, StepState.VERIFIED):
-            known = step.after
-    return known, known
+            circuits_before = step.after
+    return circuits_before, circuits_before
 
 
 def find_doubts(operation: OperationRecord, device: str, snapshot: Snapshot) -> Iterator[str]:
@@ -229,15 +229,15 @@ def find_doubts(operation: OperationRecord, device: str, snapshot: Snapshot) -> 
     goal = operation.goal.get(device)
     if not steps or goal is None:
         return
-    before, after = circuits_around_open_step(steps)
-    now = _select_in_scope(goal, snapshot.connections)
-    foreign = now - before.pairs - after.pairs - goal.target.pairs
-    lost = _select_in_scope(goal, before) & after.pairs & goal.target.pairs - now
-    if foreign:
-        pairs = describe_pairs(sorted(foreign))
+    circuits_before, circuits_after = circuits_around_open_step(steps)
+    current_pairs = _select_in_scope(goal, snapshot.connections)
+    foreign_pairs = current_pairs - circuits_before.pairs - circuits_after.pairs - goal.target.pairs
+    lost_pairs = _select_in_scope(goal, circuits_before) & circuits_after.pairs & goal.target.pairs - current_pairs
+    if foreign_pairs:
+        pairs = describe_pairs(sorted(foreign_pairs))
         yield f"{device} holds {pairs}, which matches neither the state before the operation nor its goal"
-    if lost:
-        yield f"{device} no longer holds {describe_pairs(sorted(lost))}, which the operation was to keep"
+    if lost_pairs:
+        yield f"{device} no longer holds {describe_pairs(sorted(lost_pairs))}, which the operation was to keep"
 
 
 def judge_step(step: StepRecord, snapshot: Snapshot, *, in_doubt: bool) -> Status:
@@ -285,7 +285,7 @@ def resume_detours(
         )
     else:
         plan = session.plan(planned.rerouted)
-        result = carry_out_detours(session, planned, plan, note, again=unfinished.operation)
+        result = carry_out_detours(session, planned, plan, note, resumed_operation=unfinished.operation)
         if result.verified.ok:
             return conclude(session, unfinished, "verified", "finished and verified")
         return report_findings(session, unfinished, result.verified)

@@ -20,22 +20,22 @@ def target_of(runs_dir: str | Path, lab: Lab, epoch: int | None) -> tuple[Intent
     By default, the epoch to restore is the newest earlier verified epoch that shares hosts with the current epoch.
     Raises `NothingBefore` if there is none, or if the named epoch is not verified or not earlier.
     """
-    stored = load_intents(runs_dir, lab.name)
+    stored_intents = load_intents(runs_dir, lab.name)
     hint = "see `testbed history`"
-    if not stored:
+    if not stored_intents:
         raise NothingBefore(f"no epoch of lab '{lab.name}' is stored in {runs_dir}; {hint}")
-    current = stored[0]
-    earlier = [intent for intent in stored[1:] if intent.state == "verified"]
+    current_intent = stored_intents[0]
+    candidates = [intent for intent in stored_intents[1:] if intent.state == "verified"]
     if epoch is not None:
-        earlier = [intent for intent in earlier if intent.epoch == epoch]
-    elif earlier:
-        earlier = [intent for intent in earlier if not set(intent.hosts).isdisjoint(current.hosts)]
-    if not earlier:
-        which = (
+        candidates = [intent for intent in candidates if intent.epoch == epoch]
+    elif candidates:
+        candidates = [intent for intent in candidates if not set(intent.hosts).isdisjoint(current_intent.hosts)]
+    if not candidates:
+        problem = (
             f"epoch {epoch} is not a verified epoch before" if epoch else "there is no verified epoch before"
         )
-        raise NothingBefore(f"{which} the current epoch {current.epoch} of lab '{lab.name}'; {hint}")
-    return current, earlier[0]
+        raise NothingBefore(f"{problem} the current epoch {current_intent.epoch} of lab '{lab.name}'; {hint}")
+    return current_intent, candidates[0]
 
 
 def roll_back(

@@ -149,7 +149,7 @@ class Bench:
 
     def read(self, after_s=3600.0, **options):
         self.now_s += after_s
-        session = LabSession(self.lab, {"ocs1": self.switch}, self.fleet, None, off=self.off)
+        session = LabSession(self.lab, {"ocs1": self.switch}, self.fleet, None, unreachable=self.off)
         return read_drift(session, self.circuits, self.history, self.now_s, **options)
 
 

@@ -37,7 +37,7 @@ def proof(worlds, memory_switch, monkeypatch):
 
         monkeypatch.setattr(evidence, "probe_links", probe)
         hosts = Hosts(world.lab) if fleet else None
-        return evidence.gather(world.lab, plan, {"ocs1": switch}, hosts, epoch=7, off={})
+        return evidence.gather(world.lab, plan, {"ocs1": switch}, hosts, epoch=7, unreachable={})
 
     gather.world, gather.switch, gather.plan = world, switch, plan
     return gather
@@ -120,7 +120,7 @@ class TestHostsThatCannotDoTheirPart:
                 {"ocs1": switch},
                 Hosts(world.lab),
                 epoch=7,
-                off={},
+                unreachable={},
                 pings=count_pings([world.routes]),
             )
             return [

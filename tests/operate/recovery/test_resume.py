@@ -153,7 +153,7 @@ def test_an_operation_of_a_living_process_is_nobody_else_s(testbed12, journal, t
     with (
         journal.operation(testbed12.name) as operation,
         pytest.raises(OperationRunning),
-        journal.operation(testbed12.name, again=operation),
+        journal.operation(testbed12.name, resumed_operation=operation),
     ):
         pass
 
