@@ -37,7 +37,7 @@ from testbed.design.workloads.choice import WorkloadChoice
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import set_link_rate, start_lab
 from testbed.measure.plan_job import PlanRun, find_largest_deviation, run_on_hosts
-from testbed.operate.design import Design, with_routes
+from testbed.operate.design import Design, replace_routes
 from testbed.operate.journal import Journal
 from testbed.operate.session import LabSession, open_lab
 
@@ -151,7 +151,7 @@ def measure(
     session.bring_up(bare)
     for case in cases:
         graph = CASES[case]()
-        design = with_routes(bare, route_job(topology, graph))
+        design = replace_routes(bare, route_job(topology, graph))
         session.install_routes(design)
         assert design.sets is not None, "with_routes sets them"
         stretch = session.lab.link.represents_gbps * 1000 / rate_mbps

@@ -22,20 +22,20 @@ from testbed.commands.table import load_command
 from testbed.log_context import about
 from testbed.observe.traces import trace_if_configured
 from testbed.operate.intent import load_intents
-from testbed.operate.recovery.records import OperationRecord, operations_of
+from testbed.operate.recovery.records import OperationRecord, load_operations
 from testbed.operation_errors import OperationRefused
 from testbed.service.labs import check_match, make_tag, topology_in_force
 from testbed.service.requests import Request, parse_request
 from testbed.service.runs import Run, RunStore
 from testbed.service.workers import get_run_folder
-from testbed.storage.address import address_in, choose_database
+from testbed.storage.address import choose_database, get_database_address
 from testbed.storage.database import Database
 
 
 def main(run_id: str, runs_dir: Path, lab_files: Mapping[str, Path]) -> None:
     """Execute a run of these labs and store its outcome, unless it has ended or another process executes it."""
     choose_database(os.environ.get("LIGHTBED_DATABASE", ""))
-    database = Database(address_in(runs_dir), keep_open=False)
+    database = Database(get_database_address(runs_dir), keep_open=False)
     store = RunStore(database)
     run = store.begin(run_id)
     if run is None:
@@ -96,7 +96,7 @@ def carry_out(run: Run, lab_files: Mapping[str, Path], runs_dir: Path) -> int:
 
 def find_earlier_operation(run: Run, runs_dir: Path) -> OperationRecord | None:
     """Return the newest operation of an earlier attempt of a run, or None."""
-    records = [one for one in operations_of(runs_dir, run.lab) if one.row.get("run") == run.id]
+    records = [one for one in load_operations(runs_dir, run.lab) if one.row.get("run") == run.id]
     return records[-1] if records else None
 
 

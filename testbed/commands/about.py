@@ -45,7 +45,7 @@ def describe_epoch(choice: DesignChoice) -> dict[str, Any]:
     """Return the fields of `EpochFields`."""
     return {
         **choice.json(),
-        "unfinished": describe_unfinished(choice.left),
+        "unfinished": describe_unfinished(choice.unfinished),
     }
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from testbed.operate.unfinished import Unfinished
+    from testbed.operate.unfinished import IncompleteOperation
 
 DONE, ERROR, CHANGES, INTERRUPTED = 0, 1, 2, 130
 """Exit codes: done, or nothing to change; an error; changes or findings; Ctrl-C."""
@@ -72,7 +72,7 @@ class UnfinishedOperation:
         return f"unfinished: {self.operation}: {self.detail}; {self.hint}"
 
 
-def describe_unfinished(operations: Iterable[Unfinished]) -> tuple[UnfinishedOperation, ...]:
+def describe_unfinished(operations: Iterable[IncompleteOperation]) -> tuple[UnfinishedOperation, ...]:
     """Convert unfinished operations for a document."""
     return tuple(UnfinishedOperation(**each.json()) for each in operations)
 

@@ -129,9 +129,9 @@ class Place:
         with ExitStack() as stack:
             journal = None
             if writes:
-                from testbed.operate.journal import journal_in  # imports SQLAlchemy: only if needed
+                from testbed.operate.journal import open_journal  # imports SQLAlchemy: only if needed
 
-                journal = stack.enter_context(journal_in(self.runs_dir))
+                journal = stack.enter_context(open_journal(self.runs_dir))
             yield stack.enter_context(open_lab(lab, journal, model_hosts=are_modelled, partial=partial))
 
 

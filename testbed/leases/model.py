@@ -69,9 +69,13 @@ class Lease:
             raise ValueError(f"lease {self.id} is {self.state} and cannot become {state}")
         return replace(self, state=state, **changes)  # type: ignore[arg-type]
 
-    def reason_of_end(self, end_reason: str) -> str:
+    def describe_end(self, end_reason: str) -> str:
         """Return the reason of the end and the reason of the request, each only if it is given."""
-        return f"{end_reason}; it was for: {self.reason}" if end_reason and self.reason else end_reason or self.reason
+        return (
+            f"{end_reason}; it was for: {self.reason}"
+            if end_reason and self.reason
+            else end_reason or self.reason
+        )
 
     @property
     def is_held(self) -> bool:
@@ -83,7 +87,7 @@ class Lease:
         return owner == self.owner or owner in self.allowed or owner.partition("@")[0] in self.allowed
 
 
-def parts_of_lab(lab: Lab) -> dict[str, frozenset[str]]:
+def list_lab_parts(lab: Lab) -> dict[str, frozenset[str]]:
     """Return the parts of each resource of a lab that can be leased, by the name of the resource."""
     resources: dict[str, frozenset[str]] = {}
     for switch in lab.switches:
@@ -108,13 +112,13 @@ def _find_nic_parts(host: LabHost, nic: LabNic) -> frozenset[str]:
     return frozenset({f"nic:{host.name}/{nic.name}"} | ports)
 
 
-def parts_of(lab: Lab, resources: Iterable[str]) -> frozenset[str]:
+def find_parts(lab: Lab, resources: Iterable[str]) -> frozenset[str]:
     """Return the parts of resources such as `host:a`, `nic:a/nic1`, `port:ocs1/5`, `board:kit1`.
 
     Without resources, return the parts of the whole lab. A board need not be in the lab file. Raises `LeaseImpossible`
     for any other resource that the lab does not have.
     """
-    parts_by_resource = parts_of_lab(lab)
+    parts_by_resource = list_lab_parts(lab)
     names = tuple(resources)
     missing = [name for name in names if name not in parts_by_resource and not _is_board(name)]
     if missing:

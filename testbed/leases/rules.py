@@ -39,12 +39,12 @@ def sort_requests(waiting: Iterable[Lease]) -> list[Lease]:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The leases of a lab while requests are granted. Leases hold `taken` parts, waiting requests `held_back` parts."""
+    """The leases of a lab while requests are granted. Leases hold `held_parts`, waiting requests `held_back` parts."""
 
     leases: Collection[Lease]
     faults: Mapping[str, str]
     now_s: float
-    taken: frozenset[str] = frozenset()
+    held_parts: frozenset[str] = frozenset()
     held_back: frozenset[str] = frozenset()
 
 
@@ -53,12 +53,12 @@ class Policy:
     """A condition of a grant.
 
     `stops` returns True if the condition stops a request. `why` returns a sentence that says what the request waits
-    for, or "" if it does not wait for this condition; it gets a queue without `taken` parts. With `holds_back`, a
+    for, or "" if it does not wait for this condition; it gets a queue without `held_parts`. With `holds_back`, a
     stopped request reserves its parts against later requests.
     """
 
     stops: Callable[[Lease, Queue], bool]
-    why: Callable[[Lease, Queue], str]
+    explain: Callable[[Lease, Queue], str]
     holds_back: bool = False
 
 
@@ -68,16 +68,25 @@ def _has_faulty_part(lease: Lease, queue: Queue) -> bool:
 
 def _explain_fault(lease: Lease, queue: Queue) -> str:
     faulty_parts = sorted(part for part in lease.parts if part in queue.faults)
-    return f"{faulty_parts[0]} failed its last check ({queue.faults[faulty_parts[0]]})" if faulty_parts else ""
+    return (
+        f"{faulty_parts[0]} failed its last check ({queue.faults[faulty_parts[0]]})" if faulty_parts else ""
+    )
 
 
 def _must_queue(lease: Lease, queue: Queue) -> bool:
-    return not lease.parts.isdisjoint(queue.taken | queue.held_back)
+    return not lease.parts.isdisjoint(queue.held_parts | queue.held_back)
 
 
 def _explain_queue(lease: Lease, queue: Queue) -> str:
-    competing_leases = [other_lease for other_lease in queue.leases if other_lease.id != lease.id and not other_lease.parts.isdisjoint(lease.parts)]
-    for other_lease in (*filter(lambda other_lease: other_lease.is_held, competing_leases), *sort_requests(competing_leases)):
+    competing_leases = [
+        other_lease
+        for other_lease in queue.leases
+        if other_lease.id != lease.id and not other_lease.parts.isdisjoint(lease.parts)
+    ]
+    for other_lease in (
+        *filter(lambda other_lease: other_lease.is_held, competing_leases),
+        *sort_requests(competing_leases),
+    ):
         if other_lease.is_held:
             return f"lease {other_lease.id} of {other_lease.owner} holds {_choose_common_part(other_lease, lease)}"
         if other_lease.state == "queued" and sort_requests((other_lease, lease))[0] is other_lease:
@@ -101,7 +110,7 @@ POLICIES = (
     Policy(_must_queue, _explain_queue, holds_back=True),
     Policy(_meets_reservation, _explain_reservation),
 )
-"""Every condition of a grant. The reason of a pending request is the first sentence of `why` that is not empty."""
+"""Every condition of a grant. The reason of a pending request is the first sentence of `explain` that is not empty."""
 
 
 def select_grants(leases: Collection[Lease], faults: Mapping[str, str], now_s: float) -> list[Lease]:
@@ -115,16 +124,16 @@ def select_grants(leases: Collection[Lease], faults: Mapping[str, str], now_s: f
             queue = replace(queue, held_back=queue.held_back | one.parts)
         elif not blocking_policies:
             granted.append(one)
-            queue = replace(queue, taken=queue.taken | one.parts)
+            queue = replace(queue, held_parts=queue.held_parts | one.parts)
     return granted
 
 
-def why_waiting(lease: Lease, leases: Collection[Lease], faults: Mapping[str, str], now_s: float) -> str:
+def explain_wait(lease: Lease, leases: Collection[Lease], faults: Mapping[str, str], now_s: float) -> str:
     """Return a sentence that says what a request waits for, or "" if nothing stops it."""
     if lease.state == "requested":
         return "its start has not come"
     queue = Queue(leases, faults, now_s)
-    return next((explanation for policy in POLICIES if (explanation := policy.why(lease, queue))), "")
+    return next((explanation for policy in POLICIES if (explanation := policy.explain(lease, queue))), "")
 
 
 def _find_latest_end(reservations: Iterable[Lease], lease: Lease, now_s: float) -> float:
@@ -135,7 +144,9 @@ def _find_latest_end(reservations: Iterable[Lease], lease: Lease, now_s: float) 
     starts = [
         reservation.starts_s
         for reservation in reservations
-        if reservation.id != lease.id and reservation.starts_s is not None and not reservation.parts.isdisjoint(lease.parts)
+        if reservation.id != lease.id
+        and reservation.starts_s is not None
+        and not reservation.parts.isdisjoint(lease.parts)
     ]
     return max(now_s, min(starts, default=float("inf")))
 

@@ -32,8 +32,8 @@ from testbed.measure.results.store import RunStore
 from testbed.measure.second_topology import SecondTopology, plan_second
 from testbed.measure.stall import Stall, run_tcp_stream
 from testbed.operate.apply import check_permission
-from testbed.operate.design import Design, design_for, lay_out
-from testbed.operate.journal import journal_in
+from testbed.operate.design import Design, build_design, lay_out
+from testbed.operate.journal import open_journal
 from testbed.operate.session import BringUpReport, LabSession, open_lab
 
 # Groups reduce large tensors, so small messages are not measured.
@@ -89,7 +89,7 @@ class MainJob:
 
     def run(self) -> MainJobOutcome:
         """Patch and measure both topologies, one after the other."""
-        first = design_for(self.lab, name="all-nodes rings")
+        first = build_design(self.lab, name="all-nodes rings")
         self.narrator.phase("Planning a topology for a second job")
         planned = plan_second(first.topology, first.routes, self.lab.link.represents_gbps)
         groups = self.list_group_sizes(planned)
@@ -225,7 +225,7 @@ class MainJob:
             target=report.design.name,
             reason=planned.why,
             circuits_moved=sum(
-                len(part.target.pairs - part.seen.connections.pairs) for part in report.plan.switches
+                len(part.target.pairs - part.snapshot.connections.pairs) for part in report.plan.switches
             ),
             outage_s=report.apply.outage_s,
             total_s=report.routes_s,
@@ -314,7 +314,7 @@ def run_job(
                 "with --hosts kernel"
             )
         store = RunStore(runs_dir)
-        with store.begin(opened_lab, lab.simulated, mode, seeds={}) as run, journal_in(runs_dir) as journal:
+        with store.begin(opened_lab, lab.simulated, mode, seeds={}) as run, open_journal(runs_dir) as journal:
             (run.directory / "lab.yaml").write_text(render_lab(opened_lab), encoding="utf-8")
             if link_rate:
                 run.add_phase(LINK_RATE, asdict(link_rate) | {"text": link_rate.describe()})

@@ -7,15 +7,15 @@ from collections.abc import Collection, Iterator, Mapping
 from testbed.lab.model import Lab
 from testbed.observe.exposition import Sample
 from testbed.operate.light import SwitchReading, read_ports
-from testbed.operate.plan import own_ports
+from testbed.operate.plan import list_lab_ports
 from testbed.operate.session import open_lab
 
 
 def device_samples(lab: Lab) -> tuple[Sample, ...]:
     """Read the switches of a lab and return their samples. The sample of a switch that does not answer says down."""
     with open_lab(lab, None, model_hosts=True, partial=True) as session:
-        readings = read_ports(own_ports(lab), session.switches)
-        return tuple(samples_of(lab.name, readings, session.off))
+        readings = read_ports(list_lab_ports(lab), session.switches)
+        return tuple(samples_of(lab.name, readings, session.unreachable))
 
 
 def samples_of(lab: str, readings: Mapping[str, SwitchReading], off: Collection[str]) -> Iterator[Sample]:

@@ -13,8 +13,8 @@ from testbed.leases.listing import read_leases
 from testbed.measure.model import Timing
 from testbed.measure.results.parquet import read_rows as read_parquet
 from testbed.observe.exposition import Sample
-from testbed.storage.address import Address, address_in
-from testbed.storage.looking import is_database_error, read_rows, why_unreadable
+from testbed.storage.address import Address, get_database_address
+from testbed.storage.looking import explain_unreadable, is_database_error, read_rows
 
 Row = Mapping[str, Any]
 NEWEST_STEPS = 200
@@ -23,7 +23,7 @@ QUANTILES = (0.5, 0.95)
 
 def load_samples(runs_dir: str | Path) -> tuple[Sample, ...]:
     """Return the samples of a directory of runs. Raises `ResultsError` if the database cannot be read."""
-    address = address_in(runs_dir)
+    address = get_database_address(runs_dir)
 
     def read(query: str, *values: object) -> Sequence[Row]:
         return read_rows(address, query, values)
@@ -33,7 +33,7 @@ def load_samples(runs_dir: str | Path) -> tuple[Sample, ...]:
     except Exception as error:
         if not is_database_error(error):
             raise
-        raise ResultsError(f"no metrics: {why_unreadable(address, error)}") from error
+        raise ResultsError(f"no metrics: {explain_unreadable(address, error)}") from error
 
 
 Read = Callable[..., Sequence[Row]]

@@ -34,13 +34,13 @@ from testbed.errors import (
 from testbed.lab.hosts.forwarding import HostForwarding, install
 from testbed.lab.hosts.kernel_state import KernelState, plan_state, read_kernels
 from testbed.lab.model import Lab
-from testbed.leases.model import parts_of
+from testbed.leases.model import find_parts
 from testbed.log_context import about, logger
 from testbed.operate.engine.consent import EmergencyStop, SendCheck, is_interrupted
-from testbed.operate.engine.planned import ROUTES, PlannedStep, goal_text
+from testbed.operate.engine.planned import ROUTES, PlannedStep, render_goal
 from testbed.operate.engine.transitions import StepState
 from testbed.operate.model import ApplyResult, LabPlan, SwitchPlan
-from testbed.operate.plan import pair_label, port_owners
+from testbed.operate.plan import find_port_owners, label_pair
 from testbed.operate.proof.host_findings import judge_host
 
 if TYPE_CHECKING:
@@ -87,8 +87,10 @@ def apply_plan(
 
     commits_before_s, consent = journal.commit_s, EmergencyStop(journal.directory, lab.name).check
     consent()
-    operation_context: AbstractContextManager[str] = nullcontext(open_operation) if open_operation else journal.operation(lab.name)
-    lease, begin = hold_fence(journal.database, lab.name, parts_of_plan(lab, plan)), time.monotonic()
+    operation_context: AbstractContextManager[str] = (
+        nullcontext(open_operation) if open_operation else journal.operation(lab.name)
+    )
+    lease, begin = hold_fence(journal.database, lab.name, find_plan_parts(lab, plan)), time.monotonic()
     # Lock, lease, then operation: a refused lock or lease leaves no new operation in the journal.
     with _lock_switches(plan, switches), lease as fence, operation_context as operation:
         snapshots = _check_unchanged(lab, plan, switches, journal)
@@ -120,7 +122,7 @@ def _check_unchanged(
     snapshots = _call_each(plan, lambda part: switches[part.switch].read())
     for name, snapshot in snapshots.items():
         journal.settle(lab.name, switches[name].address, snapshot)
-    check_no_drift(lab, {part.switch: part.seen for part in plan.switches}, snapshots)
+    check_no_drift(lab, {part.switch: part.snapshot for part in plan.switches}, snapshots)
     return snapshots
 
 
@@ -146,7 +148,7 @@ def _check_complete(lab: Lab, result: ApplyResult, consent: SendCheck) -> None:
     raise ApplyFailed(_describe_outcomes(lab, result.reports), result=result)
 
 
-def parts_of_plan(lab: Lab, plan: LabPlan) -> frozenset[str]:
+def find_plan_parts(lab: Lab, plan: LabPlan) -> frozenset[str]:
     """Return the parts to lease for a plan: hosts and boards of its circuits, and every port whose circuit changes."""
     boards = {board.name for board in lab.boards}
     names = {lab.hosts[nic.node].name for circuit in plan.circuits for nic in circuit.link}
@@ -158,7 +160,7 @@ def parts_of_plan(lab: Lab, plan: LabPlan) -> frozenset[str]:
         for pair in step.before.pairs ^ step.after.pairs
         for port in pair
     }
-    return parts_of(lab, hosts | ports) if hosts | ports else frozenset()
+    return find_parts(lab, hosts | ports) if hosts | ports else frozenset()
 
 
 @contextmanager
@@ -208,9 +210,11 @@ def call_each(items: Mapping[str, Item], work: Callable[[Item], Result]) -> dict
     return {name: results[name] for name in items}
 
 
-def check_no_drift(lab: Lab, planned_snapshots: Mapping[str, Snapshot], current_snapshots: Mapping[str, Snapshot]) -> None:
+def check_no_drift(
+    lab: Lab, planned_snapshots: Mapping[str, Snapshot], current_snapshots: Mapping[str, Snapshot]
+) -> None:
     """Raise `DriftError` unless each switch holds the circuits that it held when the plan was made."""
-    owners = port_owners(lab)
+    owners = find_port_owners(lab)
     drifts = []
     for name, planned_snapshot in planned_snapshots.items():
         expected, actual = planned_snapshot.connections.pairs, current_snapshots[name].connections.pairs
@@ -224,37 +228,37 @@ def check_no_drift(lab: Lab, planned_snapshots: Mapping[str, Snapshot], current_
 
 
 def _name_pair(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -> str:
-    return f"{pair[0]}->{pair[1]} ({pair_label(owners, switch, pair)})"
+    return f"{pair[0]}->{pair[1]} ({label_pair(owners, switch, pair)})"
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """An operation in progress. `first` maps each switch to the number of its first step in the operation."""
+    """An operation in progress. `first_ordinals` maps each switch to the number of its first step in the operation."""
 
     journal: Journal
     operation: str
     consent: SendCheck
     fence: Fence
     on_step_done: Callable[[str], object]
-    first: dict[str, int] = field(default_factory=dict)
+    first_ordinals: dict[str, int] = field(default_factory=dict)
 
     def plan(self, plan: LabPlan, switches: Mapping[str, OpticalSwitch]) -> None:
         """Store all steps and the goal of the operation in the journal."""
         planned_steps = []
         first_ordinals = self.journal.steps.next_ordinals(self.operation)
         for part in plan.switches:
-            self.first[part.switch] = first_ordinals.get(part.switch, 0)
+            self.first_ordinals[part.switch] = first_ordinals.get(part.switch, 0)
             address = switches[part.switch].address
-            for ordinal, step in enumerate(part.steps, self.first[part.switch]):
+            for ordinal, step in enumerate(part.steps, self.first_ordinals[part.switch]):
                 planned_steps.append(PlannedStep.from_step(part.switch, ordinal, address, step))
         goal = {part.switch: (switches[part.switch].address, part) for part in plan.switches}
-        self.journal.begin(self.operation, planned_steps, goal_text(goal))
+        self.journal.begin(self.operation, planned_steps, render_goal(goal))
 
 
 def _run_steps(plan: SwitchPlan, snapshot: Snapshot, switch: OpticalSwitch, work: _Work) -> ApplyReport:
     """Execute the steps of one switch until a step is not done or Ctrl-C is pressed, and return its report."""
     outcomes: list[Outcome] = []
-    for ordinal, step in enumerate(plan.steps, work.first[plan.switch]):
+    for ordinal, step in enumerate(plan.steps, work.first_ordinals[plan.switch]):
         if is_interrupted():
             break
         outcomes.append(_execute_step(plan.switch, ordinal, step, switch, work))
@@ -311,7 +315,7 @@ def _describe_stop(reports: Mapping[str, ApplyReport]) -> str:
 
 def _describe_outcomes(lab: Lab, reports: Mapping[str, ApplyReport]) -> str:
     """Return a text with the outcomes of all circuits, switch by switch, and the next command."""
-    owners = port_owners(lab)
+    owners = find_port_owners(lab)
     parts = [_describe_switch(owners, name, report) for name, report in reports.items()]
     return f"{'; '.join(parts)}. Run `testbed plan` to see what the switches hold now, then apply again"
 
@@ -357,7 +361,7 @@ def install_hosts(
         return
     steps = [_make_host_step(lab, part, first_ordinals.get(name, 0)) for name, part in parts.items()]
     failure: HostError | None = None
-    lease = hold_fence(journal.database, lab.name, parts_of(lab, (f"host:{name}" for name in parts)))
+    lease = hold_fence(journal.database, lab.name, find_parts(lab, (f"host:{name}" for name in parts)))
     with lease as fence, fence.sending():
         EmergencyStop(journal.directory, lab.name).check()
         journal.steps.intend(operation, steps)
@@ -388,14 +392,14 @@ def _settle_hosts(
     return {name: part for name, part in parts.items() if outcomes[name][0] is not Status.DONE}
 
 
-def digest_of(part: HostForwarding) -> str:
+def compute_digest(part: HostForwarding) -> str:
     """Return 16 hexadecimal digits that identify the configuration of one host."""
     return hashlib.sha256(f"{part.command}\n{part.text}".encode()).hexdigest()[:16]
 
 
 def _make_host_step(lab: Lab, part: HostForwarding, ordinal: int) -> PlannedStep:
     management = next(str(host.management) for host in lab.hosts if host.name == part.host)
-    return PlannedStep(part.host, ordinal, management, "configure", "", digest_of(part), ROUTES)
+    return PlannedStep(part.host, ordinal, management, "configure", "", compute_digest(part), ROUTES)
 
 
 def _read_states(lab: Lab, fleet: Fleet) -> Mapping[str, KernelState]:
@@ -414,4 +418,4 @@ def _judge_kernel(lab: Lab, part: HostForwarding, state: KernelState | None) -> 
     findings = judge_host(lab, host, planned_state, state)
     if findings:
         return Status.FAILED, "; ".join(f"{finding.kind}: {finding.subject}" for finding in findings[:4])
-    return Status.DONE, digest_of(part)
+    return Status.DONE, compute_digest(part)

@@ -15,13 +15,13 @@ from lightbed.wording import count_noun
 from testbed.design.model import Link, Nic, Wiring
 from testbed.errors import TopologyError, VerifyFailed
 from testbed.lab.model import Lab, LabBoard, LabHost, LabNic
-from testbed.leases.model import parts_of
-from testbed.operate.apply import parts_of_plan
+from testbed.leases.model import find_parts
+from testbed.operate.apply import find_plan_parts
 from testbed.operate.boards import BoardLink, set_board_routes
 from testbed.operate.confirmation import check_none_pending
 from testbed.operate.light import judge_circuits, read_light
 from testbed.operate.model import ApplyResult, Circuit
-from testbed.operate.plan import pair_label, plan_lab, port_owners, select_in_scope
+from testbed.operate.plan import find_port_owners, label_pair, plan_lab, select_in_scope
 
 if TYPE_CHECKING:
     from testbed.operate.session import LabSession
@@ -78,15 +78,15 @@ def attach(session: LabSession, attachment: Attachment, note: Note = lambda _tex
     check_none_pending(journal.directory, lab.name)
     plan = plan_lab(shard, _WIRING, session.switches, take_over=True)
     to_board, to_host = plan.circuits
-    owners = port_owners(lab)
+    owners = find_port_owners(lab)
     replaced = tuple(
-        pair_label(owners, part.switch, pair)
+        label_pair(owners, part.switch, pair)
         for part in plan.switches
         for pair in sorted(select_in_scope(part) - part.target.pairs)
     )
     note(f"attach {attachment.labels[0]}: {count_noun(len(replaced), 'circuit')} to remove")
-    parts = parts_of(lab, {f"host:{attachment.host}", f"board:{attachment.board}"})
-    parts |= parts_of_plan(shard, plan)
+    parts = find_parts(lab, {f"host:{attachment.host}", f"board:{attachment.board}"})
+    parts |= find_plan_parts(shard, plan)
     with (
         hold_fence(journal.database, lab.name, parts),
         session.operation("attach", attachment.labels[0]) as operation,
@@ -121,9 +121,13 @@ def shard_of_attachment(lab: Lab, attachment: Attachment) -> Lab:
         )
     board = next(candidate for candidate in lab.boards if candidate.name == attachment.board)
     other_nics = tuple(nic for nic in host.nics if nic.name != attachment.nic)
-    other_nodes = [replace(host, nics=other_nics), *(other_host for other_host in hosts.values() if other_host is not host)]
+    other_nodes = [
+        replace(host, nics=other_nics),
+        *(other_host for other_host in hosts.values() if other_host is not host),
+    ]
     other_nodes += [
-        _make_board_host(other_board, host, omitted_port=attachment.port if other_board is board else "") for other_board in lab.boards
+        _make_board_host(other_board, host, omitted_port=attachment.port if other_board is board else "")
+        for other_board in lab.boards
     ]
     node = LabHost(
         board.name,

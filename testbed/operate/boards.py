@@ -51,12 +51,17 @@ def find_board_links(lab: Lab, circuits_by_switch: Mapping[str, CrossConnects]) 
     for board in lab.boards:
         for port in board.ports:
             receive_circuits = circuits_by_switch.get(port.receive.switch)
-            source = receive_circuits.inputs_of.get(port.receive.port) if receive_circuits is not None else None
+            source = (
+                receive_circuits.inputs_of.get(port.receive.port) if receive_circuits is not None else None
+            )
             if source is None or (port.receive.switch, source) not in transmitters:
                 continue
             host, nic = transmitters[port.receive.switch, source]
             transmit_circuits = circuits_by_switch.get(port.transmit.switch)
-            is_duplex = transmit_circuits is not None and transmit_circuits.get(port.transmit.port) == nic.receive.port
+            is_duplex = (
+                transmit_circuits is not None
+                and transmit_circuits.get(port.transmit.port) == nic.receive.port
+            )
             if is_duplex and nic.receive.switch == port.transmit.switch:
                 links.append(BoardLink(host, nic, board.name, port))
     return tuple(links)
@@ -76,7 +81,9 @@ def find_free_circuits(
 ) -> frozenset[tuple[str, int, int]]:
     """Return the circuits to and from boards at NICs that a topology leaves free, as switch, input and output."""
     return frozenset(
-        pair for link in find_free_links(find_board_links(lab, circuits_by_switch), used) for pair in link.pairs
+        pair
+        for link in find_free_links(find_board_links(lab, circuits_by_switch), used)
+        for pair in link.pairs
     )
 
 
@@ -113,5 +120,9 @@ def ping_boards(fleet: Fleet, links: Iterable[BoardLink]) -> dict[str, bool]:
     for label, link in reachable_links.items():
         ping = f"ping -n -q -c 3 -i 0.2 -W 1 {link.port.address}"
         commands[link.host.name].append(f"{ping} >/dev/null 2>&1 && echo {label}")
-    results = fleet.run({host: f"{'; '.join(lines)}; true" for host, lines in commands.items()}) if reachable_links else {}
+    results = (
+        fleet.run({host: f"{'; '.join(lines)}; true" for host, lines in commands.items()})
+        if reachable_links
+        else {}
+    )
     return {label: label in results[link.host.name].stdout.split() for label, link in reachable_links.items()}

@@ -18,16 +18,16 @@ from testbed.design.model import Wiring
 from testbed.errors import HostError, LeaseDenied, LeaseImpossible, UnderMaintenance, VerifyFailed
 from testbed.lab.model import Lab, shard_of
 from testbed.leases.listing import read_leases, read_maintenance
-from testbed.leases.model import Lease, parts_of
+from testbed.leases.model import Lease, find_parts
 from testbed.leases.store import LeaseStore
-from testbed.operate.design import design_of_intent
-from testbed.operate.engine.planned import as_text, from_text, goal_text, now
+from testbed.operate.design import build_intent_design
+from testbed.operate.engine.planned import now, parse_circuits, render_circuits, render_goal
 from testbed.operate.engine.transitions import StepEvent, StepState
 from testbed.operate.intent import Intent, load_intents, select_in_force
 from testbed.operate.light import find_held_circuits
 from testbed.operate.model import LabPlan, SwitchPlan
-from testbed.operate.plan import scope_of
-from testbed.operate.recovery.records import operations_of
+from testbed.operate.plan import find_scope
+from testbed.operate.recovery.records import load_operations
 from testbed.operate.session import Change, LabSession, open_lab
 from testbed.storage.looking import read_rows
 
@@ -149,7 +149,9 @@ class HostRequest:
     reads_gpus: bool = False
     """Count the GPUs of each host, over SSH."""
 
-    def acquire(self, on_wait: Callable[[str], object] = lambda _hosts: None) -> tuple[Lease, tuple[str, ...]]:
+    def acquire(
+        self, on_wait: Callable[[str], object] = lambda _hosts: None
+    ) -> tuple[Lease, tuple[str, ...]]:
         """Wait for a lease; return it with its hosts in the lab's order. Hosts that are free earlier are preferred.
 
         `on_wait` is called with the hosts that the request waits for, once for each choice. Raises `LeaseImpossible` if
@@ -166,7 +168,9 @@ class HostRequest:
                 if lack:
                     raise LeaseImpossible(f"lab '{self.lab.name}': {lack}")
                 self._check_maintenance()
-                preferred_hosts = candidates.choose(self.needs, self._find_held(request)) or chosen_hosts
+                preferred_hosts = (
+                    candidates.choose(self.needs, self._find_held_hosts(request)) or chosen_hosts
+                )
                 preferred_hosts = preferred_hosts or candidates.choose(self.needs, ())
                 # A request keeps its place in the queue as long as it names the same hosts.
                 if request is not None and preferred_hosts != chosen_hosts:
@@ -178,7 +182,9 @@ class HostRequest:
                 # A host may have failed while the request waited.
                 if request.is_held and self._read_candidates().is_whole(chosen_hosts):
                     granted_lease, request = request, None
-                    return granted_lease, tuple(host.name for host in self.lab.hosts if host.name in chosen_hosts)
+                    return granted_lease, tuple(
+                        host.name for host in self.lab.hosts if host.name in chosen_hosts
+                    )
                 if time.monotonic() > deadline:
                     problem = f"hosts {', '.join(chosen_hosts)} of lab '{self.lab.name}' were not granted"
                     raise LeaseDenied(f"{problem} within {self.wait_s:g} s; see `testbed lease list`")
@@ -193,7 +199,7 @@ class HostRequest:
 
     def _request_lease(self, hosts: tuple[str, ...]) -> Lease:
         resources = (*(f"host:{name}" for name in hosts), *self.boards)
-        parts = parts_of(self.lab, resources)
+        parts = find_parts(self.lab, resources)
         return self.store.request(resources, parts, ttl_s=self.ttl_s, reason=self.reason)
 
     def _check_maintenance(self) -> None:
@@ -204,7 +210,7 @@ class HostRequest:
                 "`testbed maintenance off`"
             )
 
-    def _find_held(self, own_request: Lease | None) -> frozenset[str]:
+    def _find_held_hosts(self, own_request: Lease | None) -> frozenset[str]:
         """Return the hosts of which another lease holds a part or waits for one."""
         other_leases = [
             lease
@@ -215,7 +221,7 @@ class HostRequest:
         return frozenset(
             host.name
             for host in self.lab.hosts
-            if not parts.isdisjoint(parts_of(self.lab, [f"host:{host.name}"]))
+            if not parts.isdisjoint(find_parts(self.lab, [f"host:{host.name}"]))
         )
 
     def _read_candidates(self) -> Candidates:
@@ -243,7 +249,7 @@ class HostRequest:
         fault_of = {row["part"]: row["fault"] for row in rows}
         faults = {}
         for host in self.lab.hosts:
-            parts = parts_of(self.lab, [f"host:{host.name}"]) & fault_of.keys()
+            parts = find_parts(self.lab, [f"host:{host.name}"]) & fault_of.keys()
             if parts:
                 faults[host.name] = fault_of[min(parts)]
         return faults
@@ -252,10 +258,11 @@ class HostRequest:
 def _count_gpus(session: LabSession) -> dict[str, int]:
     """Return the number of GPUs of each host that answers, which is 0 without NVIDIA's driver."""
     assert session.fleet is not None
-    hosts = [host.name for host in session.lab.hosts if host.name not in session.off]
+    hosts = [host.name for host in session.lab.hosts if host.name not in session.unreachable]
     results = session.fleet.run(dict.fromkeys(hosts, "nvidia-smi --list-gpus 2>/dev/null; true"))
     return {
-        host: sum(line.startswith("GPU ") for line in result.stdout.splitlines()) for host, result in results.items()
+        host: sum(line.startswith("GPU ") for line in result.stdout.splitlines())
+        for host, result in results.items()
     }
 
 
@@ -274,17 +281,20 @@ class LabState:
         names = {host.name for host in lab.hosts}
         intents = select_in_force(load_intents(runs_dir, lab.name))
         epochs = (intent for intent in intents if names.issuperset(intent.hosts) and intent.state in _APPLIED)
-        return cls({name: _select_in_scope(lab, name, circuits) for name, circuits in circuits_by_switch.items()}, tuple(epochs))
+        return cls(
+            {name: _select_in_scope(lab, name, circuits) for name, circuits in circuits_by_switch.items()},
+            tuple(epochs),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as a JSON object, which holds the numbers of the epochs."""
-        circuits = {switch: as_text(connections) for switch, connections in self.circuits.items()}
+        circuits = {switch: render_circuits(connections) for switch, connections in self.circuits.items()}
         return {"circuits": circuits, "epochs": [intent.epoch for intent in self.epochs]}
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any], runs_dir: Path, lab: str) -> LabState:
         """Return the state of a JSON object. Raises `JournalError`."""
-        circuits = {switch: from_text(text) for switch, text in document["circuits"].items()}
+        circuits = {switch: parse_circuits(text) for switch, text in document["circuits"].items()}
         intents = {intent.epoch: intent for intent in load_intents(runs_dir, lab)}
         return cls(circuits, tuple(intents[epoch] for epoch in document["epochs"]))
 
@@ -307,7 +317,7 @@ class LabState:
         plan = LabPlan(no_links, (), tuple(parts))
         if plan.has_changes:
             addresses = {name: switch.address for name, switch in session.switches.items()}
-            goal = goal_text({part.switch: (addresses[part.switch], part) for part in plan.switches})
+            goal = render_goal({part.switch: (addresses[part.switch], part) for part in plan.switches})
             with session.operation("trial", reason, goal=goal):
                 session.apply(plan)
         in_force = {
@@ -320,11 +330,11 @@ class LabState:
 
 def _reapply_epoch(intent: Intent, lab: Lab, reopen: OpenSession, reason: str) -> None:
     whole_lab = shard_of(lab, [host.name for host in (*lab.hosts, *lab.others)])
-    epoch_lab, design = design_of_intent(whole_lab, intent)
+    epoch_lab, design = build_intent_design(whole_lab, intent)
     change = Change("rollback", f"back to epoch {intent.epoch}: {reason}")
     with reopen(epoch_lab) as session:
-        if session.off:
-            problem = "; ".join(f"{name}: {reason}" for name, reason in session.off.items())
+        if session.unreachable:
+            problem = "; ".join(f"{name}: {reason}" for name, reason in session.unreachable.items())
             raise HostError(f"epoch {intent.epoch} of lab '{lab.name}' is not installed again: {problem}")
         result = session.carry_out(design, session.plan(design), stated=intent.stated, change=change)
     if intent.state == "verified" and not result.verified.ok:
@@ -341,7 +351,7 @@ def _conclude_operations(session: LabSession, owner: str, reason: str) -> None:
     """
     journal, lab = session.writable, session.lab
     with_epoch = {intent.operation for intent in load_intents(journal.directory, lab.name)}
-    for record in operations_of(journal.directory, lab.name):
+    for record in load_operations(journal.directory, lab.name):
         if record.row["owner"] != owner or record.state in ("running", "done") or record.id in with_epoch:
             continue
         for switch in session.switches.values():
@@ -353,12 +363,12 @@ def _conclude_operations(session: LabSession, owner: str, reason: str) -> None:
 
 
 def _select_in_scope(lab: Lab, switch: str, circuits: CrossConnects) -> CrossConnects:
-    scope = scope_of(lab, lab.switch(switch))
+    scope = find_scope(lab, lab.switch(switch))
     return circuits if scope is None else CrossConnects({i: o for i, o in circuits.pairs if i in scope})
 
 
 def _plan_restore(session: LabSession, name: str, target: CrossConnects) -> SwitchPlan:
     """Return the steps that restore earlier circuits of a switch."""
-    switch, scope = session.switches[name], scope_of(session.lab, session.lab.switch(name))
+    switch, scope = session.switches[name], find_scope(session.lab, session.lab.switch(name))
     snapshot = switch.read()
     return SwitchPlan(name, target, scope, snapshot, switch.plan(target, snapshot, scope))

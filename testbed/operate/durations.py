@@ -34,7 +34,7 @@ order by s.intent_at desc limit 5000
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedDuration:
     """Expected duration of steps: the median, and the 95th percentile.
 
     `samples` is the number of journal steps behind it, or 0 for a driver's estimate.
@@ -55,40 +55,50 @@ class Durations:
 
     seconds: Mapping[tuple[str, str], Sequence[float]] = field(default_factory=dict)
 
-    def step(self, switch: str, step: Step) -> Expected:
+    def step(self, switch: str, step: Step) -> ExpectedDuration:
         """Return the expected duration of a step: learned, or the driver's estimate if too few are known.
 
         >>> from ocs_drivers.model import CrossConnects
         >>> none = CrossConnects()
         >>> Durations({("ocs1", "add"): [59.0, 60.0, 70.0]}).step("ocs1", Step("add", none, none, none, 1.0))
-        Expected(median_s=60.0, p95_s=70.0, samples=3)
+        ExpectedDuration(median_s=60.0, p95_s=70.0, samples=3)
         """
         durations_s = self.seconds.get((switch, step.kind), ())
         if len(durations_s) < MIN_SAMPLES:
-            return Expected(step.estimated_s, step.estimated_s)
-        return Expected(statistics.median(durations_s), _compute_percentile_95(durations_s), len(durations_s))
+            return ExpectedDuration(step.estimated_s, step.estimated_s)
+        return ExpectedDuration(
+            statistics.median(durations_s), _compute_percentile_95(durations_s), len(durations_s)
+        )
 
-    def switch(self, switch: str, steps: Iterable[Step]) -> Expected:
+    def switch(self, switch: str, steps: Iterable[Step]) -> ExpectedDuration:
         """Return the sum over the steps of one switch, which run in sequence. The sum of `p95_s` is an upper bound."""
         step_durations = [self.step(switch, step) for step in steps]
         samples = min((duration.samples for duration in step_durations), default=0)
-        return Expected(sum(duration.median_s for duration in step_durations), sum(duration.p95_s for duration in step_durations), samples)
+        return ExpectedDuration(
+            sum(duration.median_s for duration in step_durations),
+            sum(duration.p95_s for duration in step_durations),
+            samples,
+        )
 
-    def plan(self, plan: LabPlan) -> Expected:
+    def plan(self, plan: LabPlan) -> ExpectedDuration:
         """Return the expected duration of a plan: switches work in parallel, so the slowest one counts."""
         switch_durations = [self.switch(part.switch, part.steps) for part in plan.switches if part.steps]
         if not switch_durations:
-            return Expected(0.0, 0.0)
+            return ExpectedDuration(0.0, 0.0)
         samples = min(duration.samples for duration in switch_durations)
-        return Expected(max(duration.median_s for duration in switch_durations), max(duration.p95_s for duration in switch_durations), samples)
+        return ExpectedDuration(
+            max(duration.median_s for duration in switch_durations),
+            max(duration.p95_s for duration in switch_durations),
+            samples,
+        )
 
 
 def learn_durations(runs_dir: str | Path, lab: str) -> Durations:
     """Return the durations of a lab's steps in the journal. They are empty without a journal. Raises `JournalError`."""
-    return durations_of(read_journal(runs_dir, _DONE_STEPS, lab))
+    return parse_durations(read_journal(runs_dir, _DONE_STEPS, lab))
 
 
-def durations_of(rows: Iterable[Mapping[str, Any]]) -> Durations:
+def parse_durations(rows: Iterable[Mapping[str, Any]]) -> Durations:
     """Return durations from rows of the journal, newest first. Negative durations are left out: the clock moved."""
     seconds: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     for row in rows:

@@ -159,7 +159,9 @@ class _Targets:
     def choose(self, host: LabHost) -> str:
         """Return the idle host with enough GPUs that takes the work of a host, or "" if none is left."""
         if host.name not in self._chosen:
-            fitting_hosts = [idle_host for idle_host in self._idle if count_gpus(idle_host) >= count_gpus(host)]
+            fitting_hosts = [
+                idle_host for idle_host in self._idle if count_gpus(idle_host) >= count_gpus(host)
+            ]
             self._chosen[host.name] = fitting_hosts[0].name if fitting_hosts else ""
             self._idle = [idle_host for idle_host in self._idle if idle_host not in fitting_hosts[:1]]
         return self._chosen[host.name]
@@ -182,7 +184,9 @@ def _advise_on_fibres(lab: Lab, losses: Iterable[Loss]) -> Iterator[FailureAdvic
         labels = tuple(label_gpu(lab, gpu) for gpu in gpus if _find_nics(lab, gpu) <= dead_nics.keys())
         gpu_names = " and ".join(label_gpu(lab, gpu) for gpu in gpus)
         effect = (
-            f"{' and '.join(labels)} cannot use the rail" if labels else f"{gpu_names} has one rail link fewer"
+            f"{' and '.join(labels)} cannot use the rail"
+            if labels
+            else f"{gpu_names} has one rail link fewer"
         )
         text = f"a fibre of {lab.nic_label(nic)} is lost, so {effect}: see the detours and new circuits"
         yield _make_advice(1, lab.nic_label(nic), labels, "detour", "", text)
@@ -269,5 +273,8 @@ def _list_idle_hosts(lab: Lab, wiring: Wiring, snapshots: Mapping[str, Snapshot]
     candidates = [host for node, host in enumerate(lab.hosts) if node not in linked_nodes]
     for host in sorted((*candidates, *lab.others), key=lambda candidate: candidate.name):
         fibre_ends = [fibre_end for nic in host.nics for fibre_end in (nic.transmit, nic.receive)]
-        if all(fibre_end.switch in snapshots and (fibre_end.switch, fibre_end.port) not in used_ports for fibre_end in fibre_ends):
+        if all(
+            fibre_end.switch in snapshots and (fibre_end.switch, fibre_end.port) not in used_ports
+            for fibre_end in fibre_ends
+        ):
             yield host

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn
 from testbed.design.model import Link, Nic, Topology, Wiring
 from testbed.errors import IntentError, JournalError
 from testbed.lab.model import Lab
-from testbed.storage.address import address_in
-from testbed.storage.looking import hint_for, is_database_error, read_rows, why_unreadable
-from testbed.storage.owner import is_running, this_process
+from testbed.storage.address import get_database_address
+from testbed.storage.looking import explain_unreadable, find_hint, is_database_error, read_rows
+from testbed.storage.owner import get_current_process, is_running
 
 if TYPE_CHECKING:
     from testbed.operate.journal import Journal
@@ -130,7 +130,10 @@ class Intent:
 def load_intents(runs_dir: str | Path, lab: str) -> tuple[Intent, ...]:
     """Return the epochs of a lab, newest first. Raises `JournalError`."""
     return tuple(
-        map(intent_of, read_journal(runs_dir, "select * from intents where lab = ? order by epoch desc", lab))
+        map(
+            parse_intent,
+            read_journal(runs_dir, "select * from intents where lab = ? order by epoch desc", lab),
+        )
     )
 
 
@@ -161,18 +164,18 @@ def find_replaced(intents: Sequence[Intent], intent: Intent) -> tuple[Intent, ..
 
 def read_journal(runs_dir: str | Path, query: str, lab: str) -> list[Mapping[str, Any]]:
     """Return the rows of a query with one parameter, the lab's name. Raises `JournalError`."""
-    address = address_in(runs_dir)
+    address = get_database_address(runs_dir)
     try:
         return read_rows(address, query, (lab,))
     except Exception as error:
         if not is_database_error(error):
             raise
-        problem = why_unreadable(address, error)
-        hint = f"{hint_for(error)}, or name the topology (--method, --simplex, --demand, --plan)"
+        problem = explain_unreadable(address, error)
+        hint = f"{find_hint(error)}, or name the topology (--method, --simplex, --demand, --plan)"
         raise JournalError(f"cannot read the stored topology of lab '{lab}': {problem}; {hint}") from error
 
 
-def intent_of(row: Mapping[str, Any]) -> Intent:
+def parse_intent(row: Mapping[str, Any]) -> Intent:
     """Return the epoch in a row of the table, or in a mapping with the same keys."""
     document = json.loads(row["topology"])
     nodes, degree, simplex = document["nodes"], document["degree"], document["simplex"]
@@ -238,17 +241,17 @@ class IntentLog:
             "lab": self._lab.name,
             "state": state,
             "operation": operation,
-            "owner": this_process(),
+            "owner": get_current_process(),
             "lab_file": str(self._lab.path.absolute()),
             "revision": self._lab.revision,
             "name": name,
-            "topology": topology_text(topology, wiring, self._lab),
+            "topology": render_topology(topology, wiring, self._lab),
             "hosts": json.dumps([host.name for host in self._lab.hosts]),
             "words": stated.words,
             "plan_text": stated.plan_text,
             "repairs": stated.repairs,
-            "intended_at": _now(),
-            "applied_at": None if state == "intended" else _now(),
+            "intended_at": _format_now(),
+            "applied_at": None if state == "intended" else _format_now(),
         }
         import sqlalchemy as sa  # imported late: a plan needs no SQLAlchemy
 
@@ -266,7 +269,7 @@ class IntentLog:
         """Take over an unfinished epoch for this process. Raises `JournalError`."""
         from testbed.storage.schema import intents
 
-        values = {"state": "intended", "error": "", "owner": this_process()}
+        values = {"state": "intended", "error": "", "owner": get_current_process()}
         conditions = (intents.c.lab == self._lab.name, intents.c.epoch == epoch)
         with self._journal.transaction() as connection:
             connection.execute(intents.update().where(*conditions).values(values))
@@ -276,7 +279,7 @@ class IntentLog:
         from testbed.storage.schema import intents
 
         time_column = "applied_at" if state == "applied" else "ended_at"
-        values = {"state": state, "error": error, time_column: _now()}
+        values = {"state": state, "error": error, time_column: _format_now()}
         with self._journal.transaction() as connection:
             connection.execute(
                 intents.update()
@@ -291,7 +294,7 @@ class IntentLog:
         conditions = (intents.c.lab == self._lab.name, intents.c.epoch == epoch, intents.c.state == "applied")
         with self._journal.transaction() as connection:
             result = connection.execute(
-                intents.update().where(*conditions).values({"state": "verified", "ended_at": _now()})
+                intents.update().where(*conditions).values({"state": "verified", "ended_at": _format_now()})
             )
             if result.rowcount != 1:
                 raise JournalError(
@@ -337,7 +340,7 @@ class NoRecord:
         """Store nothing."""
 
 
-def topology_text(topology: Topology, wiring: Wiring, lab: Lab) -> str:
+def render_topology(topology: Topology, wiring: Wiring, lab: Lab) -> str:
     """Return a topology and its links between NICs as JSON text, as the table stores it."""
     return json.dumps(
         {
@@ -352,5 +355,5 @@ def topology_text(topology: Topology, wiring: Wiring, lab: Lab) -> str:
     )
 
 
-def _now() -> str:
+def _format_now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")

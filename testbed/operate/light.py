@@ -28,7 +28,7 @@ from testbed.errors import HostError
 from testbed.lab.model import Lab, LabHost
 from testbed.operate.boards import find_free_circuits
 from testbed.operate.model import Circuit, FindingKind, LinkFinding
-from testbed.operate.plan import own_ports, pair_label, port_owners, ports_of
+from testbed.operate.plan import find_port_owners, label_pair, list_lab_ports, list_used_ports
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
@@ -78,7 +78,7 @@ class Budget:
     receiver_dbm: float
 
 
-def budget_of(lab: Lab, circuit: Circuit) -> Budget:
+def compute_budget(lab: Lab, circuit: Circuit) -> Budget:
     """Return the expected power along a circuit: the transmit power of the lab file minus the losses on the way."""
     input_dbm = lab.link.transmit_power_dbm - lab.nic(circuit.link.source).transmit.loss_db
     output_dbm = input_dbm - lab.switch(circuit.switch).insertion_loss_db
@@ -89,7 +89,7 @@ def read_light(
     circuits: Iterable[Circuit], switches: Mapping[str, OpticalSwitch]
 ) -> dict[str, SwitchReading]:
     """Read every switch: its configuration, then the power at every port that a circuit uses."""
-    return read_ports(ports_of(circuits), switches)
+    return read_ports(list_used_ports(circuits), switches)
 
 
 def read_ports(
@@ -111,10 +111,12 @@ def find_held_circuits(lab: Lab, snapshots: Mapping[str, Snapshot]) -> tuple[Cir
     transmitters = {(lab.nic(nic).transmit.switch, lab.nic(nic).transmit.port): nic for nic in nics}
     receivers = {(lab.nic(nic).receive.switch, lab.nic(nic).receive.port): nic for nic in nics}
     return tuple(
-        Circuit(Link(transmitters[name, input_port], receivers[name, output_port]), name, input_port, output_port)
+        Circuit(
+            Link(transmitters[name, input_port], receivers[name, output_port]), name, input_port, output_port
+        )
         for name, snapshot in snapshots.items()
         for input_port, output_port in sorted(snapshot.connections.pairs)
-        if (name, here) in transmitters and (name, there) in receivers
+        if (name, input_port) in transmitters and (name, output_port) in receivers
     )
 
 
@@ -135,7 +137,11 @@ def judge_circuits(
     for name, reading in readings.items():
         planned_circuits = tuple(circuit for circuit in circuits if circuit.switch == name)
         missing_findings, extra_findings = (
-            [finding for finding in kind_findings if finding.subject not in explained_subjects.get(finding.kind, ())]
+            [
+                finding
+                for finding in kind_findings
+                if finding.subject not in explained_subjects.get(finding.kind, ())
+            ]
             for kind_findings in (
                 _judge_missing(lab, reading, planned_circuits),
                 _judge_extra(lab, name, reading, planned_circuits),
@@ -147,14 +153,20 @@ def judge_circuits(
             if is_all_missing or len(missing_findings) > SHOWN
             else missing_findings
         )
-        findings += _merge_findings(EXTRA_CIRCUIT, name, extra_findings) if len(extra_findings) > SHOWN else extra_findings
+        findings += (
+            _merge_findings(EXTRA_CIRCUIT, name, extra_findings)
+            if len(extra_findings) > SHOWN
+            else extra_findings
+        )
         for circuit in planned_circuits:
             if circuit.link.source not in silent_nics:
                 findings += _judge_light(lab, circuit, reading)
     return tuple(findings)
 
 
-def _judge_missing(lab: Lab, reading: SwitchReading, planned_circuits: Iterable[Circuit]) -> Iterator[LinkFinding]:
+def _judge_missing(
+    lab: Lab, reading: SwitchReading, planned_circuits: Iterable[Circuit]
+) -> Iterator[LinkFinding]:
     for circuit in planned_circuits:
         if not _is_held(circuit, reading):
             detail = _describe_missing(circuit, reading.snapshot)
@@ -170,7 +182,7 @@ def _merge_findings(kind: FindingKind, switch: str, findings: list[LinkFinding])
 
 
 def _judge_light(lab: Lab, circuit: Circuit, reading: SwitchReading) -> Iterator[LinkFinding]:
-    budget = budget_of(lab, circuit)
+    budget = compute_budget(lab, circuit)
     input_power = reading.power.get(circuit.input_port)
     yield from _judge_input(lab, circuit, input_power, budget)
     if _is_held(circuit, reading) and not _is_dark(input_power):
@@ -240,9 +252,7 @@ def _judge_output(
 def _report_excess(
     lab: Lab, circuit: Circuit, subject: str, excess_db: float, measured_dbm: float, expected_dbm: float
 ) -> LinkFinding:
-    detail = (
-        f"{subject} loses {excess_db:.1f} dB more than planned ({measured_dbm:.1f} dBm, not {expected_dbm:.1f})"
-    )
+    detail = f"{subject} loses {excess_db:.1f} dB more than planned ({measured_dbm:.1f} dBm, not {expected_dbm:.1f})"
     return EXCESS_LOSS.report(lab.link_label(circuit.link), detail)
 
 
@@ -253,15 +263,18 @@ def _judge_extra(
 
     Circuits between boards and NICs that the plan leaves free are expected.
     """
-    owners, lab_ports = port_owners(lab), own_ports(lab)
+    owners, lab_ports = find_port_owners(lab), list_lab_ports(lab)
     planned_circuits = tuple(planned_circuits)
     pairs = {(circuit.input_port, circuit.output_port) for circuit in planned_circuits}
     circuits_by_switch = {switch: reading.snapshot.connections}
-    board_pairs = {circuit[1:] for circuit in find_free_circuits(lab, circuits_by_switch, ports_of(planned_circuits))}
+    board_pairs = {
+        circuit[1:]
+        for circuit in find_free_circuits(lab, circuits_by_switch, list_used_ports(planned_circuits))
+    }
     for pair in sorted(reading.snapshot.connections.pairs - pairs - board_pairs):
         if any((switch, port) in lab_ports for port in pair):
             detail = f"{switch} connects {pair[0]} -> {pair[1]}, which is not planned; run `testbed apply`"
-            yield EXTRA_CIRCUIT.report(pair_label(owners, switch, pair), detail)
+            yield EXTRA_CIRCUIT.report(label_pair(owners, switch, pair), detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +288,7 @@ class Loss:
     nic: Nic
     fibre: Part
     link: Link
-    sure: bool = True
+    is_certain: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,10 +299,10 @@ class LossObservation:
     """
 
     losses: tuple[Loss, ...]
-    carrying: frozenset[Link]
-    held: frozenset[Link]
-    unpatched: tuple[Circuit, ...]
-    seen: Mapping[str, Snapshot]
+    carrying_links: frozenset[Link]
+    held_links: frozenset[Link]
+    unpatched_circuits: tuple[Circuit, ...]
+    snapshots: Mapping[str, Snapshot]
 
 
 def observe_losses(
@@ -302,7 +315,7 @@ def observe_losses(
     """
     carriers = read_carriers(fleet, lab) if fleet else {}
     # Read light last: if a transmit fibre is cut between the reads, the monitor shows it and overrules the carrier.
-    readings = read_ports(own_ports(lab), switches)
+    readings = read_ports(list_lab_ports(lab), switches)
     held_circuits = find_held_circuits(lab, {name: reading.snapshot for name, reading in readings.items()})
     readable_planned, readable_held = (
         _select_readable(lab, circuit_group, readings, fleet) for circuit_group in (circuits, held_circuits)
@@ -318,7 +331,8 @@ def _select_readable(
     return tuple(
         circuit
         for circuit in circuits
-        if circuit.switch in readings and reachable_hosts.issuperset(lab.hosts[nic.node].name for nic in circuit.link)
+        if circuit.switch in readings
+        and reachable_hosts.issuperset(lab.hosts[nic.node].name for nic in circuit.link)
     )
 
 
@@ -362,21 +376,21 @@ def judge_losses(
         losses=tuple(
             loss for circuit, verdict in verdicts.items() for loss in _make_losses(circuit.link, verdict)
         ),
-        carrying=frozenset(
+        carrying_links=frozenset(
             circuit.link
             for circuit in held_circuits
             if verdicts[circuit] == "lit" and circuit.link.source not in dark_nics
         ),
-        held=frozenset(circuit.link for circuit in held_circuits),
-        unpatched=tuple(circuit for circuit in planned_circuits if verdicts[circuit] == "unpatched"),
-        seen={name: reading.snapshot for name, reading in readings.items()},
+        held_links=frozenset(circuit.link for circuit in held_circuits),
+        unpatched_circuits=tuple(circuit for circuit in planned_circuits if verdicts[circuit] == "unpatched"),
+        snapshots={name: reading.snapshot for name, reading in readings.items()},
     )
 
 
 def _make_losses(link: Link, verdict: Verdict) -> tuple[Loss, ...]:
     transmit, receive = Loss(link.source, "transmit", link), Loss(link.target, "receive", link)
     if verdict == "either":
-        return replace(transmit, sure=False), replace(receive, sure=False)
+        return replace(transmit, is_certain=False), replace(receive, is_certain=False)
     return {"transmit": (transmit,), "receive": (receive,)}.get(verdict, ())
 
 

@@ -22,7 +22,7 @@ class Circuit:
 
 @dataclass(frozen=True, slots=True)
 class SwitchPlan:
-    """Target of one switch, the snapshot from which the plan was made (`seen`), and the steps between them.
+    """Target of one switch, the snapshot from which the plan was made (`snapshot`), and the steps between them.
 
     `scope` holds the input ports that the lab may change; None means every port.
     """
@@ -30,7 +30,7 @@ class SwitchPlan:
     switch: str
     target: CrossConnects
     scope: frozenset[int] | None
-    seen: Snapshot
+    snapshot: Snapshot
     steps: tuple[Step, ...]
 
 

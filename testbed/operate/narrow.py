@@ -25,10 +25,10 @@ from testbed.design.model import Link, Nic
 from testbed.lab.hosts.receivers import ReceiverReading, read_receivers
 from testbed.lab.model import FibreEnd, Lab
 from testbed.operate.design import Design
-from testbed.operate.engine.planned import goal_text
+from testbed.operate.engine.planned import render_goal
 from testbed.operate.light import find_held_circuits, read_carriers
 from testbed.operate.model import Circuit, LabPlan, LinkFinding, SwitchPlan, VerifyReport
-from testbed.operate.probe_findings import Fibre, fibre_end
+from testbed.operate.probe_findings import Fibre, locate_fibre_end
 from testbed.operate.session import LabSession, Note
 
 _ADVICE = "; `testbed verify --narrow`"
@@ -80,14 +80,18 @@ def _narrow_swapped(
     evidence = f"without the circuit of {lab.link_label(first_link)}, {lab.nic_label(dark_nic)} went dark"
     if len(links) == 1:
         nic = first_link.source if is_target_dark else first_link.target
-        location = f"the {side} fibre at {fibre_end(lab, nic, side)}"
-        conclusion = f"is not that of {lab.nic_label(nic)}" if is_target_dark else f"leads to {lab.nic_label(dark_nic)}"
+        location = f"the {side} fibre at {locate_fibre_end(lab, nic, side)}"
+        conclusion = (
+            f"is not that of {lab.nic_label(nic)}"
+            if is_target_dark
+            else f"leads to {lab.nic_label(dark_nic)}"
+        )
         return replace(finding, detail=f"{location} {conclusion}: {evidence}")
     nics = [link.source if is_target_dark else link.target for link in links[:2]]
     names = " and ".join(lab.nic_label(nic) for nic in nics)
     if len(links) == 4:
         return replace(finding, detail=f"the whole cables of {names} are exchanged: {evidence}")
-    locations = " and ".join(fibre_end(lab, nic, side) for nic in nics)
+    locations = " and ".join(locate_fibre_end(lab, nic, side) for nic in nics)
     return replace(finding, detail=f"the {side} fibres at {locations} ({names}) are swapped: {evidence}")
 
 
@@ -101,7 +105,9 @@ def _find_dark_nic(
     assert session.fleet is not None
     earlier_carriers = read_carriers(session.fleet, session.lab)
     targets = (
-        [link.target for link in links[:2]] if len(links) > 1 else [nic for nic, lit in earlier_carriers.items() if lit]
+        [link.target for link in links[:2]]
+        if len(links) > 1
+        else [nic for nic, lit in earlier_carriers.items() if lit]
     )
     # A NIC that is already dark cannot go dark, so this trial would show nothing.
     if not all(earlier_carriers.get(nic, False) for nic in targets):
@@ -127,14 +133,22 @@ def change_circuits(
     """
     earlier_circuits = session.switches[switch].read().connections
     outputs = {output for output in new_outputs.values() if output is not None}
-    scope = frozenset(new_outputs) | {earlier_circuits.inputs_of[output] for output in outputs if output in earlier_circuits.inputs_of}
-    old_pairs = ", ".join(f"{pair[0]} -> {pair[1]}" for pair in sorted(earlier_circuits.pairs) if pair[0] in scope)
-    new_pairs = ", ".join(f"{source} -> {output}" for source, output in new_outputs.items() if output is not None)
+    scope = frozenset(new_outputs) | {
+        earlier_circuits.inputs_of[output] for output in outputs if output in earlier_circuits.inputs_of
+    }
+    old_pairs = ", ".join(
+        f"{pair[0]} -> {pair[1]}" for pair in sorted(earlier_circuits.pairs) if pair[0] in scope
+    )
+    new_pairs = ", ".join(
+        f"{source} -> {output}" for source, output in new_outputs.items() if output is not None
+    )
     removal = f"circuit {old_pairs} of {switch} is removed for a moment" if old_pairs else ""
     addition = f"circuit {new_pairs} of {switch} is made for a moment" if new_pairs else ""
     note("; ".join(part for part in (removal, addition) if part))
-    restore_plan = _plan_inputs(session, switch, {i: earlier_circuits[i] for i in scope if i in earlier_circuits}, scope)
-    goal = goal_text({switch: (session.switches[switch].address, restore_plan)})
+    restore_plan = _plan_inputs(
+        session, switch, {i: earlier_circuits[i] for i in scope if i in earlier_circuits}, scope
+    )
+    goal = render_goal({switch: (session.switches[switch].address, restore_plan)})
     with session.operation("trial", "which fibre it is", goal=goal):
         try:
             trial_pairs = {i: o for i, o in new_outputs.items() if o is not None}
@@ -211,14 +225,15 @@ class DarkFibres:
             return ""
         reading = self._modules.get((self._lab.hosts[link.source.node].name, self._lab.nic(link.source).name))
         sent_dbm = reading.laser_dbm if reading else None
-        name, location = self._lab.nic_label(link.source), fibre_end(self._lab, link.source, "transmit")
+        name, location = (
+            self._lab.nic_label(link.source),
+            locate_fibre_end(self._lab, link.source, "transmit"),
+        )
         if sent_dbm is None:
             return ""
         if not math.isfinite(sent_dbm):
             return f"the module of {name} reports that its laser is dark, and no light enters {location}"
-        return (
-            f"the transmit fibre at {location} ({name}) is out: its module sends {sent_dbm:.1f} dBm, none enters"
-        )
+        return f"the transmit fibre at {location} ({name}) is out: its module sends {sent_dbm:.1f} dBm, none enters"
 
     def _blame_fibre(self, link: Link) -> str:
         """Return a detail that names the fibre that is out, for a link whose target is dark, or "" if unknown."""
@@ -255,9 +270,15 @@ class DarkFibres:
 
     def _describe_outage(self, link: Link, side: Fibre, evidence: str) -> str:
         if side == "receive":
-            location, name = fibre_end(self._lab, link.target, "receive"), self._lab.nic_label(link.target)
+            location, name = (
+                locate_fibre_end(self._lab, link.target, "receive"),
+                self._lab.nic_label(link.target),
+            )
             return f"the receive fibre at {location} ({name}) is out: {evidence}"
-        location, name = fibre_end(self._lab, link.source, "transmit"), self._lab.nic_label(link.source)
+        location, name = (
+            locate_fibre_end(self._lab, link.source, "transmit"),
+            self._lab.nic_label(link.source),
+        )
         return f"the transmit fibre at {location} ({name}), or its laser, is out: {evidence}"
 
     def _narrow_cable(self, finding: LinkFinding) -> LinkFinding:
@@ -282,7 +303,9 @@ class DarkFibres:
         switch = self._lab.nic(link.target).receive.switch
         for node, host in enumerate(self._lab.hosts):
             for index, nic in enumerate(host.nics):
-                is_free = host.name not in self.session.off and held_circuits.get(nic.transmit.port) is None
+                is_free = (
+                    host.name not in self.session.unreachable and held_circuits.get(nic.transmit.port) is None
+                )
                 if nic.transmit.switch == switch and is_free and Nic(node, index) != link.target:
                     yield Nic(node, index)
 

@@ -21,7 +21,7 @@ Pair = tuple[int, int]
 _CHANGES = {"-": "remove", "+": "make", "=": "keep"}
 
 
-def circuits_of(lab: Lab, wiring: Wiring) -> tuple[Circuit, ...]:
+def list_circuits(lab: Lab, wiring: Wiring) -> tuple[Circuit, ...]:
     """Return the circuit of every link, in the order of the wiring. Node i of the wiring is host i of the lab.
 
     Raises `TopologyError` if the lab has too few hosts or NICs, or if the two fibres of a link end on different
@@ -61,10 +61,10 @@ def plan_lab(
     its removal; otherwise `PortBusy` is raised. Raises `TopologyError` and the drivers' errors
     (`ocs_drivers.errors`).
     """
-    circuits = circuits_of(lab, wiring)
+    circuits = list_circuits(lab, wiring)
     snapshots = {switch.name: switches[switch.name].read() for switch in lab.switches}
     circuits_by_switch = {name: snapshot.connections for name, snapshot in snapshots.items()}
-    board_circuits = find_free_circuits(lab, circuits_by_switch, ports_of(circuits))
+    board_circuits = find_free_circuits(lab, circuits_by_switch, list_used_ports(circuits))
     plans = (
         _plan_switch(
             lab,
@@ -102,12 +102,12 @@ def _plan_switch(
 def _adjust_scope_to_boards(
     lab: Lab, switch: LabSwitch, circuits: CrossConnects, board_pairs: AbstractSet[tuple[int, int]]
 ) -> frozenset[int] | None:
-    """Return `scope_of` minus the inputs of attachments, plus the inputs of other boards that light the lab's NICs."""
-    scope = scope_of(lab, switch)
+    """Return `find_scope` minus the inputs of attachments, plus the inputs of other boards that light the lab's NICs."""
+    scope = find_scope(lab, switch)
     board_inputs = {source for source, _ in board_pairs}
     if scope is None:
         return frozenset(range(1, switch.inputs + 1)) - board_inputs if board_inputs else None
-    boards, lab_ports = board_ports(lab, switch.name), _find_ports(lab.hosts, switch)
+    boards, lab_ports = list_board_ports(lab, switch.name), _find_ports(lab.hosts, switch)
     return (
         scope | {source for source, output in circuits.pairs if source in boards and output in lab_ports}
     ) - board_inputs
@@ -137,34 +137,36 @@ def _find_foreign_inputs(lab: Lab, switch: LabSwitch, connections: CrossConnects
     )
 
 
-def scope_of(lab: Lab, switch: LabSwitch) -> frozenset[int] | None:
+def find_scope(lab: Lab, switch: LabSwitch) -> frozenset[int] | None:
     """Return the inputs of a switch that the lab may change, or None (all) if its NICs feed every input."""
     lab_ports = frozenset(port for port in _find_ports(lab.hosts, switch) if port <= switch.inputs)
     return None if len(lab_ports) == switch.inputs else lab_ports
 
 
 def _find_ports(hosts: tuple[LabHost, ...], switch: LabSwitch) -> frozenset[int]:
-    return frozenset(fibre_end.port for fibre_end, _ in _list_fibre_ends(hosts) if fibre_end.switch == switch.name)
+    return frozenset(
+        fibre_end.port for fibre_end, _ in _list_fibre_ends(hosts) if fibre_end.switch == switch.name
+    )
 
 
-def board_ports(lab: Lab, switch: str) -> frozenset[int]:
+def list_board_ports(lab: Lab, switch: str) -> frozenset[int]:
     """Return the ports of a switch at which fibres of boards end."""
     return frozenset(fibre_end.port for fibre_end, _ in _list_board_ends(lab) if fibre_end.switch == switch)
 
 
-def ports_of(circuits: Iterable[Circuit]) -> frozenset[tuple[str, int]]:
+def list_used_ports(circuits: Iterable[Circuit]) -> frozenset[tuple[str, int]]:
     """Return the switch ports that circuits use."""
     return frozenset(
         (circuit.switch, port) for circuit in circuits for port in (circuit.input_port, circuit.output_port)
     )
 
 
-def own_ports(lab: Lab) -> frozenset[tuple[str, int]]:
+def list_lab_ports(lab: Lab) -> frozenset[tuple[str, int]]:
     """Return the switch ports of the lab's hosts. Hosts outside a shard do not count."""
     return frozenset((fibre_end.switch, fibre_end.port) for fibre_end, _ in _list_fibre_ends(lab.hosts))
 
 
-def port_owners(lab: Lab) -> dict[tuple[str, int], str]:
+def find_port_owners(lab: Lab) -> dict[tuple[str, int], str]:
     """Return the NIC (`a/nic1`) or board port at every switch port of the lab, including hosts outside a shard."""
     labelled_ends = (*_list_fibre_ends((*lab.hosts, *lab.others)), *_list_board_ends(lab))
     return {(fibre_end.switch, fibre_end.port): label for fibre_end, label in labelled_ends}
@@ -184,7 +186,7 @@ def _list_fibre_ends(hosts: tuple[LabHost, ...]) -> Iterator[tuple[FibreEnd, str
                 yield fibre_end, f"{host.name}/{nic.name}"
 
 
-def pair_label(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -> str:
+def label_pair(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -> str:
     """Return a cross-connect by its NICs, `a/nic1 -> b/nic1`. A port without a NIC of the lab is `port N`."""
     source, target = (owners.get((switch, port), f"port {port}") for port in pair)
     return f"{source} -> {target}"
@@ -192,11 +194,11 @@ def pair_label(owners: Mapping[tuple[str, int], str], switch: str, pair: Pair) -
 
 def describe(lab: Lab, plan: LabPlan) -> tuple[str, ...]:
     """Return the plan as lines of text: `+` to make, `-` to remove, `=` kept, and a summary of each switch."""
-    owners = port_owners(lab)
+    owners = find_port_owners(lab)
     lines = []
     for part in plan.switches:
         lines += [
-            f"{sign} {part.switch} {pair[0]:>4} -> {pair[1]:<4}  {pair_label(owners, part.switch, pair)}"
+            f"{sign} {part.switch} {pair[0]:>4} -> {pair[1]:<4}  {label_pair(owners, part.switch, pair)}"
             for sign, pair in _sign_pairs(part)
         ]
         lines.append(_summarise_switch(part, select_in_scope(part)))
@@ -205,7 +207,7 @@ def describe(lab: Lab, plan: LabPlan) -> tuple[str, ...]:
 
 def plan_json(lab: Lab, plan: LabPlan) -> dict[str, Any]:
     """Return the plan for JSON documents: `has_changes`, and the circuits and steps of every switch."""
-    owners = port_owners(lab)
+    owners = find_port_owners(lab)
     return {
         "has_changes": plan.has_changes,
         "switches": [_render_switch(owners, part) for part in plan.switches],
@@ -215,13 +217,13 @@ def plan_json(lab: Lab, plan: LabPlan) -> dict[str, Any]:
 def _render_switch(owners: Mapping[tuple[str, int], str], plan: SwitchPlan) -> dict[str, Any]:
     return {
         "switch": plan.switch,
-        "revision": plan.seen.revision,
+        "revision": plan.snapshot.revision,
         "circuits": [
             {
                 "change": _CHANGES[sign],
                 "input_port": pair[0],
                 "output_port": pair[1],
-                "link": pair_label(owners, plan.switch, pair),
+                "link": label_pair(owners, plan.switch, pair),
             }
             for sign, pair in _sign_pairs(plan)
         ],
@@ -243,19 +245,21 @@ def _sign_pairs(plan: SwitchPlan) -> list[tuple[str, Pair]]:
 
 def select_in_scope(plan: SwitchPlan) -> frozenset[Pair]:
     """Return the cross-connects that the switch held when read, at inputs that the lab may change."""
-    pairs = plan.seen.connections.pairs
+    pairs = plan.snapshot.connections.pairs
     return pairs if plan.scope is None else frozenset(pair for pair in pairs if pair[0] in plan.scope)
 
 
 def _summarise_switch(plan: SwitchPlan, current_pairs: frozenset[Pair]) -> str:
     target_pairs = plan.target.pairs
     text = f"{plan.switch}: {len(target_pairs - current_pairs)} to make, {len(current_pairs - target_pairs)} to remove, {len(target_pairs & current_pairs)} kept"
-    foreign_count = len(plan.seen.connections) - len(current_pairs)
+    foreign_count = len(plan.snapshot.connections) - len(current_pairs)
     if foreign_count:
         text += f", {foreign_count} of others untouched"
     if not plan.steps:
         return f"{text}; nothing to do"
     seconds = sum(step.estimated_s for step in plan.steps)
     text += f"; {count_noun(len(plan.steps), 'step')}, about {seconds:.2g} s of device time"
-    disturbed_count = len((target_pairs & current_pairs) & frozenset().union(*(step.disturbed for step in plan.steps)))
+    disturbed_count = len(
+        (target_pairs & current_pairs) & frozenset().union(*(step.disturbed for step in plan.steps))
+    )
     return text + (f"; the {disturbed_count} kept may lose light meanwhile" if disturbed_count else "")

@@ -48,7 +48,7 @@ Pair = tuple[Link, Link]
 Cables = tuple[Pair, Pair]
 
 
-def links_received(lab: Lab, wiring: Wiring, probe_report: ProbeReport) -> int:
+def count_received_links(lab: Lab, wiring: Wiring, probe_report: ProbeReport) -> int:
     """Return how many links carried a probe frame of this epoch from their source to their target."""
     return len(wiring.links) - len(find_silent_links(lab, wiring, probe_report))
 
@@ -123,7 +123,9 @@ class _Comparison:
         """Links whose target receives frames from the source of another link, and none from its own source."""
         swapped_links: dict[Link, Link] = {}
         for link in self.wiring.links:
-            received_links = [self.link_from[nic] for nic in self.sources(link.target) if nic in self.link_from]
+            received_links = [
+                self.link_from[nic] for nic in self.sources(link.target) if nic in self.link_from
+            ]
             if received_links and link not in received_links:
                 swapped_links[link] = received_links[0]
         return swapped_links
@@ -133,7 +135,9 @@ class _Comparison:
         """Pairs of links that receive each other's frames."""
         swapped_links = self.received_instead
         return tuple(
-            (link, other_link) for link, other_link in swapped_links.items() if swapped_links.get(other_link) == link and link < other_link
+            (link, other_link)
+            for link, other_link in swapped_links.items()
+            if swapped_links.get(other_link) == link and link < other_link
         )
 
     @cached_property
@@ -201,13 +205,15 @@ def _explain_by_stray(comparison: _Comparison, link: Link) -> str:
     lab = comparison.lab
     for source, nic in comparison.strays:
         if source == link.source:
-            ports = f"{fibre_end(lab, nic, 'receive')} and {fibre_end(lab, link.target, 'receive')}"
+            ports = (
+                f"{locate_fibre_end(lab, nic, 'receive')} and {locate_fibre_end(lab, link.target, 'receive')}"
+            )
             return (
                 f"{lab.nic_label(nic)} hears {lab.nic_label(source)} instead of {lab.nic_label(link.target)}: "
                 f"the receive fibres at {ports} are swapped"
             )
         if nic == link.target:
-            ports = f"{fibre_end(lab, source, 'transmit')} and {fibre_end(lab, link.source, 'transmit')}"
+            ports = f"{locate_fibre_end(lab, source, 'transmit')} and {locate_fibre_end(lab, link.source, 'transmit')}"
             return (
                 f"{lab.nic_label(nic)} hears {lab.nic_label(source)} instead of {lab.nic_label(link.source)}: "
                 f"the transmit fibres at {ports} are swapped"
@@ -228,8 +234,8 @@ def _is_consequence(comparison: _Comparison, link: Link) -> bool:
 
 def _report_swapped(lab: Lab, link_a: Link, link_b: Link) -> LinkFinding:
     label, other_label = lab.link_label(link_a), lab.link_label(link_b)
-    sources = " and ".join(fibre_end(lab, link.source, "transmit") for link in (link_a, link_b))
-    targets = " and ".join(fibre_end(lab, link.target, "receive") for link in (link_a, link_b))
+    sources = " and ".join(locate_fibre_end(lab, link.source, "transmit") for link in (link_a, link_b))
+    targets = " and ".join(locate_fibre_end(lab, link.target, "receive") for link in (link_a, link_b))
     detail = (
         f"{lab.nic_label(link_a.target)} hears {lab.nic_label(link_b.source)} and {lab.nic_label(link_b.target)} hears "
         f"{lab.nic_label(link_a.source)}: two fibres are swapped, either the transmit fibres at {sources} or the "
@@ -239,11 +245,14 @@ def _report_swapped(lab: Lab, link_a: Link, link_b: Link) -> LinkFinding:
 
 
 def _advise_on_fibres(lab: Lab, link: Link) -> str:
-    source, target = fibre_end(lab, link.source, "transmit"), fibre_end(lab, link.target, "receive")
+    source, target = (
+        locate_fibre_end(lab, link.source, "transmit"),
+        locate_fibre_end(lab, link.target, "receive"),
+    )
     return f"check the transmit fibre at {source} and the receive fibre at {target}"
 
 
-def fibre_end(lab: Lab, nic: Nic, side: Fibre) -> str:
+def locate_fibre_end(lab: Lab, nic: Nic, side: Fibre) -> str:
     """Return the switch port at which a fibre of a NIC ends, as `switch:port`."""
     end = lab.nic(nic).transmit if side == "transmit" else lab.nic(nic).receive
     return f"{end.switch}:{end.port}"
@@ -263,7 +272,9 @@ def _explain_silence(comparison: _Comparison, link: Link) -> str:
         return f"{problem}: {source} counts no packet sent; check queues and filters on {_get_host_name(lab, link.source)}"
     if packet_count := receiver.counters.get("rx_packets"):
         host_name = _get_host_name(lab, link.target)
-        return f"{problem}: it counts {packet_count} packets received, so check what drops them on {host_name}"
+        return (
+            f"{problem}: it counts {packet_count} packets received, so check what drops them on {host_name}"
+        )
     count_note = "; it counts no packet received" if "rx_packets" in receiver.counters else ""
     return f"{problem}{count_note}; {_advise_on_fibres(lab, link)}"
 

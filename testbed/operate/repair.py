@@ -28,12 +28,12 @@ from testbed.errors import DriftError, TopologyError
 from testbed.lab.model import Lab
 from testbed.operate.apply import check_no_drift
 from testbed.operate.boards import find_free_circuits
-from testbed.operate.design import Design, with_routes
+from testbed.operate.design import Design, replace_routes
 from testbed.operate.failure_rules import Gpu, find_gpu_losses, find_nics_lost, list_failed_gpus
 from testbed.operate.intent import TopologySource
 from testbed.operate.light import Loss, LossObservation, Part, observe_losses
 from testbed.operate.model import Circuit, LabPlan, VerifyReport
-from testbed.operate.plan import circuits_of, own_ports, pair_label, port_owners, ports_of
+from testbed.operate.plan import find_port_owners, label_pair, list_circuits, list_lab_ports, list_used_ports
 from testbed.operate.session import DEFAULT, Change, LabSession, Note
 
 if TYPE_CHECKING:
@@ -85,7 +85,9 @@ class RepairRecord:
     def is_in_force(self, lab: Lab, wiring: Wiring, snapshots: Mapping[str, Snapshot]) -> bool:
         """Return whether this is a repair of `wiring` and the switches hold its links."""
         repaired_wiring = replace(wiring, links=tuple(self.links))
-        return self.planned == frozenset(wiring.links) and not find_differences(lab, repaired_wiring, snapshots)
+        return self.planned == frozenset(wiring.links) and not find_differences(
+            lab, repaired_wiring, snapshots
+        )
 
 
 def find_differences(lab: Lab, wiring: Wiring, snapshots: Mapping[str, Snapshot]) -> tuple[str, ...]:
@@ -93,11 +95,11 @@ def find_differences(lab: Lab, wiring: Wiring, snapshots: Mapping[str, Snapshot]
 
     Circuits to boards at NICs that the wiring leaves free are not a difference.
     """
-    lab_ports, owners = own_ports(lab), port_owners(lab)
-    circuits = circuits_of(lab, wiring)
+    lab_ports, owners = list_lab_ports(lab), find_port_owners(lab)
+    circuits = list_circuits(lab, wiring)
     planned_circuits = {(c.switch, c.input_port, c.output_port) for c in circuits}
     circuits_by_switch = {name: snapshot.connections for name, snapshot in snapshots.items()}
-    board_circuits = find_free_circuits(lab, circuits_by_switch, ports_of(circuits))
+    board_circuits = find_free_circuits(lab, circuits_by_switch, list_used_ports(circuits))
     current_circuits = {
         (name, *pair)
         for name, snapshot in snapshots.items()
@@ -106,9 +108,15 @@ def find_differences(lab: Lab, wiring: Wiring, snapshots: Mapping[str, Snapshot]
     }
 
     def label_circuits(sign: str, circuits: set[tuple[str, int, int]]) -> list[str]:
-        return [f"{sign}{pair_label(owners, name, (input_port, output_port))}" for name, input_port, output_port in sorted(circuits)]
+        return [
+            f"{sign}{label_pair(owners, name, (input_port, output_port))}"
+            for name, input_port, output_port in sorted(circuits)
+        ]
 
-    return (*label_circuits("-", planned_circuits - current_circuits), *label_circuits("+", current_circuits - planned_circuits - board_circuits))
+    return (
+        *label_circuits("-", planned_circuits - current_circuits),
+        *label_circuits("+", current_circuits - planned_circuits - board_circuits),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +134,7 @@ class LabRepair:
     rerouted: Design | None
     repatched: Design | None
     is_repaired: bool
-    strange: tuple[str, ...]
+    unexpected_circuits: tuple[str, ...]
     record: RepairRecord
 
 
@@ -151,7 +159,7 @@ class RepairResult:
 def observe_design(session: LabSession, design: Design) -> LossObservation:
     """Return the current losses of a design in force. Raises the switches' errors and `HostError`."""
     return observe_losses(
-        session.lab, circuits_of(session.lab, design.wiring), session.switches, session.fleet
+        session.lab, list_circuits(session.lab, design.wiring), session.switches, session.fleet
     )
 
 
@@ -173,35 +181,42 @@ def plan_lab_repair(
     """
     # Keep each fibre once. The current observation comes last, because it also shows transmit fibres lost earlier.
     losses_by_fibre = {
-        (loss.nic, loss.fibre): loss for loss in (*(earlier_repair.losses if earlier_repair else ()), *observation.losses)
+        (loss.nic, loss.fibre): loss
+        for loss in (*(earlier_repair.losses if earlier_repair else ()), *observation.losses)
     }
     losses = tuple(losses_by_fibre.values())
     if not losses:
         return None
-    expected_wiring = replace(design.wiring, links=tuple(earlier_repair.links)) if earlier_repair else design.wiring
-    unexpected_circuits = find_differences(lab, expected_wiring, observation.seen)
+    expected_wiring = (
+        replace(design.wiring, links=tuple(earlier_repair.links)) if earlier_repair else design.wiring
+    )
+    unexpected_circuits = find_differences(lab, expected_wiring, observation.snapshots)
     # The idle NICs of a failed GPU cannot be used either.
     dead_nics = {loss.nic for loss in losses} | find_nics_lost(lab, set(list_failed_gpus(lab, losses)))
     try:
         repair = plan_repair(
             _add_idle_nics(lab, design.wiring),
             sorted(dead_nics),
-            () if any(loss.fibre == "gpu" for loss in losses) else find_bought_pairs(design.topology, traffic_bytes),
+            ()
+            if any(loss.fibre == "gpu" for loss in losses)
+            else find_bought_pairs(design.topology, traffic_bytes),
             planes=len(lab.switches),
             lost=_find_affected_links(design.wiring, losses),
-            current=CurrentLinks(observation.held, observation.carrying),
+            current=CurrentLinks(observation.held_links, observation.carrying_links),
         )
     except TopologyError as error:
         if unexpected_circuits:
-            raise DriftError(describe_strange_circuits(unexpected_circuits)) from error
+            raise DriftError(describe_unexpected_circuits(unexpected_circuits)) from error
         raise
-    is_repaired = repair.restores and not find_differences(lab, repair.repatched, observation.seen)
+    is_repaired = repair.restores and not find_differences(lab, repair.repatched, observation.snapshots)
     has_new_circuits = is_repaired or repair.make or repair.remove
     return LabRepair(
         observation,
         repair,
         _design_detours(design, repair, routes_for),
-        _make_design(f"{design.name}, repaired", design, repair.repatched, routes_for) if has_new_circuits else None,
+        _make_design(f"{design.name}, repaired", design, repair.repatched, routes_for)
+        if has_new_circuits
+        else None,
         is_repaired,
         () if is_repaired else unexpected_circuits,
         RepairRecord(frozenset(design.wiring.links), losses, frozenset(repair.repatched.links)),
@@ -215,8 +230,14 @@ def _find_affected_links(wiring: Wiring, losses: tuple[Loss, ...]) -> set[Link]:
     """
     incoming_links, outgoing_links = wiring.link_into, wiring.link_from
     dark_nics = {loss.nic for loss in losses if loss.fibre in ("receive", "gpu")}
-    dark_nics |= {outgoing_links[loss.nic].target for loss in losses if loss.fibre == "transmit" and loss.nic in outgoing_links}
-    lost_links = {links[nic] for nic in dark_nics for links in (incoming_links, outgoing_links) if nic in links}
+    dark_nics |= {
+        outgoing_links[loss.nic].target
+        for loss in losses
+        if loss.fibre == "transmit" and loss.nic in outgoing_links
+    }
+    lost_links = {
+        links[nic] for nic in dark_nics for links in (incoming_links, outgoing_links) if nic in links
+    }
     if not wiring.simplex:
         dead_nics = {loss.nic for loss in losses}
         lost_links |= {link for link in wiring.links if dead_nics.intersection(link)}
@@ -229,8 +250,10 @@ def add_failed_gpus(
     """Return the observation with the losses that failed GPUs cause. Links of their NICs carry nothing."""
     losses = tuple(find_gpu_losses(lab, design.wiring, failed))
     dead_nics = find_nics_lost(lab, failed)
-    carrying_links = frozenset(link for link in observation.carrying if not dead_nics.intersection(link))
-    return replace(observation, losses=(*observation.losses, *losses), carrying=carrying_links)
+    carrying_links = frozenset(
+        link for link in observation.carrying_links if not dead_nics.intersection(link)
+    )
+    return replace(observation, losses=(*observation.losses, *losses), carrying_links=carrying_links)
 
 
 def _design_detours(design: Design, repair: Repair, routes_for: RoutesFor) -> Design | None:
@@ -253,7 +276,7 @@ def _make_design(name: str, design: Design, wiring: Wiring, routes_for: RoutesFo
     old_topology = design.topology
     topology = Topology(old_topology.nodes, wiring.degree, old_topology.simplex, old_topology.strides, edges)
     rerouted, routes = Design(name, topology, wiring, find_routes(wiring)), routes_for(topology)
-    return rerouted if routes is None else with_routes(rerouted, routes)
+    return rerouted if routes is None else replace_routes(rerouted, routes)
 
 
 def carry_out(
@@ -273,7 +296,9 @@ def carry_out(
     target = planned.repatched or planned.rerouted
     assert target is not None, "without detours and circuits there is no plan"
     plan = session.plan(target)
-    check_no_drift(session.lab, planned.observation.seen, {part.switch: part.seen for part in plan.switches})
+    check_no_drift(
+        session.lab, planned.observation.snapshots, {part.switch: part.snapshot for part in plan.switches}
+    )
     if planned.repatched is None:
         return carry_out_detours(session, planned, plan, note)
     detour = None if planned.is_repaired else planned.rerouted
@@ -285,7 +310,12 @@ def carry_out(
 
 
 def carry_out_detours(
-    session: LabSession, planned: LabRepair, plan: LabPlan, note: Note, *, resumed_operation: str | None = None
+    session: LabSession,
+    planned: LabRepair,
+    plan: LabPlan,
+    note: Note,
+    *,
+    resumed_operation: str | None = None,
 ) -> RepairResult:
     """Install detours around lost fibres if no circuit can help, and verify them in the same operation.
 
@@ -300,11 +330,11 @@ def carry_out_detours(
 
 def check_in_force(planned: LabRepair) -> None:
     """Raise `DriftError` if the repair is not for the topology in force."""
-    if planned.strange:
-        raise DriftError(f"{describe_strange_circuits(planned.strange)}; nothing was done")
+    if planned.unexpected_circuits:
+        raise DriftError(f"{describe_unexpected_circuits(planned.unexpected_circuits)}; nothing was done")
 
 
-def describe_strange_circuits(unexpected_circuits: tuple[str, ...]) -> str:
+def describe_unexpected_circuits(unexpected_circuits: tuple[str, ...]) -> str:
     """Return an error message about circuits that belong neither to the topology nor to a repair of it."""
     missing_count = sum(label.startswith("-") for label in unexpected_circuits)
     missing_circuits = _count_with_verb(missing_count, "circuit")
@@ -335,7 +365,10 @@ def reroute(session: LabSession, planned: LabRepair, note: Note = lambda _text: 
 
 def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note: Note) -> VerifyReport:
     """Verify the links that carry traffic. Circuits of lost fibres, which stay in place, do not count as findings."""
-    dark_labels = {session.lab.link_label(link) for link in planned.observation.held - planned.observation.carrying}
+    dark_labels = {
+        session.lab.link_label(link)
+        for link in planned.observation.held_links - planned.observation.carrying_links
+    }
     report = session.verify(plan)
     findings = tuple(
         finding
@@ -351,8 +384,8 @@ def _verify_detours(session: LabSession, planned: LabRepair, plan: LabPlan, note
 def describe_repair(lab: Lab, planned: LabRepair) -> Iterator[str]:
     """Yield lost fibres and the planned changes as lines of text."""
     yield from describe_losses(lab, planned.record.losses)
-    if planned.strange:
-        yield describe_strange_circuits(planned.strange)
+    if planned.unexpected_circuits:
+        yield describe_unexpected_circuits(planned.unexpected_circuits)
         return
     for detour in _list_detours(planned):
         path = ", ".join(map(lab.link_label, detour.path)) or "nothing: no path is left"
@@ -361,16 +394,16 @@ def describe_repair(lab: Lab, planned: LabRepair) -> Iterator[str]:
         for link in links:
             yield f"then: {verb} {lab.link_label(link)}"
     yield planned.repair.why
-    held_links = planned.observation.held
+    held_links = planned.observation.held_links
     yield from _list_unpatched(
-        lab, (circuit for circuit in planned.observation.unpatched if circuit.link in held_links)
+        lab, (circuit for circuit in planned.observation.unpatched_circuits if circuit.link in held_links)
     )
 
 
 def describe_losses(lab: Lab, losses: Iterable[Loss]) -> Iterator[str]:
     """Yield lost fibres as lines of text."""
     for loss in losses:
-        note = "" if loss.sure else " (or the one at the other end)"
+        note = "" if loss.is_certain else " (or the one at the other end)"
         yield f"lost: {_describe_part(lab, loss)}{note}, for {lab.link_label(loss.link)}"
 
 
@@ -381,7 +414,7 @@ def losses_json(lab: Lab, losses: Iterable[Loss]) -> list[dict[str, Any]]:
             "nic": lab.nic_label(loss.nic),
             "fibre": loss.fibre,
             "link": lab.link_label(loss.link),
-            "sure": loss.sure,
+            "sure": loss.is_certain,
         }
         for loss in losses
     ]
@@ -407,11 +440,11 @@ def repair_json(lab: Lab, planned: LabRepair) -> dict[str, Any]:
 
 def describe_unpatched(lab: Lab, design: Design, observation: LossObservation) -> Iterator[str]:
     """Yield lines about circuits that are missing or pass no light, or one line if another topology is in force."""
-    unexpected_circuits = find_differences(lab, design.wiring, observation.seen)
-    if observation.unpatched and any(label.startswith("+") for label in unexpected_circuits):
-        yield describe_strange_circuits(unexpected_circuits)
+    unexpected_circuits = find_differences(lab, design.wiring, observation.snapshots)
+    if observation.unpatched_circuits and any(label.startswith("+") for label in unexpected_circuits):
+        yield describe_unexpected_circuits(unexpected_circuits)
         return
-    yield from _list_unpatched(lab, observation.unpatched)
+    yield from _list_unpatched(lab, observation.unpatched_circuits)
 
 
 def _list_unpatched(lab: Lab, circuits: Iterable[Circuit]) -> Iterator[str]:
@@ -424,8 +457,10 @@ def _list_detours(planned: LabRepair) -> tuple[Detour, ...]:
     """Return the detours to install. Links that the circuits of an earlier repair replace need none."""
     if planned.is_repaired:
         return ()
-    held_links = planned.observation.held
-    return tuple(detour for detour in planned.repair.detours if detour.lost in held_links or len(detour.path) != 1)
+    held_links = planned.observation.held_links
+    return tuple(
+        detour for detour in planned.repair.detours if detour.lost in held_links or len(detour.path) != 1
+    )
 
 
 def _describe_part(lab: Lab, loss: Loss) -> str:

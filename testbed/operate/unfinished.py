@@ -32,7 +32,7 @@ SwitchCircuit = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
+class IncompleteOperation:
     """An unfinished operation, with a description (`detail`) and a hint at the next command.
 
     | field | meaning |
@@ -68,7 +68,7 @@ class Unfinished:
         return {"operation": self.operation, "detail": self.detail, "hint": self.hint}
 
 
-def find_unfinished_operations(runs_dir: str | Path, lab: Lab) -> tuple[Unfinished, ...]:
+def find_unfinished_operations(runs_dir: str | Path, lab: Lab) -> tuple[IncompleteOperation, ...]:
     """Return the unfinished operations of a lab that no later operation covers, oldest first.
 
     These are epochs that were never completed, epochs whose proof did not end, epochs that await confirmation without
@@ -76,7 +76,9 @@ def find_unfinished_operations(runs_dir: str | Path, lab: Lab) -> tuple[Unfinish
     Hosts that are no longer in the lab file are ignored, because no newer epoch can cover them. Raises `JournalError`.
     """
     journal = _Journal(runs_dir, lab)
-    unconfirmed = (Unfinished(*texts, is_for_a_person=True) for texts in find_unwatched(runs_dir, lab.name))
+    unconfirmed = (
+        IncompleteOperation(*texts, is_for_a_person=True) for texts in find_unwatched(runs_dir, lab.name)
+    )
     operations = (
         *_find_applies(journal),
         *_find_proofs(journal),
@@ -87,12 +89,12 @@ def find_unfinished_operations(runs_dir: str | Path, lab: Lab) -> tuple[Unfinish
     return tuple(sorted(operations, key=lambda operation: operation.operation))
 
 
-def find_unfinished_or_error(runs_dir: str | Path, lab: Lab) -> tuple[Unfinished, ...]:
+def find_unfinished_or_error(runs_dir: str | Path, lab: Lab) -> tuple[IncompleteOperation, ...]:
     """Return `find_unfinished_operations`, or one entry that holds the error if the journal cannot be read."""
     try:
         return find_unfinished_operations(runs_dir, lab)
     except JournalError as error:
-        return (Unfinished(str(runs_dir), str(error), _UNREADABLE_HINT),)
+        return (IncompleteOperation(str(runs_dir), str(error), _UNREADABLE_HINT),)
 
 
 _UNREADABLE_HINT = (
@@ -152,25 +154,31 @@ _DISCOVERIES = (
 )
 
 
-def _find_applies(journal: _Journal) -> Iterator[Unfinished]:
+def _find_applies(journal: _Journal) -> Iterator[IncompleteOperation]:
     """Yield epochs that were never completed and that have hosts without a newer epoch."""
     covered_hosts: set[str] = set()
     for intent in journal.intents:  # newest first, so that `newer` holds every host that a later epoch covers
-        uncovered_hosts = [host for host in intent.hosts if host in journal.hosts and host not in covered_hosts]
+        uncovered_hosts = [
+            host for host in intent.hosts if host in journal.hosts and host not in covered_hosts
+        ]
         if uncovered_hosts and intent.is_unfinished:
             is_partly_covered = not covered_hosts.isdisjoint(intent.hosts)
             yield _make_unfinished(journal, intent, uncovered_hosts if is_partly_covered else ())
         covered_hosts.update(intent.hosts)
 
 
-def _make_unfinished(journal: _Journal, intent: Intent, uncovered_hosts: Sequence[str]) -> Unfinished:
+def _make_unfinished(
+    journal: _Journal, intent: Intent, uncovered_hosts: Sequence[str]
+) -> IncompleteOperation:
     """Return the entry of an epoch. `uncovered` lists hosts without a newer epoch; it is empty if no host has one."""
     outcome = f"failed ({intent.error})" if intent.error else "was killed"
     description = f"the apply of epoch {intent.epoch}, begun {_to_utc(intent.intended_at)},"
-    coverage_note = f"; newer epochs exist for all hosts but {', '.join(uncovered_hosts)}" if uncovered_hosts else ""
+    coverage_note = (
+        f"; newer epochs exist for all hosts but {', '.join(uncovered_hosts)}" if uncovered_hosts else ""
+    )
     row = journal.operations.get(intent.operation)
     open_steps = _describe_open_steps(row) if row else ""
-    return Unfinished(
+    return IncompleteOperation(
         intent.operation,
         f"{description} {outcome} before circuits and routes stood{open_steps}{coverage_note}",
         f"run {'' if uncovered_hosts else '`testbed resume`, or '}`testbed apply --epoch {intent.epoch}`",
@@ -181,13 +189,13 @@ def _make_unfinished(journal: _Journal, intent: Intent, uncovered_hosts: Sequenc
     )
 
 
-def _find_proofs(journal: _Journal) -> Iterator[Unfinished]:
+def _find_proofs(journal: _Journal) -> Iterator[IncompleteOperation]:
     """Yield epochs in force whose process died during the proof."""
     for intent in select_in_force(journal.intents):
         # `record_proof` needs the operation; an epoch stored for a topology already in force may have none here.
         if intent.lacks_proof and intent.operation in journal.operations:
             description = f"the apply of epoch {intent.epoch}, begun {_to_utc(intent.intended_at)},"
-            yield Unfinished(
+            yield IncompleteOperation(
                 intent.operation,
                 f"{description} was killed in its proof: circuits and routes are in place, but were not verified",
                 "run `testbed verify`, which marks the epoch as verified if it finds nothing; or `testbed resume`",
@@ -197,7 +205,7 @@ def _find_proofs(journal: _Journal) -> Iterator[Unfinished]:
             )
 
 
-def _find_discoveries(journal: _Journal) -> Iterator[Unfinished]:
+def _find_discoveries(journal: _Journal) -> Iterator[IncompleteOperation]:
     """Yield the last discovery if it was killed and not covered since. Each discovery covers all earlier ones."""
     last_discovery = journal.discoveries[-1] if journal.discoveries else None
     if last_discovery is None or last_discovery["state"] != "running" or is_running(last_discovery["owner"]):
@@ -209,7 +217,7 @@ def _find_discoveries(journal: _Journal) -> Iterator[Unfinished]:
     )
     if not _is_covered_discovery(journal, last_discovery, circuits):
         circuits_note = f"; up to {len(circuits)} of its circuits may still exist" if circuits else ""
-        yield Unfinished(
+        yield IncompleteOperation(
             last_discovery["id"],
             f"a discovery of fibres that was killed, begun {_to_utc(last_discovery['started'])}{circuits_note}, and NICs may be down",
             "run `testbed discover` again: it removes its circuits and continues",
@@ -226,14 +234,19 @@ def _is_covered_discovery(journal: _Journal, row: Row, circuits: frozenset[Switc
     if not any(hosts.issubset(intent.hosts) for intent in later_intents):
         return False
     circuits_by_switch = {
-        row_read["switch"]: {(row_read["switch"], int(i), o) for i, o in json.loads(row_read["read_back"]).items()}
+        row_read["switch"]: {
+            (row_read["switch"], int(i), o) for i, o in json.loads(row_read["read_back"]).items()
+        }
         for row_read in journal.rows(_READS)
         if row_read["intent_at"] > row["started"] and row_read["owner"] != row["owner"]
     }
-    return all(circuit[0] in circuits_by_switch and circuit not in circuits_by_switch[circuit[0]] for circuit in circuits)
+    return all(
+        circuit[0] in circuits_by_switch and circuit not in circuits_by_switch[circuit[0]]
+        for circuit in circuits
+    )
 
 
-def _find_other_operations(journal: _Journal) -> Iterator[Unfinished]:
+def _find_other_operations(journal: _Journal) -> Iterator[IncompleteOperation]:
     """Yield unfinished operations that are neither the apply of an epoch nor a round of a discovery."""
     apply_operations = {intent.operation for intent in journal.intents}
     discovery_owners = {row["owner"] for row in journal.discoveries}
@@ -250,7 +263,7 @@ def _find_other_operations(journal: _Journal) -> Iterator[Unfinished]:
             outcome = "killed" if row["state"] in ("running", "killed") else row["state"]
             kind = row.get("kind") or ""
             detail = f"{_KINDS.get(kind, 'an operation')} that was {outcome}, begun {_to_utc(row['started'])}"
-            yield Unfinished(row["id"], detail + _describe_open_steps(row), _HINT, kind=kind)
+            yield IncompleteOperation(row["id"], detail + _describe_open_steps(row), _HINT, kind=kind)
 
 
 _KINDS = {
@@ -280,14 +293,18 @@ def _find_ports(journal: _Journal) -> Mapping[str, set[tuple[str, int]]]:
     return ports
 
 
-def _is_covering(journal: _Journal, later_row: Row, row: Row, ports: Mapping[str, set[tuple[str, int]]]) -> bool:
+def _is_covering(
+    journal: _Journal, later_row: Row, row: Row, ports: Mapping[str, set[tuple[str, int]]]
+) -> bool:
     """Return whether a later operation has patched all ports of `row`, or applied an epoch for all its hosts.
 
     These are the hosts of the epochs in force when `row` started.
     """
     if ports.get(row["id"], set()) <= ports.get(later_row["id"], set()):
         return True
-    intent = next((candidate for candidate in journal.intents if candidate.operation == later_row["id"]), None)
+    intent = next(
+        (candidate for candidate in journal.intents if candidate.operation == later_row["id"]), None
+    )
     if intent is None or intent.applied_at is None:
         return False
     earlier_intents = select_in_force(

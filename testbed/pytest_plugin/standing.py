@@ -11,18 +11,18 @@ from testbed.errors import LeaseDenied, LeaseImpossible, TestbedError, UnderMain
 from testbed.lab.model import Lab, shard_of
 from testbed.lab.simulated.lifecycle import hosts_of
 from testbed.leases.choice import use_lease
-from testbed.leases.fence import database_errors
+from testbed.leases.fence import convert_database_errors
 from testbed.leases.heartbeat import TTL_S, keep_alive
 from testbed.leases.store import LeaseStore
 from testbed.operate.apply import check_permission
 from testbed.operate.borrow import HostRequest, LabState, OpenSession
-from testbed.operate.journal import journal_in
+from testbed.operate.journal import open_journal
 from testbed.operate.session import LabSession, open_lab
 from testbed.pytest_plugin.lab_of_test import LabOfTest
 from testbed.pytest_plugin.needs import Needs
 from testbed.pytest_plugin.options import LabOptions, skip
 from testbed.scripting.carriers import LocalCarrier
-from testbed.storage.address import address_in
+from testbed.storage.address import get_database_address
 from testbed.storage.database import Database
 
 
@@ -41,7 +41,7 @@ def standing_lab(
     name, _, address = (options.board or "").partition("=")
     boards = (f"board:{name}",) if needs.board else ()
     are_modelled = hosts_of(lab, options.hosts) == "model"
-    database = Database(address_in(options.runs_dir))
+    database = Database(get_database_address(options.runs_dir))
     store = LeaseStore(database, lab.name)
     try:
         request = HostRequest(
@@ -54,14 +54,14 @@ def standing_lab(
             boards,
             reads_gpus=bool(needs.gpus) and not are_modelled,
         )
-        with database_errors(database), hold_lease(request) as (lease, names):
+        with convert_database_errors(database), hold_lease(request) as (lease, names):
             part = shard_of(lab, names)
 
             @contextmanager
             def reopen(shard: Lab) -> Iterator[LabSession]:
                 with (
                     use_lease(lease),
-                    journal_in(options.runs_dir) as journal,
+                    open_journal(options.runs_dir) as journal,
                     open_lab(shard, journal, model_hosts=are_modelled) as session,
                 ):
                     yield session

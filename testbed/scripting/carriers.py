@@ -101,10 +101,10 @@ class LocalCarrier:
     @contextmanager
     def _open_log(self) -> Iterator[EventLog]:
         from testbed.service.events import EventLog
-        from testbed.storage.address import address_in
+        from testbed.storage.address import get_database_address
         from testbed.storage.database import Database
 
-        database = Database(address_in(self.runs_dir))
+        database = Database(get_database_address(self.runs_dir))
         try:
             yield EventLog(database)
         finally:

@@ -11,10 +11,10 @@ from fastapi import Body, Header, Query
 from pydantic import Field
 from starlette.responses import FileResponse, Response, StreamingResponse
 
-from testbed.leases.model import HELD, Lease, parts_of
+from testbed.leases.model import HELD, Lease, find_parts
 from testbed.leases.store import LeaseStore
 from testbed.operate.engine.consent import EmergencyStop
-from testbed.operate.recovery.records import operations_of
+from testbed.operate.recovery.records import load_operations
 from testbed.operate.unfinished import find_unfinished_or_error
 from testbed.service.context import Caller, RequestContext, answer
 from testbed.service.documents import LeaseExtension, LeaseRequest, Reason, TopologyRequest
@@ -200,7 +200,7 @@ def request_lease(context: Caller, lab: Name, body: LeaseRequest) -> Response:
     """Request parts of a lab, all or nothing. The request is granted immediately or queued."""
     view = context.lab(lab)
     with _serialise_changes(context, lab):
-        parts = parts_of(view.lab, tuple(body.resources))
+        parts = find_parts(view.lab, tuple(body.resources))
         context.record("request lease", lab, why=body.reason)
         requested = _open_store(context, view).request(
             tuple(body.resources),
@@ -269,7 +269,7 @@ def stop_lab(context: Caller, lab: Name, body: Reason) -> Response:
         EmergencyStop(context.service.runs_dir, lab).pull(body.reason)
     view.forget()
     context.record("stop", lab, why=body.reason)
-    running = [one.id for one in operations_of(context.service.runs_dir, lab) if one.state == "running"]
+    running = [one.id for one in load_operations(context.service.runs_dir, lab) if one.state == "running"]
     document = {"lab": lab, "stopped": True, "reason": body.reason, "running": running}
     return answer(document | _list_unfinished(context, view))
 

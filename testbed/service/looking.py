@@ -9,13 +9,13 @@ from starlette.responses import Response
 
 from testbed.observe.exposition import CONTENT_TYPE, format_exposition
 from testbed.observe.stored_metrics import load_samples
-from testbed.operate.recovery.records import history_of, operations_of
+from testbed.operate.recovery.records import load_history, load_operations
 from testbed.service.context import Caller, answer
 from testbed.service.labs import make_tag, topology_in_force, topology_json
 from testbed.service.metrics import count_findings
 from testbed.service.problems import make_problem, make_response
 from testbed.service_errors import NotFound
-from testbed.storage.address import address_in
+from testbed.storage.address import get_database_address
 from testbed.storage.audit import read_audit, verify
 from testbed.storage.looking import read_rows
 
@@ -129,13 +129,13 @@ def current_topology(context: Caller, lab: Name) -> Response:
 def history(context: Caller, lab: Name) -> Response:
     """List the epochs of a lab: when, by whom, why, and the changes of each."""
     view = context.lab(lab)
-    return answer({"lab": lab, "epochs": history_of(context.service.runs_dir, view.lab.name)})
+    return answer({"lab": lab, "epochs": load_history(context.service.runs_dir, view.lab.name)})
 
 
 def operations(context: Caller, lab: Name, limit: Limit = 100) -> Response:
     """List the operations of a lab with their steps, newest last."""
     view = context.lab(lab)
-    records = operations_of(context.service.runs_dir, view.lab.name)[-limit:]
+    records = load_operations(context.service.runs_dir, view.lab.name)[-limit:]
     return answer({"lab": lab, "operations": [one.json() for one in records]})
 
 
@@ -157,7 +157,7 @@ def results(context: Caller, limit: Limit = 100) -> Response:
     query = (
         "select id, lab, status, started, finished, simulated, hosts, error from runs order by started desc"
     )
-    rows = read_rows(address_in(context.service.runs_dir), query)
+    rows = read_rows(get_database_address(context.service.runs_dir), query)
     visible = [{"run_id": row["id"], **dict(row)} for row in rows if context.who.sees(row["lab"])]
     return answer({"runs": visible[:limit]})
 
@@ -167,7 +167,7 @@ def audit(context: Caller, limit: Limit = 100) -> Response:
 
     A token that is limited to labs gets only their lines.
     """
-    address = address_in(context.service.runs_dir)
+    address = get_database_address(context.service.runs_dir)
     check = verify(address)
     entries = [entry for entry in read_audit(address) if context.who.sees(entry["lab"])]
     document = {"entries": entries[-limit:], "whole": check.broken is None, "lines": check.lines}

@@ -22,7 +22,7 @@ from testbed.service.access import Identity
 from testbed.service_errors import KeyReused, NotFound, RunEnded, TooManyRuns
 from testbed.storage.audit import Entry, append
 from testbed.storage.database import Database
-from testbed.storage.owner import is_running, this_process
+from testbed.storage.owner import get_current_process, is_running
 from testbed.storage.schema import step_events, submitted_runs
 
 MAX_QUEUED = 8
@@ -174,7 +174,7 @@ class RunStore:
             run = _make_run(_read_row(connection, run_id))
             if run.has_ended or (run.state == "running" and is_running(run.owner)):
                 return None
-            claim = {"state": "running", "owner": this_process(), "attempts": run.attempts + 1}
+            claim = {"state": "running", "owner": get_current_process(), "attempts": run.attempts + 1}
             claim["started"] = run.started or now()
             _update_row(connection, run_id, claim)
             row = _read_row(connection, run_id)

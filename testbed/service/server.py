@@ -25,7 +25,7 @@ from testbed.service.labs import LabView
 from testbed.service.runs import MAX_QUEUED, RunStore
 from testbed.service.workers import Workers, start_process
 from testbed.service_errors import InvalidRequest
-from testbed.storage.address import address_in, is_server
+from testbed.storage.address import get_database_address, is_server
 from testbed.storage.database import Database
 
 
@@ -64,7 +64,7 @@ def make_service(
         if names.count(name) > 1:
             raise LabFileError(f"two lab files describe lab '{name}': give each lab its own name")
     runs_dir = runs_dir.absolute()
-    address = address_in(runs_dir)
+    address = get_database_address(runs_dir)
     database = Database(address)
     database.prepare()
     store = RunStore(database, most_queued)

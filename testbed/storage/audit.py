@@ -60,7 +60,9 @@ class Entry:
 
 def append(connection: sa.Connection, entry: Entry) -> int:
     """Add a line in a transaction that holds the write lock, and return its number."""
-    last_row = connection.execute(sa.select(audit).order_by(audit.c.number.desc()).limit(1)).mappings().first()
+    last_row = (
+        connection.execute(sa.select(audit).order_by(audit.c.number.desc()).limit(1)).mappings().first()
+    )
     stored_count = connection.execute(sa.select(counters.c.value).where(counters.c.name == _COUNT)).scalar()
     row: dict[str, Any] = {
         "number": max(stored_count or 0, last_row["number"] if last_row else 0) + 1,
@@ -74,7 +76,7 @@ def append(connection: sa.Connection, entry: Entry) -> int:
         "outcome": entry.outcome,
         "previous": last_row["hash"] if last_row else FIRST,
     }
-    connection.execute(audit.insert().values(row | {"hash": hash_of(row)}))
+    connection.execute(audit.insert().values(row | {"hash": compute_hash(row)}))
     if stored_count is None:
         connection.execute(counters.insert().values(name=_COUNT, value=row["number"]))
     else:
@@ -82,7 +84,7 @@ def append(connection: sa.Connection, entry: Entry) -> int:
     return int(row["number"])
 
 
-def hash_of(row: Mapping[str, Any]) -> str:
+def compute_hash(row: Mapping[str, Any]) -> str:
     """Return the hash of a line: SHA-256 of its fields as JSON, including the hash of the line before it."""
     text = json.dumps([row[name] for name in _FIELDS], ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
@@ -95,7 +97,7 @@ def read_audit(address: Address, *, limit: int | None = None) -> list[dict[str, 
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class AuditResult:
     """Result of a check: the number of intact lines, the newest hash, and the first broken line with the reason."""
 
     lines: int
@@ -104,18 +106,18 @@ class Verified:
     reason: str = ""
 
 
-def verify(address: Address, expected: str = "") -> Verified:
+def verify(address: Address, expected: str = "") -> AuditResult:
     """Check the whole log; with `expected` also that it has a line with this hash."""
     count = read_rows(address, "select value from counters where name = ?", (_COUNT,))
     rows = read_audit(address)
     result = check_chain(rows, int(count[0]["value"]) if count else 0)
     if expected and result.broken is None and expected not in {row["hash"] for row in rows}:
         reason = f"no line has the hash {expected}: the end of the log was cut, or it is another log"
-        return Verified(result.lines, result.newest, result.lines + 1, reason)
+        return AuditResult(result.lines, result.newest, result.lines + 1, reason)
     return result
 
 
-def check_chain(rows: Iterable[Mapping[str, Any]], count: int) -> Verified:
+def check_chain(rows: Iterable[Mapping[str, Any]], count: int) -> AuditResult:
     """Check the numbers, links and hashes of the lines, and that there are `count` lines."""
     previous, number = FIRST, 0
     for row in rows:
@@ -125,13 +127,13 @@ def check_chain(rows: Iterable[Mapping[str, Any]], count: int) -> Verified:
             reason = "the line was removed"
         elif row["previous"] != previous:
             reason = "it does not follow the line before it"
-        elif row["hash"] != hash_of(row):
+        elif row["hash"] != compute_hash(row):
             reason = "the line was changed"
         if reason:
-            return Verified(number - 1, previous, number, reason)
+            return AuditResult(number - 1, previous, number, reason)
         previous = row["hash"]
     if number < count:
-        return Verified(
+        return AuditResult(
             number, previous, number + 1, f"the last {count - number} of {count} lines were removed"
         )
-    return Verified(number, previous)
+    return AuditResult(number, previous)

@@ -24,7 +24,7 @@ from testbed.database_file import copy_database
 from testbed.errors import StorageError
 from testbed.storage.address import Address, hide_password
 from testbed.storage.database import DATABASE_ERRORS, Database
-from testbed.storage.looking import hint_for, read_rows, reason_of
+from testbed.storage.looking import find_hint, get_database_message, read_rows
 from testbed.storage.schema import counters, lease_parts, leases, metadata, reservations
 
 _DATABASE_MEMBER = "lightbed.sqlite"
@@ -195,4 +195,6 @@ def _convert_errors(address: Address) -> Iterator[None]:
     try:
         yield
     except DATABASE_ERRORS as error:
-        raise StorageError(f"{hide_password(address)}: {reason_of(error)}; {hint_for(error)}") from error
+        raise StorageError(
+            f"{hide_password(address)}: {get_database_message(error)}; {find_hint(error)}"
+        ) from error

@@ -24,7 +24,7 @@ import sqlalchemy as sa
 
 from testbed.database_file import BUSY_TIMEOUT_S
 from testbed.errors import StorageError
-from testbed.storage.address import Address, address_of, hide_password
+from testbed.storage.address import Address, hide_password, resolve_address
 from testbed.storage.looking import CONNECT_TIMEOUT_S
 from testbed.storage.schema import REVISION, metadata
 
@@ -33,7 +33,7 @@ DATABASE_ERRORS = (sa.exc.DatabaseError, sqlite3.DatabaseError)
 _WRITER = 0x11617BED
 """Number of the advisory lock that a writer holds."""
 _MIGRATION = _WRITER + 1
-NETWORK = frozenset(
+NETWORK_FILESYSTEMS = frozenset(
     (
         *(
             "9p",
@@ -69,7 +69,7 @@ class Database:
     def __init__(
         self, location: Address, *, keep_open: bool = True, busy_timeout_s: float = BUSY_TIMEOUT_S
     ) -> None:
-        self.address = address_of(location)
+        self.address = resolve_address(location)
         self.commit_s = 0.0
         self._engine_lock = threading.Lock()  # switches are worked on in threads
         self._is_ready = False
@@ -166,10 +166,10 @@ def _begin_immediately(connection: sa.Connection) -> None:
         connection.exec_driver_sql(f"select pg_advisory_xact_lock({lock})")
 
 
-def type_of(path: Path, mounts: str) -> str:
+def find_filesystem_type(path: Path, mounts: str) -> str:
     r"""Return the type of the file system that holds a path, from the text of `/proc/self/mountinfo` (proc(5)).
 
-    >>> type_of(
+    >>> find_filesystem_type(
     ...     Path("/home/a/runs"),
     ...     "1 0 8:1 / / rw - ext4 /dev/a rw\n2 1 0:9 / /home rw shared:1 - nfs4 h:/x rw\n",
     ... )
@@ -196,8 +196,8 @@ def check_is_local(file: Path) -> None:
         mounts = _MOUNTS.read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:  # not Linux, or no /proc: cannot be checked
         return
-    filesystem = type_of(file.parent.resolve(), mounts)
-    if filesystem in NETWORK:
+    filesystem = find_filesystem_type(file.parent.resolve(), mounts)
+    if filesystem in NETWORK_FILESYSTEMS:
         problem = f"{file} lies on a network file system ({filesystem}), where SQLite's locks and its shared memory do not hold"
         hint = "choose a directory on a local disk (--runs-dir), or a server for several hosts (--database)"
         raise StorageError(f"{problem}; {hint}")

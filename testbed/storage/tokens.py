@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from testbed.service_errors import InvalidRequest, NotAuthenticated, NotFound
 from testbed.storage.audit import Author, Entry, append
 from testbed.storage.database import Database
-from testbed.storage.owner import this_person
+from testbed.storage.owner import get_current_person
 from testbed.storage.schema import tokens
 
 PREFIX = "lightbed"
@@ -135,7 +135,7 @@ def _make_audit_entry(action: str, token: Token) -> Entry:
     """Return the line of the audit log. Its role is admin, because the author can write the database."""
     limits = " ".join(["", *token.scopes, *token.labs])
     return Entry(
-        Author(this_person(), "admin"),
+        Author(get_current_person(), "admin"),
         action,
         outcome=f"token {token.id} of {token.name}, {token.role}{limits}",
     )

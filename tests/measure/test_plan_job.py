@@ -37,7 +37,7 @@ from testbed.measure.plan_job import (
     to_json,
 )
 from testbed.measure.results.store import RunStore
-from testbed.operate.design import Design, lay_out, with_routes
+from testbed.operate.design import Design, lay_out, replace_routes
 from testbed.operate.journal import Journal
 from testbed.operate.session import open_lab
 
@@ -81,7 +81,7 @@ def planned(session, seed):
     """Return a drawn job, and its design with the routes installed."""
     design = lay_out(session.lab, f"job {seed}", find_topology(HOSTS, NICS))
     graph = an_iteration(seed)
-    design = with_routes(design, route_job(design.topology, graph, tries=1))
+    design = replace_routes(design, route_job(design.topology, graph, tries=1))
     session.install_routes(design)
     return host_job(graph, design.sets, session.lab.link.rate_mbps, lasts_s=0.5), design
 

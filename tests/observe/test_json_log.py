@@ -107,13 +107,13 @@ def test_an_apply_in_a_run_is_logged_with_all_four_subjects(log, tmp_path):
     from testbed.lab.inventory import load_lab
     from testbed.measure.results.store import RunStore
     from testbed.operate.apply import apply_plan
-    from testbed.operate.journal import journal_in
+    from testbed.operate.journal import open_journal
     from testbed.operate.plan import plan_lab
 
     lab = replace(load_lab(TESTBED12), name="logged")
     switches = {"ocs1": Switch()}
     with (
-        journal_in(tmp_path) as journal,
+        open_journal(tmp_path) as journal,
         RunStore(tmp_path).begin(lab, True, "model", {}, arguments=["x"]) as run,
     ):
         applied = apply_plan(lab, plan_lab(lab, wire(find_topology(12, 4)), switches), switches, journal)

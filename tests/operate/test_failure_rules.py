@@ -23,7 +23,7 @@ from testbed.operate.design import Design
 from testbed.operate.failure_rules import Gpu, advise_on_failures, find_nics_lost, parse_gpu
 from testbed.operate.journal import Journal
 from testbed.operate.light import Loss, SwitchReading, find_held_circuits, judge_losses
-from testbed.operate.plan import circuits_of
+from testbed.operate.plan import list_circuits
 from testbed.operate.repair import RepairRecord, add_failed_gpus, plan_lab_repair
 from testbed.operate.session import LabSession
 
@@ -47,7 +47,7 @@ def make_design(hosts, degree):
 def observe(lab, design, failed, links=None):
     """Return the observation of a lab where every fibre is whole and these GPUs have failed."""
     wiring = design.wiring if links is None else replace(design.wiring, degree=4, links=links)
-    pairs = {one.input_port: one.output_port for one in circuits_of(lab, wiring)}
+    pairs = {one.input_port: one.output_port for one in list_circuits(lab, wiring)}
     reading = SwitchReading(Snapshot(CrossConnects(pairs), 0.0), {})
     held = find_held_circuits(lab, {"ocs1": reading.snapshot})
     return add_failed_gpus(lab, design, judge_losses(held, held, {"ocs1": reading}, {}), failed)
@@ -82,10 +82,12 @@ def check_takeover(lab, design, gpus, failed):
         return set()
     if not dead & linked:
         assert planned is None
-        assert list(advise_on_failures(lab, design.wiring, failed, snapshots=observation.seen)) == []
+        assert list(advise_on_failures(lab, design.wiring, failed, snapshots=observation.snapshots)) == []
         return set()
     links = planned.repair.repatched.links
-    advice = list(advise_on_failures(lab, design.wiring, failed, links=links, snapshots=observation.seen))
+    advice = list(
+        advise_on_failures(lab, design.wiring, failed, links=links, snapshots=observation.snapshots)
+    )
     in_rails = {
         gpu
         for gpu in failed
@@ -175,7 +177,8 @@ def test_each_idle_host_takes_the_work_of_one_other(testbed12):
 def test_with_a_device_off_an_idle_gpu_still_counts(testbed12):
     lab, design = with_gpus(testbed12, 4), make_design(12, 3)
     one, _ = sorted(
-        advise_on_failures(lab, design.wiring, {Gpu(0, 0)}, unreachable={"b"}, snapshots=BARE), key=lambda each: -each.rule
+        advise_on_failures(lab, design.wiring, {Gpu(0, 0)}, unreachable={"b"}, snapshots=BARE),
+        key=lambda each: -each.rule,
     )
     assert (one.rule, one.target) == (3, "a/gpu3")
 

@@ -35,7 +35,7 @@ from testbed.lab.simulated.lifecycle import start_lab
 from testbed.operate.apply import apply_plan
 from testbed.operate.journal import Journal
 from testbed.operate.plan import plan_lab
-from testbed.operate.probe_findings import compare, links_received
+from testbed.operate.probe_findings import compare, count_received_links
 from testbed.operate.proof.judge import verify_lab
 
 balancing = library("testbed.design.routing.balancing")
@@ -155,7 +155,13 @@ def test_each_set_of_routes_carries_what_its_addresses_send_and_is_proven(bench)
 
     def findings():
         report = verify_lab(
-            bench.lab, plan, bench.switches, bench.fleet, epoch=next(epochs), routes=sets[0], further_routes=sets[1:]
+            bench.lab,
+            plan,
+            bench.switches,
+            bench.fleet,
+            epoch=next(epochs),
+            routes=sets[0],
+            further_routes=sets[1:],
         )
         return [(finding.kind, finding.subject) for finding in report.findings]
 
@@ -234,7 +240,7 @@ def test_a_circuit_taken_down_by_a_raw_line_stops_exactly_its_link_and_verify_na
     label = bench.lab.link_label(circuit.link)
     assert [(finding.kind, finding.subject) for finding in findings] == [("no_carrier", label)]
     # The reverse link ends in a NIC that still has light; it is silent because its sender has none.
-    assert links_received(bench.lab, RING, heard) == len(RING.links) - 2
+    assert count_received_links(bench.lab, RING, heard) == len(RING.links) - 2
     report = verify_lab(bench.lab, plan, bench.switches, bench.fleet, epoch=next(epochs))
     assert [(finding.kind, finding.subject) for finding in report.findings] == [("missing_circuit", label)]
     assert bench.bring_up(RING).has_changes

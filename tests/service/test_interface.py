@@ -24,7 +24,7 @@ from testbed.service.application import API_VERSION, document_text
 from testbed.service.events import EventLog, Feed, Filter
 from testbed.service.problems import find_status
 from testbed.service.route_table import ROUTES
-from testbed.storage.address import address_in
+from testbed.storage.address import get_database_address
 from testbed.storage.audit import read_audit
 
 KEPT = Path(__file__).resolve().parents[2] / "docs" / "reference" / "openapi.json"
@@ -123,7 +123,7 @@ def test_a_key_is_one_run_however_often_it_is_sent(service, ask, token_of):
     assert {one.headers["location"] for one in told} == {f"/v1/runs/{told[0].json()['id']}"}
     assert (other.status_code, other.json()["code"]) == (409, "service.key")
     assert len(service.runs.list()) == 1
-    (*_, entry) = read_audit(address_in(service.runs_dir))
+    (*_, entry) = read_audit(get_database_address(service.runs_dir))
     assert (entry["who"], entry["action"], entry["why"]) == ("operator", "run plan", "look")
 
 
@@ -144,7 +144,7 @@ def test_a_plan_that_is_brought_is_told_in_the_audit_log(service, ask, token_of)
     body = {"command": "apply", "lab": "testbed12", "plan_file": '{"a": "plan"}'}
     ask("POST", "/v1/runs", token_of("operator"), json=body)
 
-    (*_, entry) = read_audit(address_in(service.runs_dir))
+    (*_, entry) = read_audit(get_database_address(service.runs_dir))
     assert len(entry["plan"]) == 64
 
 

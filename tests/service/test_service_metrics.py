@@ -34,14 +34,14 @@ def past(laboratory, service):
     """Provide a service whose lab has a run, a reading, an epoch, a step, a lease and a finding."""
     import sqlalchemy as sa
 
-    from testbed.operate.journal import journal_in
+    from testbed.operate.journal import open_journal
     from testbed.storage.schema import steps
 
     assert laboratory.runs_dir == service.runs_dir
     laboratory.run(0, mbps=90)
     laboratory.reading(0.5, -1.5)
     laboratory.epoch(0.5, 7, "--simplex")
-    with journal_in(laboratory.runs_dir) as journal, journal.operation("t4") as operation:
+    with open_journal(laboratory.runs_dir) as journal, journal.operation("t4") as operation:
         step = {
             "operation": operation, "switch": "ocs1", "ordinal": 0, "address": "x", "kind": "add",
             "before": "{}", "after": "{}", "outcome": "done", "intent_at": "2026-03-01T12:00:00.000000+00:00",

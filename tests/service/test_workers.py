@@ -19,7 +19,7 @@ from testbed.service.requests import find_lane
 from testbed.service.runs import MAX_QUEUED
 from testbed.service.workers import ATTEMPTS, LANE_CAPACITY, Workers
 from testbed.service_errors import NotFound, TooManyRuns
-from testbed.storage.address import address_in
+from testbed.storage.address import get_database_address
 from testbed.storage.audit import read_audit
 
 ANN = Identity("ann", "operator")
@@ -231,4 +231,4 @@ def test_a_run_is_cancelled_by_its_user_an_admin_and_who_holds_a_lease(ask, toke
     assert cancel(runs[2], operator) == 202
     ask("DELETE", f"/v1/labs/testbed12/leases/{lease['id']}", operator, headers={"If-Match": "*"})
     assert cancel(submit(), operator) == 403
-    assert "refused: run" in read_audit(address_in(service.runs_dir))[-1]["outcome"]
+    assert "refused: run" in read_audit(get_database_address(service.runs_dir))[-1]["outcome"]

@@ -228,7 +228,7 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
         """Return the hosts of a lab as servers, and the number of logical servers per server."""
         from testbed.design.plans.planning import Servers
         from testbed.lab.model import logical_servers_of, shard_of
-        from testbed.operate.design import check_fits, degree_of
+        from testbed.operate.design import check_fits, count_usable_nics
 
         if self.nodes:
             raise PlanFileError(
@@ -236,7 +236,7 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
             )
         if self.hosts_of:
             lab = shard_of(lab, self.hosts_of.split(","))
-        links = self.degree or degree_of(lab)
+        links = self.degree or count_usable_nics(lab)
         check_fits(lab, links, simplex=self.simplex)
         instances = logical_servers_of(lab)
         servers = Servers(
@@ -289,11 +289,11 @@ def _describe_patches(lab: Lab, plan: Plan, out: Path) -> tuple[str]:
     """Return a line with the number of patches. Raises `TopologyError` if the switches cannot hold the topology."""
     from lightbed.wording import count_noun
     from testbed.design.patching.wiring import patch_list
-    from testbed.operate.design import design_of_plan, lab_of_plan
+    from testbed.operate.design import build_plan_design, find_plan_lab
 
-    shard = lab_of_plan(lab, plan)
+    shard = find_plan_lab(lab, plan)
     try:
-        wiring = design_of_plan(shard, plan).wiring
+        wiring = build_plan_design(shard, plan).wiring
     except TopologyError as error:
         raise TopologyError(
             f"the plan was written to {out}, but lab '{shard.name}' cannot hold it: {error}"

@@ -274,7 +274,7 @@ class SimulationCommand(WorkloadCommand):
         """
         from testbed.design.workloads.strategies import is_named
         from testbed.lab.inventory import load_lab
-        from testbed.operate.design import degree_of
+        from testbed.operate.design import count_usable_nics
 
         lab = load_lab(lab_file)
         has_plan = bool(self.strategy) and not is_named(self.strategy)
@@ -283,7 +283,7 @@ class SimulationCommand(WorkloadCommand):
             self,
             lab_file=None,
             nodes=self.nodes or len(lab.hosts),
-            degree=self.degree or degree_of(lab),
+            degree=self.degree or count_usable_nics(lab),
             rate_gbps=self.rate_gbps or lab.link.represents_gbps / (1 if shares_links else gpus),
             hb_domain=self.hb_domain or gpus,
         )

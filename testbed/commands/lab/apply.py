@@ -199,7 +199,7 @@ class _Confirmation:
     def of(
         cls, lab: Lab, within_s: float | None, hosts: HostsChoice, really_move: str | None, runs_dir: Path
     ) -> _Confirmation:
-        """Return the confirmation for `within_s`. Raises `NothingBefore` if no verified epoch precedes this one."""
+        """Return the confirmation for `within_s`. Raises `NoEarlierEpoch` if no verified epoch precedes this one."""
         from testbed.operate.session import APPLY, Change
 
         change = APPLY
@@ -210,7 +210,7 @@ class _Confirmation:
         return cls(lab, change, hosts, really_move, runs_dir)
 
     def arm(self, session: LabSession, report: BringUpReport, note: Note) -> None:
-        """Start the watcher if the proof has no findings, else end the confirmation. Raises `NotArmed`."""
+        """Start the watcher if the proof has no findings, else end the confirmation. Raises `WatcherNotArmed`."""
         if self.change.confirm is None or report.epoch is None:
             return
         from testbed.operate.confirmation import Confirmations
@@ -259,9 +259,9 @@ class _Confirmation:
 def _make_watcher_environment() -> dict[str, str]:
     """Return the environment of the watcher, with the lease and the database of this process."""
     from testbed.leases.choice import get_selected_lease
-    from testbed.storage.address import address_in
+    from testbed.storage.address import get_database_address
 
-    database = address_in("")
+    database = get_database_address("")
     inherited = {
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "LIGHTBED_LEASE": get_selected_lease(),

@@ -29,7 +29,7 @@ def main(arguments: list[Any]) -> int:
     from testbed.leases.choice import select_lease as choose_lease
     from testbed.observe.json_log import log_as_asked
     from testbed.observe.traces import trace_if_configured
-    from testbed.operate.journal import journal_in
+    from testbed.operate.journal import open_journal
 
     runs_dir, lab_file, epoch, hosts, *really_move = arguments
     choose_database(os.environ.get("LIGHTBED_DATABASE", ""))
@@ -38,7 +38,7 @@ def main(arguments: list[Any]) -> int:
         log_as_asked()
     trace_if_configured()
     os.chdir("/")
-    with journal_in(runs_dir) as journal:
+    with open_journal(runs_dir) as journal:
         confirmations = Confirmations(journal, Place(Path(lab_file)).lab.name)
 
         def roll_back_to(back_to: int) -> str:

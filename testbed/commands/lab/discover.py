@@ -164,7 +164,7 @@ def _discover(lab: Lab, place: Place, settle_s: float) -> DiscoveryResult:
     from testbed.lab.simulated.lifecycle import hosts_of
     from testbed.operate.discovery.devices import Devices
     from testbed.operate.discovery.run import DiscoveryRecord, discover
-    from testbed.operate.journal import journal_in
+    from testbed.operate.journal import open_journal
     from testbed.operate.session import open_lab
 
     if hosts_of(lab) == "model":
@@ -172,7 +172,7 @@ def _discover(lab: Lab, place: Place, settle_s: float) -> DiscoveryResult:
         raise HostError(
             f"{what}; start it as root with `testbed sim up --hosts kernel`", host=lab.hosts[0].name
         )
-    with journal_in(place.runs_dir) as journal, open_lab(lab, journal) as session, narrate() as narrator:
+    with open_journal(place.runs_dir) as journal, open_lab(lab, journal) as session, narrate() as narrator:
         assert session.fleet is not None  # modelled hosts were refused above
         devices = Devices(lab, session.switches, session.fleet, journal, settle_s=settle_s)
         return discover(devices, DiscoveryRecord(journal, lab.name), narrator.note)

@@ -91,16 +91,16 @@ class Drift(HostsCommand, TopologyCommand):
     def run(self, place: Place) -> DriftDocument:
         """Read the optical power once and judge it. Then close the lab, so that it is free between readings."""
         from testbed.operate.choice import choose_design
-        from testbed.operate.drift.history import history_in
+        from testbed.operate.drift.history import open_history
         from testbed.operate.drift.report import read_drift
-        from testbed.operate.plan import circuits_of
+        from testbed.operate.plan import list_circuits
 
         choice = choose_design(place.running_lab, self.topology_name, place.runs_dir)
         with (
-            history_in(place.runs_dir) as history,
+            open_history(place.runs_dir) as history,
             place.session(choice.lab, self.hosts, partial=True) as session,
         ):
-            planned = circuits_of(choice.lab, choice.design.wiring)
+            planned = list_circuits(choice.lab, choice.design.wiring)
             report = read_drift(session, planned, history, time.time(), self.since)
         rows = report.as_json()
         document = DriftDocument(

@@ -111,7 +111,7 @@ class Environment(TopologyCommand):
             variables=document["variables"],
             hostfile=document["hostfile"],
             ranks=tuple(Rank(**row | {"interfaces": tuple(row["interfaces"])}) for row in document["ranks"]),
-            unfinished=describe_unfinished(choice.left),
+            unfinished=describe_unfinished(choice.unfinished),
             nccl=files,
         )
 

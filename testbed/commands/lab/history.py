@@ -114,11 +114,11 @@ class History(Command[EpochList]):
 
     def run(self, place: Place) -> EpochList:
         """List the epochs. Raises `JournalError`."""
-        from testbed.operate.recovery.records import history_of
+        from testbed.operate.recovery.records import load_history
 
         epochs = tuple(
             Epoch(**row, changes=tuple(Change(**change) for change in changes))
-            for row in history_of(place.runs_dir, place.lab.name)
+            for row in load_history(place.runs_dir, place.lab.name)
             for changes in [row.pop("changes")]
         )
         place.say(*(epoch.line() for epoch in epochs))
@@ -139,10 +139,10 @@ class Journal(Command[OperationList]):
 
     def run(self, place: Place) -> OperationList:
         """List the operations. Raises `NoSuchOperation` and `JournalError`."""
-        from testbed.operate.recovery.records import operations_of
+        from testbed.operate.recovery.records import load_operations
         from testbed.operation_errors import NoSuchOperation
 
-        records = operations_of(place.runs_dir, place.lab.name)
+        records = load_operations(place.runs_dir, place.lab.name)
         if self.operation is not None:
             records = tuple(one for one in records if one.id == self.operation)
             if not records:
@@ -164,9 +164,9 @@ class Journal(Command[OperationList]):
 
 def _describe_nothing(what: str, runs_dir: Path) -> str:
     """Return the line for an empty list. Without a database, it also says what to do."""
-    from testbed.storage.address import address_in
+    from testbed.storage.address import get_database_address
 
-    address = address_in(runs_dir)
+    address = get_database_address(runs_dir)
     if not isinstance(address, Path) or address.exists():
         return f"{what} is stored in {runs_dir}"
     return f"{what} is stored: {runs_dir} has no database. Name another --runs-dir, or `testbed restore` a backup"

@@ -77,7 +77,7 @@ class FollowPath(HostsCommand, TopologyCommand):
             describe_path,
             find_node,
             follow_path,
-            kernel_path,
+            trace_kernel_path,
         )
 
         for name in (self.source, self.target):
@@ -86,8 +86,8 @@ class FollowPath(HostsCommand, TopologyCommand):
         ends = find_node(choice.lab, self.source), find_node(choice.lab, self.target)
         with place.session(choice.lab, self.hosts, partial=True) as session:
             hops = follow_path(session, choice.design, *ends)
-            kernel_route = kernel_path(session, choice.design, *ends)
-        findings = describe_findings(session.off_findings)
+            kernel_route = trace_kernel_path(session, choice.design, *ends)
+        findings = describe_findings(session.unreachable_findings)
         place.say(
             *make_heading_lines(choice, self.hosts),
             *choice.describe_unfinished(),

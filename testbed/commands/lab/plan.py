@@ -172,7 +172,7 @@ class Plan(TopologyCommand):
         choice = choose_design(place.lab, self.topology_name, place.runs_dir)
         rows = patch_list(choice.design.wiring)
         place.say(*rows)
-        unfinished = describe_unfinished(choice.left)
+        unfinished = describe_unfinished(choice.unfinished)
         if not place.is_quiet:
             for line in choice.describe_unfinished():
                 place.tell(line)  # on standard error: standard output holds only the patch list

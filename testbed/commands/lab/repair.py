@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from testbed.operate.light import LossObservation
     from testbed.operate.repair import LabRepair, RepairRecord, RepairResult, RoutesFor
     from testbed.operate.session import LabSession
-    from testbed.operate.unfinished import Unfinished
+    from testbed.operate.unfinished import IncompleteOperation
 
 REPAIR, REPAIR_BEGUN = "repair", "repair begun"
 
@@ -154,7 +154,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
             check_permission(lab, self.really_move)
         with place.session(lab, self.hosts, writes=self.apply, partial=not self.apply) as session:
             observation, planned, unfinished = plan_repair(session, choice, place.runs_dir, failed)
-            findings = describe_findings(session.off_findings)
+            findings = describe_findings(session.unreachable_findings)
             advice = _make_advice(session, choice, observation, planned, failed)
             place.say(choice.heading(), *choice.lines(), *yield_finding_lines(findings))
             place.say(*_describe_repair(session, choice, observation, planned, unfinished))
@@ -169,8 +169,8 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         return RepairDocument(
             **document,
             repair_record=planned is not None and planned.is_repaired,
-            strange=tuple(planned.strange) if planned else (),
-            unpatched=tuple(lab.link_label(circuit.link) for circuit in observation.unpatched),
+            strange=tuple(planned.unexpected_circuits) if planned else (),
+            unpatched=tuple(lab.link_label(circuit.link) for circuit in observation.unpatched_circuits),
             lost=tuple(LostFibre(**row) for row in losses_json(lab, losses)),
             detours=tuple(LinkDetour(**row) for row in rows["detours"]) if planned else None,
             remove=rows.get("remove"),
@@ -227,7 +227,7 @@ def _make_outcome(repaired: RepairResult) -> RepairOutcome:
 
 def plan_repair(
     session: LabSession, choice: DesignChoice, runs_dir: Path, failed: Collection[Gpu] = ()
-) -> tuple[LossObservation, LabRepair | None, Sequence[Unfinished]]:
+) -> tuple[LossObservation, LabRepair | None, Sequence[IncompleteOperation]]:
     """Return the losses (observed, or caused by failed GPUs), the plan of their repair, and unfinished operations.
 
     The plan is None if nothing is lost or if a device does not answer, because a repair routes traffic over every host
@@ -240,7 +240,7 @@ def plan_repair(
     design = choice.design
     observation = add_failed_gpus(session.lab, design, observe_design(session, design), failed)
     unfinished = find_unfinished_or_error(runs_dir, session.lab)
-    if session.off:
+    if session.unreachable:
         return observation, None, unfinished
     earlier = _find_earlier_repair(RunStore(runs_dir), session.lab, design, observation)
     if not (earlier or observation.losses) or choice.stated.plan_text is None:
@@ -268,9 +268,9 @@ def _make_advice(
         choice.design.wiring,
         failed,
         losses=planned.record.losses if planned else observation.losses,
-        unreachable=session.off,
-        links=planned.repair.repatched.links if planned else None if session.off else (),
-        snapshots=observation.seen,
+        unreachable=session.unreachable,
+        links=planned.repair.repatched.links if planned else None if session.unreachable else (),
+        snapshots=observation.snapshots,
     )
     return tuple(Advice(**asdict(one)) for one in advice)
 
@@ -283,7 +283,7 @@ def _find_earlier_repair(
 
     records = (RepairRecord.from_json(lab, phase.data) for phase in store.list_phases(lab.name, REPAIR_BEGUN))
     return next(
-        (one for one in records if one and one.is_in_force(lab, design.wiring, observation.seen)), None
+        (one for one in records if one and one.is_in_force(lab, design.wiring, observation.snapshots)), None
     )
 
 
@@ -302,14 +302,14 @@ def _describe_repair(
     choice: DesignChoice,
     observation: LossObservation,
     planned: LabRepair | None,
-    unfinished: Sequence[Unfinished],
+    unfinished: Sequence[IncompleteOperation],
 ) -> Iterator[str]:
     from testbed.operate.repair import describe_losses, describe_repair, describe_unpatched
 
     yield from (one.line() for one in unfinished)
-    if session.off:
+    if session.unreachable:
         yield from describe_losses(choice.lab, observation.losses)
-        yield f"links of {', '.join(session.off)} were not checked"
+        yield f"links of {', '.join(session.unreachable)} were not checked"
         if observation.losses:
             yield "a repair is planned when the whole lab answers"
         else:

@@ -14,7 +14,7 @@ from testbed.commands.place import Place
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
     from testbed.operate.recovery.resume import ResumeResult
-    from testbed.operate.unfinished import Unfinished
+    from testbed.operate.unfinished import IncompleteOperation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +71,10 @@ class Resume(MovingCommand, HostsCommand):
             unfinished=place.say_unfinished(),
         )
 
-    def _resume(self, place: Place, lab: Lab, unfinished: Unfinished) -> ResumeResult:
+    def _resume(self, place: Place, lab: Lab, unfinished: IncompleteOperation) -> ResumeResult:
         from testbed.commands.lab.repair import plan_repair
         from testbed.operate.choice import choose_design
-        from testbed.operate.design import design_of_intent
+        from testbed.operate.design import build_intent_design
         from testbed.operate.engine.consent import stop_on_interrupt
         from testbed.operate.named_topology import NamedTopology
         from testbed.operate.recovery.resume import resume, resume_detours
@@ -84,6 +84,6 @@ class Resume(MovingCommand, HostsCommand):
             with stop_on_interrupt(place.tell), place.session(choice.lab, self.hosts, writes=True) as session:
                 _, planned, _ = plan_repair(session, choice, place.runs_dir)
                 return resume_detours(session, unfinished, planned, place.say)
-        shard, design = design_of_intent(lab, unfinished.intent) if unfinished.intent else (lab, None)
+        shard, design = build_intent_design(lab, unfinished.intent) if unfinished.intent else (lab, None)
         with stop_on_interrupt(place.tell), place.session(shard, self.hosts, writes=True) as session:
             return resume(session, unfinished, design, place.say)

@@ -54,16 +54,16 @@ class Rollback(MovingCommand, HostsCommand):
     take_over: Annotated[bool, TAKE_OVER] = False
 
     def run(self, place: Place) -> RollbackDocument:
-        """Apply the earlier epoch and prove it. Raises `NothingBefore`, `RefusedToMove` and the devices' errors."""
+        """Apply the earlier epoch and prove it. Raises `NoEarlierEpoch`, `RefusedToMove` and the devices' errors."""
         from testbed.operate.apply import check_permission
         from testbed.operate.confirmation import Confirmations
-        from testbed.operate.design import design_of_intent
+        from testbed.operate.design import build_intent_design
         from testbed.operate.engine.consent import stop_on_interrupt
-        from testbed.operate.recovery.rollback import roll_back, target_of
+        from testbed.operate.recovery.rollback import find_rollback_target, roll_back
 
         lab = place.running_lab
-        current, target = target_of(place.runs_dir, lab, self.epoch)
-        lab_of_target, design = design_of_intent(lab, target)
+        current, target = find_rollback_target(place.runs_dir, lab, self.epoch)
+        lab_of_target, design = build_intent_design(lab, target)
         check_permission(lab, self.really_move)
         place.say(f"rolling back from {current.describe()} to {target.describe()}")
         with stop_on_interrupt(place.tell), place.session(lab_of_target, self.hosts, writes=True) as session:
@@ -109,12 +109,12 @@ class Confirm(Command[ConfirmDocument]):
     lane = "prompt"  # the time to confirm is short, so it must not queue behind commands that change the lab
 
     def run(self, place: Place) -> ConfirmDocument:
-        """Keep the epoch that awaits confirmation. Raises `NothingToConfirm`."""
+        """Keep the epoch that awaits confirmation. Raises `NoPendingConfirmation`."""
         from testbed.operate.confirmation import Confirmations
-        from testbed.operate.journal import journal_in
+        from testbed.operate.journal import open_journal
 
         name = place.lab.name
-        with journal_in(place.runs_dir) as journal:
+        with open_journal(place.runs_dir) as journal:
             confirmation = Confirmations(journal, name).confirm()
         place.say(f"epoch {confirmation.epoch} of lab '{name}' is confirmed")
         return ConfirmDocument(

@@ -80,7 +80,7 @@ class Verify(HostsCommand, TopologyCommand):
         from testbed.operate.proof.effects import UNFINISHED
         from testbed.operate.session import note_checks
         from testbed.operate.unfinished import find_unfinished_or_error
-        from testbed.storage.owner import this_run
+        from testbed.storage.owner import get_current_run
 
         choice = choose_design(place.running_lab, self.topology_name, place.runs_dir)
         notes: list[str] = []
@@ -103,7 +103,9 @@ class Verify(HostsCommand, TopologyCommand):
             choice, note = _mark_verified(choice, report, place.runs_dir)
             notes.append(note)
         is_settled = all(finding.kind != "changing" for finding in report.findings)
-        if this_run() and has_hosts and is_settled:  # only runs of a service: a local verify writes nothing
+        if (
+            get_current_run() and has_hosts and is_settled
+        ):  # only runs of a service: a local verify writes nothing
             note_checks(place.runs_dir, choice.lab, choice.design.wiring, report)
         if choice.intent and choice.intent.lacks_proof:
             lacking = tuple(
@@ -136,7 +138,7 @@ class Verify(HostsCommand, TopologyCommand):
 def _mark_verified(choice: DesignChoice, report: VerifyReport, runs_dir: Path) -> tuple[DesignChoice, str]:
     """Mark an epoch as verified. Return the choice with its new state, and a line about it."""
     from testbed.errors import JournalError
-    from testbed.operate.journal import journal_in
+    from testbed.operate.journal import open_journal
     from testbed.operate.session import record_proof
     from testbed.operate.unfinished import find_unfinished_or_error
     from testbed.operation_errors import OperationRunning
@@ -144,12 +146,12 @@ def _mark_verified(choice: DesignChoice, report: VerifyReport, runs_dir: Path) -
     intent = choice.intent
     assert intent is not None
     try:
-        with journal_in(runs_dir) as journal:
+        with open_journal(runs_dir) as journal:
             record_proof(journal, choice.lab, intent, report)
     except (JournalError, OperationRunning) as error:
         return choice, f"epoch {intent.epoch} cannot be marked as verified: {error}"
     unfinished = find_unfinished_or_error(runs_dir, choice.lab)
-    choice = replace(choice, intent=replace(intent, state="verified"), left=unfinished)
+    choice = replace(choice, intent=replace(intent, state="verified"), unfinished=unfinished)
     return choice, f"epoch {intent.epoch} is verified now"
 
 

@@ -178,12 +178,12 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
 
 def _say_plan(place: Place, lab: Lab) -> None:
     """Print the changes that the demo would make on a real lab, before the demo is refused."""
-    from testbed.operate.design import design_for
+    from testbed.operate.design import build_design
     from testbed.operate.plan import describe
     from testbed.operate.session import open_lab
 
     with open_lab(lab, None, model_hosts=True) as session:
-        place.say(*describe(lab, session.plan(design_for(lab))))
+        place.say(*describe(lab, session.plan(build_design(lab))))
 
 
 def _make_document(result: JobResult, unfinished: tuple[UnfinishedOperation, ...]) -> DemoDocument:

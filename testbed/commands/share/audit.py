@@ -95,10 +95,10 @@ class Audit(Command[AuditList | AuditCheck]):
 
     def run(self, place: Place) -> AuditList | AuditCheck:
         """List the lines, or check them."""
-        from testbed.storage.address import address_in
+        from testbed.storage.address import get_database_address
         from testbed.storage.audit import read_audit, verify
 
-        address = address_in(place.runs_dir)
+        address = get_database_address(place.runs_dir)
         if self.verify:
             check = verify(address, self.expect)
             document = AuditCheck(

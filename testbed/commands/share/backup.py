@@ -46,10 +46,12 @@ class Backup(Command[BackupDocument]):
 
     def run(self, place: Place) -> BackupDocument:
         """Write the backup. Raises `StorageError`."""
-        from testbed.storage.address import address_in
+        from testbed.storage.address import get_database_address
         from testbed.storage.backup import back_up
 
-        document = _make_document(self.file, back_up(address_in(place.runs_dir), place.runs_dir, self.file))
+        document = _make_document(
+            self.file, back_up(get_database_address(place.runs_dir), place.runs_dir, self.file)
+        )
         place.say(document.line(str(self.file)))
         return document
 
@@ -67,10 +69,10 @@ class Restore(Command[BackupDocument]):
 
     def run(self, place: Place) -> BackupDocument:
         """Restore the backup. Raises `StorageError`."""
-        from testbed.storage.address import address_in, hide_password
+        from testbed.storage.address import get_database_address, hide_password
         from testbed.storage.backup import restore
 
-        address = address_in(place.runs_dir)
+        address = get_database_address(place.runs_dir)
         document = _make_document(
             self.file, restore(self.file, address, place.runs_dir, replace=self.replace)
         )

@@ -128,9 +128,9 @@ class LeaseRequest(Command[LeaseDocument]):
 
     def run(self, place: Place) -> LeaseDocument:
         """Request the parts, and wait for the grant. Raises `LeaseImpossible` and `LeaseDenied`."""
-        from testbed.leases.model import parts_of
+        from testbed.leases.model import find_parts
 
-        parts = parts_of(place.lab, self.resources)
+        parts = find_parts(place.lab, self.resources)
         with _open_store(place) as store:
             lease = store.request(
                 self.resources,
@@ -168,9 +168,9 @@ class LeaseList(Command[LeaseListDocument]):
     def run(self, place: Place) -> LeaseListDocument:
         """List the leases."""
         from testbed.leases.listing import read_maintenance
-        from testbed.storage.address import address_in
+        from testbed.storage.address import get_database_address
 
-        row = read_maintenance(address_in(place.runs_dir), place.lab.name)
+        row = read_maintenance(get_database_address(place.runs_dir), place.lab.name)
         maintenance = MaintenanceReason(**row) if row else None
         leases = _read_leases(place, ended=self.ended)
         if maintenance:
@@ -279,14 +279,14 @@ class Maintenance(Command[MaintenanceDocument]):
 
 @contextmanager
 def _open_store(place: Place) -> Iterator[LeaseStore]:
-    from testbed.leases.fence import database_errors
+    from testbed.leases.fence import convert_database_errors
     from testbed.leases.store import LeaseStore
-    from testbed.storage.address import address_in
+    from testbed.storage.address import get_database_address
     from testbed.storage.database import Database
 
-    database = Database(address_in(place.runs_dir))
+    database = Database(get_database_address(place.runs_dir))
     try:
-        with database_errors(database):
+        with convert_database_errors(database):
             yield LeaseStore(database, place.lab.name)
     finally:
         database.close()
@@ -294,9 +294,9 @@ def _open_store(place: Place) -> Iterator[LeaseStore]:
 
 def _read_leases(place: Place, *, ended: bool) -> tuple[Lease, ...]:
     from testbed.leases.listing import describe_leases
-    from testbed.storage.address import address_in
+    from testbed.storage.address import get_database_address
 
-    rows = describe_leases(address_in(place.runs_dir), place.lab.name, time.time(), ended=ended)
+    rows = describe_leases(get_database_address(place.runs_dir), place.lab.name, time.time(), ended=ended)
     return tuple(_make_lease(row) for row in rows)
 
 

@@ -82,11 +82,11 @@ class Stop(Command[StopDocument]):
 
 def _find_running_operations(place: Place) -> tuple[tuple[str, ...], str]:
     """Return the ids of running operations, and "". If the journal cannot be read, return () and the error."""
-    from testbed.operate.recovery.records import operations_of
+    from testbed.operate.recovery.records import load_operations
 
     try:
         return tuple(
-            one.id for one in operations_of(place.runs_dir, place.lab.name) if one.state == "running"
+            one.id for one in load_operations(place.runs_dir, place.lab.name) if one.state == "running"
         ), ""
     except JournalError as error:
         return (), f"cannot read the running operations: {error}"

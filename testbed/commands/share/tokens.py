@@ -127,14 +127,14 @@ def _make_token(token: tokens.Token) -> Token:
 
 @contextmanager
 def _open_store(place: Place) -> Iterator[tokens.TokenStore]:
-    from testbed.leases.fence import database_errors
-    from testbed.storage.address import address_in
+    from testbed.leases.fence import convert_database_errors
+    from testbed.storage.address import get_database_address
     from testbed.storage.database import Database
     from testbed.storage.tokens import TokenStore
 
-    database = Database(address_in(place.runs_dir))
+    database = Database(get_database_address(place.runs_dir))
     try:
-        with database_errors(database):
+        with convert_database_errors(database):
             yield TokenStore(database)
     finally:
         database.close()

@@ -22,9 +22,9 @@ from testbed.measure.results.store import RunStore
 from testbed.measure.sharing.measurement import MeasuredJob, measure
 from testbed.measure.sharing.policies import Conditions, Policy, Schedule
 from testbed.operate.apply import check_permission
-from testbed.operate.choice import running_design
-from testbed.operate.design import Design, design_for
-from testbed.operate.journal import Journal, journal_in
+from testbed.operate.choice import find_running_design
+from testbed.operate.design import Design, build_design
+from testbed.operate.journal import Journal, open_journal
 from testbed.operate.named_topology import NamedTopology
 from testbed.operate.session import LabSession, open_lab
 
@@ -56,10 +56,10 @@ def open_in_force(
     lab = load_lab(lab_file)
     is_up = any(entry["live"] and entry["lab"] == lab.name for entry in lab_status())
     if is_up or not lab.simulated:
-        current = running_design(lab_file, NamedTopology(), runs_dir)
+        current = find_running_design(lab_file, NamedTopology(), runs_dir)
         mode = hosts_of(current.lab)
         with (
-            journal_in(runs_dir) as journal,
+            open_journal(runs_dir) as journal,
             open_lab(current.lab, None, model_hosts=mode == "model") as session,
         ):
             check_in_force(session, current.design)
@@ -73,10 +73,10 @@ def open_in_force(
     with start_lab(reduced_lab, hosts="auto", move=True) as up:
         note(f"SIMULATED lab {up.lab_id} at {up.lab.management}, hosts: {up.hosts_mode}")
         with (
-            journal_in(runs_dir) as journal,
+            open_journal(runs_dir) as journal,
             open_lab(up.lab, journal, model_hosts=up.hosts_mode == "model", keep_intent=False) as session,
         ):
-            design = design_for(up.lab)
+            design = build_design(up.lab)
             session.bring_up(design)
             yield session, design, journal, up.hosts_mode
 

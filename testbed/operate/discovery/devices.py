@@ -51,7 +51,7 @@ class Devices:
         self._journal = journal
         self._settle_s = settle_s
         self._own_circuits: set[tuple[Port, Port]] = set()
-        self._off: frozenset[NicName] = frozenset()
+        self._down_nics: frozenset[NicName] = frozenset()
         self.circuit_changes = 0
 
     def read_held(self) -> dict[Port, Port]:
@@ -116,7 +116,7 @@ class Devices:
         if failed:
             problem = f"interfaces of {failed[0].host} cannot be switched: {failed[0].stderr.strip()}"
             raise HostError(f"{problem}; discovery needs root there", host=failed[0].host)
-        self._off = self._off - set(nics) if up else self._off | set(nics)
+        self._down_nics = self._down_nics - set(nics) if up else self._down_nics | set(nics)
 
     def probe(self) -> ProbeReport:
         """Wait `settle_s`, then send and receive probe frames on all NICs, and return the report."""
@@ -131,8 +131,8 @@ class Devices:
         `apply_plan`.
         """
         self._patch(round_.circuits)
-        self.set_interfaces(self._off - round_.off, up=True)
-        self.set_interfaces(round_.off - self._off, up=False)
+        self.set_interfaces(self._down_nics - round_.down_nics, up=True)
+        self.set_interfaces(round_.down_nics - self._down_nics, up=False)
         report = self.probe()
         lit = self._read_light(monitored)
         lost_circuits = self._own_circuits - self.read_held().items()
@@ -143,7 +143,9 @@ class Devices:
             nic: tuple((frame.host, frame.nic) for frame in nic_report.frames if frame.epoch == report.epoch)
             for nic, nic_report in report.nics.items()
         }
-        active_reports = {nic: nic_report for nic, nic_report in report.nics.items() if nic not in round_.off}
+        active_reports = {
+            nic: nic_report for nic, nic_report in report.nics.items() if nic not in round_.down_nics
+        }
         return Observation(
             lit=lit,
             carriers={nic: nic_report.carrier for nic, nic_report in active_reports.items()},
@@ -158,8 +160,8 @@ class Devices:
         try:
             self._patch({})
         finally:
-            self.set_interfaces(self._off - set(down_nics), up=True)
-            self.set_interfaces(set(down_nics) - self._off, up=False)
+            self.set_interfaces(self._down_nics - set(down_nics), up=True)
+            self.set_interfaces(set(down_nics) - self._down_nics, up=False)
 
     def _read_light(self, ports: Collection[Port]) -> dict[Port, bool]:
         lit: dict[Port, bool] = {}

@@ -71,27 +71,27 @@ class Evidence:
         sizes = (sum(map(len, ports.values())) for ports in (self.transmit, self.receive))
         return (*sizes, len(self.sends), len(self.receives), sum(map(len, self.lit)), len(self.follows))
 
-    def input_of(self, nic: NicName) -> Port | None:
+    def find_input(self, nic: NicName) -> Port | None:
         """Return the input at which the transmit fibre of a NIC ends, or None if it is not known."""
         ports = self.transmit[nic]
         return next(iter(ports)) if nic in self.sends and len(ports) == 1 else None
 
-    def output_of(self, nic: NicName) -> Port | None:
+    def find_output(self, nic: NicName) -> Port | None:
         """Return the output from which a NIC receives, or None if it is not known."""
         ports = self.receive[nic]
         return next(iter(ports)) if nic in self.receives and len(ports) == 1 else None
 
     def known_inputs(self) -> dict[Port, NicName]:
         """Return the inputs whose NIC is known, with that NIC."""
-        return {port: nic for nic in self.problem.nics if (port := self.input_of(nic))}
+        return {port: nic for nic in self.problem.nics if (port := self.find_input(nic))}
 
     def known_outputs(self) -> dict[Port, NicName]:
         """Return the outputs whose NIC is known, with that NIC."""
-        return {port: nic for nic in self.problem.nics if (port := self.output_of(nic))}
+        return {port: nic for nic in self.problem.nics if (port := self.find_output(nic))}
 
     def find_unidentified_inputs(self) -> tuple[Port, ...]:
         """Return the inputs of unknown NICs that are lit while all NICs are on."""
-        lit_ports = {port for (this_round, _), light in zip(self.history, self.lit, strict=True) if not this_round.off
+        lit_ports = {port for (this_round, _), light in zip(self.history, self.lit, strict=True) if not this_round.down_nics
                for port, is_lit in light.items() if is_lit}  # fmt: skip
         return tuple(port for port in self.problem.inputs if port in lit_ports - self.known_inputs().keys())
 
@@ -99,13 +99,14 @@ class Evidence:
         """Set `lit` and `follows`. A monitor shows an input's light, or else a known receiver or transmitter does."""
         listeners, owners = self.known_outputs(), self.known_inputs()
         self.lit = [
-            dict(self._infer_light(this_round, observation, listeners, owners)) for this_round, observation in self.history
+            dict(self._infer_light(this_round, observation, listeners, owners))
+            for this_round, observation in self.history
         ]
         rounds = list(zip(self.history, self.lit, strict=True))
         dark_ports = {
             port
             for (this_round, _), light in rounds
-            if this_round.off
+            if this_round.down_nics
             for port, is_lit in light.items()
             if not is_lit
         }
@@ -125,7 +126,7 @@ class Evidence:
                 is_lit = observation.lit.get(output)
                 if is_lit is None and output in listeners:
                     is_lit = observation.carriers.get(listeners[output])
-            if is_lit is None and port in owners and owners[port] not in this_round.off:
+            if is_lit is None and port in owners and owners[port] not in this_round.down_nics:
                 is_lit = True
             if is_lit is not None:
                 yield port, is_lit
@@ -134,7 +135,7 @@ class Evidence:
         dark_ports = {port for port, is_lit in lit.items() if not is_lit}
         lit_ports = {port for port, is_lit in lit.items() if is_lit} & self.follows
         for nic, ports in self.transmit.items():
-            ports.difference_update(lit_ports if nic in this_round.off else dark_ports)
+            ports.difference_update(lit_ports if nic in this_round.down_nics else dark_ports)
 
     def _judge_frames(self, this_round: Round, observation: Observation) -> None:
         source_of = {output: port for port, output in this_round.circuits.items()}
@@ -167,7 +168,7 @@ class Evidence:
             listener = listeners.get(output)
             if listener is None or listener not in observation.carriers:
                 continue
-            for nic in observation.spoke - set(observation.heard.get(listener, ())) - this_round.off:
+            for nic in observation.spoke - set(observation.heard.get(listener, ())) - this_round.down_nics:
                 if nic in self.transmit:
                     self.transmit[nic].discard(port)
 
@@ -178,7 +179,7 @@ class Evidence:
         """
         carriers: dict[tuple[NicName, Port, Port], set[bool]] = defaultdict(set)
         for this_round, observation in self.history:
-            for port, output in this_round.circuits.items() if not this_round.off else ():
+            for port, output in this_round.circuits.items() if not this_round.down_nics else ():
                 for nic, has_carrier in observation.carriers.items():
                     if nic in self.receive:
                         carriers[nic, port, output].add(has_carrier)

@@ -39,7 +39,8 @@ def write_lab_text(bare: Path, result: DiscoveryResult, output: Path) -> tuple[s
 
 def _make_row(nic: NicResult) -> WiredRow:
     descriptions = [
-        _describe_fibre(direction, fibre) for direction, fibre in (("transmit", nic.transmit), ("receive", nic.receive))
+        _describe_fibre(direction, fibre)
+        for direction, fibre in (("transmit", nic.transmit), ("receive", nic.receive))
     ]
     why = "; ".join(description for description in descriptions if description)
     return WiredRow(_format_port(nic.transmit), _format_port(nic.receive), why or None)

@@ -24,11 +24,11 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round: its circuits, from input to output, and the NICs that are down (`off`) during the round."""
+    """One round: its circuits, from input to output, and the NICs that are down (`down_nics`) during the round."""
 
     purpose: Literal["all", "lasers", "circuits", "names"]
     circuits: Mapping[Port, Port]
-    off: frozenset[NicName] = frozenset()
+    down_nics: frozenset[NicName] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Observation:
     carriers: Mapping[NicName, bool]
     heard: Mapping[NicName, tuple[NicName, ...]]
     spoke: frozenset[NicName]
-    at: str = field(default="", compare=False)
+    time_text: str = field(default="", compare=False)
 
 
 History = tuple[tuple[Round, Observation], ...]

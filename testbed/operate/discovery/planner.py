@@ -141,7 +141,11 @@ class _Search:
             circuits = self._connect_to_known()
             if not circuits or not (yield from self._run_round(Round("names", circuits))):
                 return
-            idle_rounds = 0 if self._get_results() != previous_results or len(+self.tries) > tried_count else idle_rounds + 1
+            idle_rounds = (
+                0
+                if self._get_results() != previous_results or len(+self.tries) > tried_count
+                else idle_rounds + 1
+            )
             if idle_rounds == 1 and not has_run_code and self._can_code_lasers():
                 has_run_code = True
                 yield from self._run_laser_code()
@@ -191,12 +195,12 @@ class _RoundCircuits:
 
     def light(self, nic: NicName) -> bool:
         """Connect a light source to the receiver of a NIC, if its output is known; return whether it has light."""
-        output = self._evidence.output_of(nic)
+        output = self._evidence.find_output(nic)
         if output is None or output in self._used_outputs:
             return output is not None
         # NICs that cannot send, because their output is unknown, serve as light sources first.
         sorted_sources = sorted(
-            self._sources, key=lambda port: self._evidence.output_of(self._sources[port]) is not None
+            self._sources, key=lambda port: self._evidence.find_output(self._sources[port]) is not None
         )
         source = next((port for port in sorted_sources if port[0] == output[0]), None)
         if source is None:
@@ -207,7 +211,7 @@ class _RoundCircuits:
     def test_output(self, output: Port) -> bool:
         """Connect a known NIC, or else any light, to an output of an unknown NIC; return whether that was possible."""
         for source, nic in list(self._sources.items()):
-            own_output = self._evidence.output_of(nic)
+            own_output = self._evidence.find_output(nic)
             if source[0] != output[0] or own_output is None:
                 continue
             self._sources.pop(source)

@@ -29,7 +29,7 @@ from testbed.operate.discovery.model import (
     Round,
 )
 from testbed.operate.discovery.planner import max_rounds, plan_rounds
-from testbed.storage.owner import is_running, this_process
+from testbed.storage.owner import get_current_process, is_running
 from testbed.storage.schema import discoveries
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ Pair = tuple[Port, Port]
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
+class UnfinishedDiscovery:
     """A discovery that did not finish: its circuits before and after its last change, and its recorded rounds.
 
     `down` holds the NICs that were down before it started. `is_restored` is True if it restored the lab.
@@ -49,7 +49,7 @@ class Unfinished:
 
     id: str
     problem: dict[str, Any]
-    down: frozenset[NicName]
+    down_nics: frozenset[NicName]
     states: tuple[frozenset[Pair], frozenset[Pair]]
     rounds: History
     is_restored: bool = False
@@ -67,7 +67,7 @@ class Unfinished:
     def rounds_for(self, problem: Problem, now: datetime | None = None) -> History:
         """Return its rounds if its problem is the same and its first round is recent, or else ()."""
         oldest_start = ((now or datetime.now(UTC)) - ROUNDS_KEPT).isoformat(timespec="microseconds")
-        is_recent = bool(self.rounds) and self.rounds[0][1].at >= oldest_start
+        is_recent = bool(self.rounds) and self.rounds[0][1].time_text >= oldest_start
         return self.rounds if is_recent and self.problem == _render_problem(problem) else ()
 
 
@@ -81,7 +81,7 @@ class DiscoveryRecord:
         self._circuits: frozenset[Pair] = frozenset()
         self._rounds: list[Any] = []
 
-    def find_unfinished(self) -> tuple[Unfinished, ...]:
+    def find_unfinished(self) -> tuple[UnfinishedDiscovery, ...]:
         """Return the discoveries of this lab that were stopped, or whose process has ended, oldest first."""
         query = discoveries.select().where(
             discoveries.c.lab == self._lab, discoveries.c.state.in_(("running", "stopped"))
@@ -97,8 +97,8 @@ class DiscoveryRecord:
         values = {
             "id": self._id,
             "lab": self._lab,
-            "owner": this_process(),
-            "started": _now(),
+            "owner": get_current_process(),
+            "started": _format_now(),
             "state": "running",
             "problem": json.dumps(_render_problem(problem)),
             "down": json.dumps(sorted(down)),
@@ -116,14 +116,20 @@ class DiscoveryRecord:
 
     def add_round(self, round_: Round, observation: Observation) -> None:
         """Store the observation of a round."""
-        self._rounds.append(_render_round(round_, observation) | {"at": observation.at or _now()})
+        self._rounds.append(
+            _render_round(round_, observation) | {"at": observation.time_text or _format_now()}
+        )
         self._write((self._id,), rounds=json.dumps(self._rounds))
 
-    def stop(self, other_discoveries: tuple[Unfinished, ...]) -> None:
+    def stop(self, other_discoveries: tuple[UnfinishedDiscovery, ...]) -> None:
         """Store that this discovery failed but restored the lab. It also undid the `others` that it took over."""
-        self._write((self._id, *(discovery.id for discovery in other_discoveries)), state="stopped", circuits="[[], []]")
+        self._write(
+            (self._id, *(discovery.id for discovery in other_discoveries)),
+            state="stopped",
+            circuits="[[], []]",
+        )
 
-    def finish(self, other_discoveries: tuple[Unfinished, ...]) -> None:
+    def finish(self, other_discoveries: tuple[UnfinishedDiscovery, ...]) -> None:
         """Store that this discovery and the `others` that it took over are done, and that no circuit remains."""
         self._write((self._id, *(discovery.id for discovery in other_discoveries)), state="done")
 
@@ -132,14 +138,21 @@ class DiscoveryRecord:
             connection.execute(discoveries.update().where(discoveries.c.id.in_(ids)).values(values))
 
 
-def _parse_unfinished(row: Any) -> Unfinished:
+def _parse_unfinished(row: Any) -> UnfinishedDiscovery:
     previous_circuits, next_circuits = (
         frozenset((_make_pair(source), _make_pair(target)) for source, target in state)
         for state in json.loads(row.circuits)
     )
     rounds = tuple(_parse_round(round_row) for round_row in json.loads(row.rounds))
     down_nics = frozenset(_make_pair(nic) for nic in json.loads(row.down))
-    return Unfinished(row.id, json.loads(row.problem), down_nics, (previous_circuits, next_circuits), rounds, row.state == "stopped")
+    return UnfinishedDiscovery(
+        row.id,
+        json.loads(row.problem),
+        down_nics,
+        (previous_circuits, next_circuits),
+        rounds,
+        row.state == "stopped",
+    )
 
 
 def _render_problem(problem: Problem) -> dict[str, Any]:
@@ -154,11 +167,12 @@ def _render_round(round_: Round, observation: Observation) -> dict[str, Any]:
     return {
         "purpose": round_.purpose,
         "circuits": [[list(source), list(target)] for source, target in round_.circuits.items()],
-        "off": sorted(round_.off),
+        "off": sorted(round_.down_nics),
         "lit": [[list(port), is_lit] for port, is_lit in observation.lit.items()],
         "carriers": [[list(nic), carrier] for nic, carrier in observation.carriers.items()],
         "heard": [
-            [list(nic), [list(speaker) for speaker in speakers]] for nic, speakers in observation.heard.items()
+            [list(nic), [list(speaker) for speaker in speakers]]
+            for nic, speakers in observation.heard.items()
         ],
         "spoke": sorted(observation.spoke),
     }
@@ -187,7 +201,7 @@ def _parse_round(row: Mapping[str, Any]) -> tuple[Round, Observation]:
     return round_, observation
 
 
-def _now() -> str:
+def _format_now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
@@ -203,11 +217,13 @@ def discover(
     drivers' errors. In every case, circuits are removed and interfaces restored, as far as devices answer.
     """
     unfinished_discoveries = record.find_unfinished()
-    killed_discoveries = tuple(unfinished for unfinished in unfinished_discoveries if not unfinished.is_restored)
+    killed_discoveries = tuple(
+        unfinished for unfinished in unfinished_discoveries if not unfinished.is_restored
+    )
     notes = _remove_leftovers(devices, killed_discoveries)
     down_now = devices.find_down_interfaces()
     down_before = down_now.intersection(
-        *(unfinished.down for unfinished in killed_discoveries)
+        *(unfinished.down_nics for unfinished in killed_discoveries)
     )  # killed discoveries set the other NICs down
     try:
         devices.set_interfaces(down_now, up=True)
@@ -243,7 +259,9 @@ def _find_nics_without_fibres(lab: Lab) -> tuple[NicName, ...]:
     )
 
 
-def _remove_leftovers(devices: Devices, unfinished_discoveries: tuple[Unfinished, ...]) -> tuple[str, ...]:
+def _remove_leftovers(
+    devices: Devices, unfinished_discoveries: tuple[UnfinishedDiscovery, ...]
+) -> tuple[str, ...]:
     """Remove the circuits of unfinished discoveries, and return notes about them.
 
     Circuits that an unfinished discovery did not make are not touched.
@@ -286,7 +304,9 @@ def _search(
     limit: int,
 ) -> DiscoveryResult:
     rounds = plan_rounds(problem, limit=limit)
-    recorded_rounds = dict(enumerate(history))  # reused as long as the same observations lead to the same rounds
+    recorded_rounds = dict(
+        enumerate(history)
+    )  # reused as long as the same observations lead to the same rounds
     monitored: tuple[Port, ...] = (*problem.inputs, *problem.outputs)
     count = 0
     try:
@@ -301,7 +321,7 @@ def _search(
                 observation = devices.run_round(round_, monitored)
             record.add_round(round_, observation)
             count += 1
-            off_text = f", {count_noun(len(round_.off), 'NIC')} off" if round_.off else ""
+            off_text = f", {count_noun(len(round_.down_nics), 'NIC')} off" if round_.down_nics else ""
             circuits = count_noun(len(round_.circuits), "circuit")
             note(f"round {count} ({round_.purpose}): {circuits}{off_text}")
             round_ = rounds.send(observation)

@@ -13,7 +13,7 @@ from testbed.design.model import Nic
 from testbed.errors import ResultsError
 from testbed.lab.hosts.receivers import describe_bad_lane, read_receivers
 from testbed.lab.model import Lab
-from testbed.operate.drift.losses import Receivers, StretchLoss, losses_of
+from testbed.operate.drift.losses import Receivers, StretchLoss, measure_losses
 from testbed.operate.drift.statistics import Verdict, judge_series
 from testbed.operate.light import (
     EXCESS_LOSS,
@@ -24,7 +24,7 @@ from testbed.operate.light import (
     read_ports,
 )
 from testbed.operate.model import Circuit, FindingKind, LinkFinding
-from testbed.operate.plan import own_ports
+from testbed.operate.plan import list_lab_ports
 from testbed.operate.probe_findings import NO_CARRIER
 from testbed.operate.proof.receivers import NO_MODULE_READINGS, POWER_OUT_OF_WINDOW
 
@@ -73,7 +73,7 @@ class StretchReport:
             "level_db": round(verdict.level_db, 3),
             "noise_db": round(verdict.noise_db, 3),
             "slope_db_per_day": round(verdict.slope_db_per_day, 4),
-            "since": time_text(verdict.since_s),
+            "since": format_time(verdict.since_s),
             "readings_since": verdict.readings_since,
             "readings": verdict.readings,
         }
@@ -96,7 +96,7 @@ class DriftReport:
     def as_json(self) -> dict[str, Any]:
         """Return the document of `testbed drift --json`, without the lab."""
         return {
-            "taken": time_text(self.taken_s),
+            "taken": format_time(self.taken_s),
             "ok": self.ok,
             "not_kept": self.not_kept,
             "series": [stretch.as_json() for stretch in self.stretches],
@@ -104,10 +104,10 @@ class DriftReport:
         }
 
 
-def time_text(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """Return a time in seconds since 1970 in ISO 8601.
 
-    >>> time_text(0)
+    >>> format_time(0)
     '1970-01-01T00:00:00+00:00'
     """
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
@@ -126,10 +126,10 @@ def read_drift(
     Links of hosts that are off are not judged. Raises the drivers' errors and `HostError`.
     """
     lab = session.lab
-    switches = read_ports(own_ports(lab), session.switches)
+    switches = read_ports(list_lab_ports(lab), session.switches)
     receivers = read_receivers(session.fleet, lab) if session.fleet else {}
     held_circuits = find_held_circuits(lab, {name: reading.snapshot for name, reading in switches.items()})
-    losses = losses_of(lab, held_circuits, switches, receivers)
+    losses = measure_losses(lab, held_circuits, switches, receivers)
     begin_s = taken_s - HISTORY_S if since_s is None else since_s
     series, not_kept = _store(history, lab.name, taken_s, losses, begin_s)
     stretches = tuple(StretchReport(loss, judge_series(*series[loss.place])) for loss in losses)
@@ -137,11 +137,13 @@ def read_drift(
         Nic(node, index)
         for node, host in enumerate(lab.hosts)
         for index in range(len(host.nics))
-        if host.name in session.off
+        if host.name in session.unreachable
     ]
-    intent_findings = (f for f in judge_circuits(lab, tuple(planned), switches, silent_nics) if f.kind != "excess_loss")
+    intent_findings = (
+        f for f in judge_circuits(lab, tuple(planned), switches, silent_nics) if f.kind != "excess_loss"
+    )
     findings = (
-        *session.off_findings,
+        *session.unreachable_findings,
         *intent_findings,
         *judge_stretches(stretches),
         *judge_modules(lab, held_circuits, switches, receivers),
@@ -176,10 +178,12 @@ def judge_stretches(stretches: Iterable[StretchReport]) -> Iterator[LinkFinding]
         history_text += count_noun(verdict.readings, "reading")
         excess_text = f"{loss.excess_db:.1f} dB more than the lab file says"
         has_excess = loss.excess_db >= TOLERANCE_DB - RESOLUTION_DB
-        since = time_text(verdict.since_s)
+        since = format_time(verdict.since_s)
         if verdict.kind == "trend" and verdict.slope_db_per_day > 0:
             kind = SLOW_LOSS
-            description = f"loses {verdict.slope_db_per_day:.2f} dB more every day since {since} ({history_text})"
+            description = (
+                f"loses {verdict.slope_db_per_day:.2f} dB more every day since {since} ({history_text})"
+            )
         elif verdict.kind == "step":
             kind = SUDDEN_LOSS
             sample_note = ", in one reading so far" if verdict.readings_since == 1 else ""

@@ -76,7 +76,7 @@ def judge_series(times_s: Sequence[float], losses_db: Sequence[float]) -> Verdic
     'step'
     """
     times, losses = np.asarray(times_s, float), np.asarray(losses_db, float)
-    noise_db = noise_of(losses)
+    noise_db = estimate_noise(losses)
     if len(losses) < MIN_READINGS:
         level = float(np.median(losses))
         return Verdict("learning", len(losses), level, level, noise_db, float(times[0]), len(losses))
@@ -99,12 +99,12 @@ def judge_series(times_s: Sequence[float], losses_db: Sequence[float]) -> Verdic
     )
 
 
-def noise_of(losses_db: Sequence[float] | Floats) -> float:
+def estimate_noise(losses_db: Sequence[float] | Floats) -> float:
     """Return the standard deviation of single readings, from differences of neighbours without the largest tenth.
 
     It is mixed with `TYPICAL_NOISE_DB`, which has the weight of ten readings.
 
-    >>> noise_of([1.2] * 1000) == 0.03, noise_of([1.2, 1.2, 1.2]) > 0.15
+    >>> estimate_noise([1.2] * 1000) == 0.03, estimate_noise([1.2, 1.2, 1.2]) > 0.15
     (True, True)
     """
     differences = np.sort(np.abs(np.diff(np.asarray(losses_db, float))))

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from testbed.errors import Interrupted
 from testbed.operate.engine.planned import now
 from testbed.operation_errors import OperationStopped
-from testbed.storage.owner import this_person
+from testbed.storage.owner import get_current_person
 
 SendCheck = Callable[[], None]
 """Check that is called before every write to a device, and raises if nothing may be sent."""
@@ -118,7 +118,7 @@ class EmergencyStop:
         """Put the stop in force. On a full disk, the file stays empty but still stops all changes."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.touch()
-        text = json.dumps({"lab": self.lab, "at": now(), "who": this_person(), "reason": reason})
+        text = json.dumps({"lab": self.lab, "at": now(), "who": get_current_person(), "reason": reason})
         try:
             self.path.write_text(f"{text}\n", encoding="utf-8")
         except OSError:

@@ -50,7 +50,11 @@ def _order_pairs(removals: Iterable[Pair], additions: Iterable[Pair]) -> Iterato
 
     while new_outputs:
         # A circuit whose input gets no new circuit can be removed at any time, so its output counts as free.
-        free_inputs = (input_port for input_port, output in new_outputs.items() if inputs_by_output.get(output, input_port) not in new_outputs.keys() - {input_port})
+        free_inputs = (
+            input_port
+            for input_port, output in new_outputs.items()
+            if inputs_by_output.get(output, input_port) not in new_outputs.keys() - {input_port}
+        )
         source = next(free_inputs, None)
         if source is None:  # only cycles remain: removing one circuit frees the output that another needs
             yield from remove(min(new_outputs))
@@ -64,7 +68,11 @@ def _order_pairs(removals: Iterable[Pair], additions: Iterable[Pair]) -> Iterato
 def _chain_steps(circuits_before: CrossConnects, steps: Iterable[Step]) -> Iterator[Step]:
     """Yield the steps with `before` and `after` set to the circuits of the switch in this order."""
     for step in steps:
-        pairs = circuits_before.pairs - step.pairs.pairs if step.kind == "remove" else circuits_before.pairs | step.pairs.pairs
+        pairs = (
+            circuits_before.pairs - step.pairs.pairs
+            if step.kind == "remove"
+            else circuits_before.pairs | step.pairs.pairs
+        )
         circuits_after = CrossConnects(pairs)
         yield replace(step, before=circuits_before, after=circuits_after)
         circuits_before = circuits_after

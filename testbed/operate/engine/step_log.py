@@ -9,9 +9,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from ocs_drivers.model import Outcome, Status
-from testbed.operate.engine.planned import PlannedStep, as_text, now
+from testbed.operate.engine.planned import PlannedStep, now, render_circuits
 from testbed.operate.engine.transitions import OPEN, StepEvent, StepState, next_state, replay_events
-from testbed.storage.owner import this_run
+from testbed.storage.owner import get_current_run
 from testbed.storage.schema import step_events as transitions
 from testbed.storage.schema import steps
 
@@ -39,7 +39,9 @@ class StepLog:
         with self._transaction() as connection:
             self.plan_in(connection, operation, planned_steps)
 
-    def plan_in(self, connection: sa.Connection, operation: str, planned_steps: Iterable[PlannedStep]) -> None:
+    def plan_in(
+        self, connection: sa.Connection, operation: str, planned_steps: Iterable[PlannedStep]
+    ) -> None:
         """Store planned steps in an open transaction, see `plan`."""
         for step in planned_steps:
             _insert(connection, operation, step)
@@ -80,7 +82,7 @@ class StepLog:
 
     def record(self, operation: str, device: str, ordinal: int, outcome: Outcome) -> None:
         """Store the outcome of a step of a switch, with its read-back."""
-        read_back = as_text(outcome.read_back.connections) if outcome.read_back else None
+        read_back = render_circuits(outcome.read_back.connections) if outcome.read_back else None
         is_refused = outcome.read_back is None and outcome.status is Status.FAILED
         reason = str(outcome.error) if outcome.error else ""
         self.close(
@@ -164,7 +166,7 @@ def _advance(connection: sa.Connection, operation: str, key: Key, events: Iterab
     for event in events:
         state = next_state(state, event)
         row = {"operation": operation, "switch": key[0], "ordinal": key[1], "event": event.name, "at": now()}
-        connection.execute(sa.insert(transitions).values(row | {"run": this_run()}))
+        connection.execute(sa.insert(transitions).values(row | {"run": get_current_run()}))
     values = {"state": state.value} | ({"intent_at": now()} if state is StepState.INTENT else {})
     connection.execute(sa.update(steps).where(_match_step(operation, key)).values(values))
 

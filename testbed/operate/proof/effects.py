@@ -28,10 +28,10 @@ from testbed.lab.model import Lab, LabHost, shard_of
 from testbed.operate.design import load_design
 from testbed.operate.intent import Intent
 from testbed.operate.model import Circuit, FindingKind, LabPlan, LinkFinding
-from testbed.operate.plan import circuits_of, own_ports, pair_label, port_owners
+from testbed.operate.plan import find_port_owners, label_pair, list_circuits, list_lab_ports
 from testbed.operate.proof.evidence import Evidence
 from testbed.operate.proof.host_findings import count_deviations, is_bare
-from testbed.operate.unfinished import SwitchCircuit, Unfinished
+from testbed.operate.unfinished import IncompleteOperation, SwitchCircuit
 
 UNFINISHED = FindingKind(
     "unfinished",
@@ -42,7 +42,7 @@ UNFINISHED = FindingKind(
 
 
 @dataclass(frozen=True, slots=True)
-class HalfWay:
+class InterruptedState:
     """State in which an unfinished apply has left a host, and its description."""
 
     state: PlannedState
@@ -60,15 +60,15 @@ class Effects:
     plan: LabPlan
     evidence: Evidence
     macs: Macs
-    left: tuple[Unfinished, ...]
+    unfinished: tuple[IncompleteOperation, ...]
 
     @cached_property
-    def apply(self) -> Unfinished | None:
+    def apply(self) -> IncompleteOperation | None:
         """The unfinished apply of the topology that is being verified, or None."""
         hosts, links = tuple(host.name for host in self.lab.hosts), set(self.plan.wiring.links)
         matching_applies = (
             unfinished
-            for unfinished in self.left
+            for unfinished in self.unfinished
             if unfinished.intent and unfinished.intent.hosts == hosts and not unfinished.lacks_proof
         )
         return next(
@@ -88,7 +88,7 @@ class Effects:
             try:
                 intent.check_fits(self.lab)
                 job_lab = shard_of(self.lab, intent.hosts)
-                circuits_of(job_lab, intent.wiring)
+                list_circuits(job_lab, intent.wiring)
             except TestbedError:
                 continue
             epochs.append((job_lab, intent))
@@ -114,7 +114,7 @@ class Effects:
         if self.apply is None or self.apply.circuits_stood:
             return ()
         return tuple(
-            (intent, frozenset(map(_make_key, circuits_of(job_lab, intent.wiring))))
+            (intent, frozenset(map(_make_key, list_circuits(job_lab, intent.wiring))))
             for job_lab, intent in self.before
         )
 
@@ -134,7 +134,10 @@ class Effects:
             self.lab.link_label(circuit.link)
             for circuit in self.plan.circuits
             if circuit.switch in self.evidence.switches and not self._was_never_missing(circuit)
-            if {circuits_by_input.get(_make_key(circuit)[:2]), circuits_by_output.get((circuit.switch, circuit.output_port))}
+            if {
+                circuits_by_input.get(_make_key(circuit)[:2]),
+                circuits_by_output.get((circuit.switch, circuit.output_port)),
+            }
             <= {None, *self.circuits_before}
         )
 
@@ -147,23 +150,28 @@ class Effects:
     @cached_property
     def extra(self) -> frozenset[str]:
         """Labels of circuits at the lab's ports that the apply has not removed yet."""
-        lab_ports, old_circuits = own_ports(self.lab), (self.current_circuits & self.circuits_before) - self.planned
+        lab_ports, old_circuits = (
+            list_lab_ports(self.lab),
+            (self.current_circuits & self.circuits_before) - self.planned,
+        )
         return self._label_circuits(
-            circuit for circuit in old_circuits if not lab_ports.isdisjoint({circuit[:2], (circuit[0], circuit[2])})
+            circuit
+            for circuit in old_circuits
+            if not lab_ports.isdisjoint({circuit[:2], (circuit[0], circuit[2])})
         )
 
-    def circuits_of_discovery(self, discovery: Unfinished) -> frozenset[str]:
+    def circuits_of_discovery(self, discovery: IncompleteOperation) -> frozenset[str]:
         """Return the labels of circuits that a discovery has left."""
         return self._label_circuits((self.current_circuits & discovery.circuits) - self.planned)
 
     def _label_circuits(self, circuits: Iterable[SwitchCircuit]) -> frozenset[str]:
-        owners = port_owners(self.lab)
-        return frozenset(pair_label(owners, circuit[0], circuit[1:]) for circuit in circuits)
+        owners = find_port_owners(self.lab)
+        return frozenset(label_pair(owners, circuit[0], circuit[1:]) for circuit in circuits)
 
     @property
     def explained(self) -> dict[str, frozenset[str]]:
         """Labels of circuits that these operations explain, by kind of finding."""
-        extra = self.extra.union(*map(self.circuits_of_discovery, self.left))
+        extra = self.extra.union(*map(self.circuits_of_discovery, self.unfinished))
         return {"missing_circuit": self.missing, "extra_circuit": extra}
 
     @cached_property
@@ -175,7 +183,7 @@ class Effects:
             for routes, *further in [_load_routes(intent)]
         )
 
-    def half_way(self, host: LabHost, part: HostForwarding, state: KernelState) -> HalfWay | None:
+    def half_way(self, host: LabHost, part: HostForwarding, state: KernelState) -> InterruptedState | None:
         """Return the most likely state in which the apply has left a host.
 
         This is the state with the fewest deviations from the kernel. Return None if no state has fewer than the plan,
@@ -193,7 +201,7 @@ class Effects:
                 break
         return None if min_deviations and is_bare(self.lab, host, planned, state) else best_match
 
-    def _list_states(self, host: LabHost, part: HostForwarding) -> Iterator[HalfWay]:
+    def _list_states(self, host: LabHost, part: HostForwarding) -> Iterator[InterruptedState]:
         """Yield the states before the apply and during its installation. The last state, the plan, is left out."""
         earlier_states = [
             (plan_state(parts[host.name]), f"as epoch {intent.epoch} left them")
@@ -202,17 +210,21 @@ class Effects:
         ]
         for state, description in earlier_states or [(NOTHING, "not configured")]:
             first_state, *partial_states, _ = states_while_installing(state, part)
-            yield HalfWay(first_state, description)
-            yield from (HalfWay(partial_state, "partly configured") for partial_state in partial_states)
+            yield InterruptedState(first_state, description)
+            yield from (
+                InterruptedState(partial_state, "partly configured") for partial_state in partial_states
+            )
 
-    def findings(self, half_way: Mapping[str, HalfWay]) -> Iterator[LinkFinding]:
+    def findings(self, half_way: Mapping[str, InterruptedState]) -> Iterator[LinkFinding]:
         """Yield a finding for each operation with what it explains. `half_way` is the state of hosts by name."""
-        for unfinished in self.left:
+        for unfinished in self.unfinished:
             is_apply = unfinished is self.apply
             effects = [*self._describe_circuits(), *_describe_hosts(half_way)] if is_apply else []
             existing_circuits = self.circuits_of_discovery(unfinished)
             effects += (
-                [f"{len(existing_circuits)} of its circuits still exist: {list_some(sorted(existing_circuits))}"]
+                [
+                    f"{len(existing_circuits)} of its circuits still exist: {list_some(sorted(existing_circuits))}"
+                ]
                 if existing_circuits
                 else []
             )
@@ -233,14 +245,14 @@ def _load_routes(intent: Intent) -> tuple[Routes, ...]:
         design = load_design(intent)
     except TestbedError:
         return (find_routes(intent.wiring),)
-    return (design.routes, *design.further)
+    return (design.routes, *design.further_routes)
 
 
 def _make_key(circuit: Circuit) -> SwitchCircuit:
     return circuit.switch, circuit.input_port, circuit.output_port
 
 
-def _describe_hosts(half_way: Mapping[str, HalfWay]) -> Iterator[str]:
+def _describe_hosts(half_way: Mapping[str, InterruptedState]) -> Iterator[str]:
     for description in dict.fromkeys(host_state.words for host_state in half_way.values()):
         hosts = [host for host, host_state in half_way.items() if host_state.words == description]
         yield f"{len(hosts)} hosts are {description} ({', '.join(hosts)})"

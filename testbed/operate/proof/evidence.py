@@ -18,8 +18,8 @@ from testbed.lab.model import Lab
 from testbed.operate.boards import find_board_links, ping_boards
 from testbed.operate.light import SwitchReading, read_ports
 from testbed.operate.model import Circuit, LabPlan
-from testbed.operate.plan import board_ports, ports_of
-from testbed.operate.proof.reach_findings import Way
+from testbed.operate.plan import list_board_ports, list_used_ports
+from testbed.operate.proof.reach_findings import RoundTrip
 from testbed.operate.proof.receivers import Readings
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Evidence:
     """
 
     switches: Mapping[str, SwitchReading]
-    off: Mapping[str, str] = field(default_factory=dict)
+    unreachable: Mapping[str, str] = field(default_factory=dict)
     probe: ProbeReport | None = None
     kernels: Mapping[str, KernelState] = field(default_factory=dict)
     received: Readings = field(default_factory=dict)
@@ -67,7 +67,7 @@ def gather(
     *,
     epoch: int,
     unreachable: Mapping[str, str],
-    pings: Mapping[Way, int] | None = None,
+    pings: Mapping[RoundTrip, int] | None = None,
 ) -> Evidence:
     """Read switches and hosts and return the evidence. Nothing is changed.
 
@@ -96,8 +96,8 @@ def _read_switches(
     readings: dict[str, SwitchReading] = {}
     silent_switches: dict[str, str] = {}
     for name, switch in switches.items():
-        circuit_ports = ports_of(circuit for circuit in circuits if circuit.switch == name)
-        boards = {(name, port) for port in board_ports(lab, name)}
+        circuit_ports = list_used_ports(circuit for circuit in circuits if circuit.switch == name)
+        boards = {(name, port) for port in list_board_ports(lab, name)}
         try:
             readings |= read_ports(circuit_ports | boards, {name: switch})
         except TransportError as error:
@@ -124,7 +124,7 @@ def _gather_from_hosts(
     unreachable: Mapping[str, str],
     *,
     epoch: int,
-    pings: Mapping[Way, int] | None,
+    pings: Mapping[RoundTrip, int] | None,
 ) -> Evidence:
     names = [host.name for host in lab.hosts]
     connected_hosts = set(names[: plan.wiring.nodes])

@@ -172,9 +172,15 @@ class _Comparison:
     def wrong_routes(self) -> tuple[tuple[Route, Route], ...]:
         """Pairs of a planned route and the different route that the kernel has instead, of any origin."""
         pairs = [(r, self.kernel_routes[t]) for t, r in self.judged_routes.items() if t in self.kernel_routes]
-        pairs += [(r, kernel_route) for kernel_route, target in self._inner_routes.items() for r in self._find_judged(target)]
+        pairs += [
+            (r, kernel_route)
+            for kernel_route, target in self._inner_routes.items()
+            for r in self._find_judged(target)
+        ]
         return tuple(
-            (route, kernel_route) for route, kernel_route in pairs if _select_path_fields(route) != _select_path_fields(kernel_route)
+            (route, kernel_route)
+            for route, kernel_route in pairs
+            if _select_path_fields(route) != _select_path_fields(kernel_route)
         )
 
     def _find_judged(self, target: str) -> Iterator[Route]:
@@ -188,7 +194,9 @@ class _Comparison:
             (ip_network(target), target) for target in self.planned.routes if not target.endswith("/32")
         ]
         unplanned_routes = (route for route in self.state.routes if route.target not in self.planned.routes)
-        unplanned_blocks = [(route, ip_network(route.target)) for route in unplanned_routes if "/" in route.target]
+        unplanned_blocks = [
+            (route, ip_network(route.target)) for route in unplanned_routes if "/" in route.target
+        ]
         return {
             route: target
             for route, route_block in unplanned_blocks
@@ -203,7 +211,9 @@ class _Comparison:
         boards = {f"{port.address}/32" for board in self.lab.boards for port in board.ports}
         expected_targets = self.planned.routes.keys() | boards
         return tuple(
-            route for route in own_routes if route.target not in expected_targets and route not in self._inner_routes
+            route
+            for route in own_routes
+            if route.target not in expected_targets and route not in self._inner_routes
         )
 
     @cached_property
@@ -332,7 +342,9 @@ def _judge_addresses(comparison: _Comparison) -> Iterator[LinkFinding]:
             continue
         deviations = [f"{address} is missing" for address in sorted(planned_addresses - interface.addresses)]
         if device != _LOOPBACK:
-            deviations += [f"{address} is not planned" for address in sorted(interface.addresses - planned_addresses)]
+            deviations += [
+                f"{address} is not planned" for address in sorted(interface.addresses - planned_addresses)
+            ]
         if deviations:
             subject = f"{comparison.host.name}/{device}"
             yield _list_facts(WRONG_ADDRESS, subject, deviations, f"of the addresses of {device} ")
@@ -406,7 +418,10 @@ def _judge_routes(comparison: _Comparison) -> Iterator[LinkFinding]:
             MISSING_ROUTE, host, descriptions, f"{count} of {total} planned routes is there; missing: "
         )
     if wrong_routes:
-        descriptions = [f"{_describe_route(kernel_route)}, not {_describe_route(route)}" for route, kernel_route in wrong_routes]
+        descriptions = [
+            f"{_describe_route(kernel_route)}, not {_describe_route(route)}"
+            for route, kernel_route in wrong_routes
+        ]
         yield _list_facts(WRONG_ROUTE, host, descriptions)
     if comparison.extra_routes:
         yield _list_facts(EXTRA_ROUTE, host, [_describe_route(route) for route in comparison.extra_routes])

@@ -15,14 +15,20 @@ from testbed.lab.model import Lab
 from testbed.operate.boards import BoardLink, find_board_links
 from testbed.operate.light import find_held_circuits, is_dark, judge_circuits, read_light
 from testbed.operate.model import Circuit, FindingKind, LabPlan, LinkFinding, VerifyReport
-from testbed.operate.probe_findings import compare, find_silent_links, links_received
+from testbed.operate.probe_findings import compare, count_received_links, find_silent_links
 from testbed.operate.proof.board_findings import judge_boards
-from testbed.operate.proof.effects import Effects, HalfWay
+from testbed.operate.proof.effects import Effects, InterruptedState
 from testbed.operate.proof.evidence import Evidence, gather
 from testbed.operate.proof.host_findings import NOT_CONFIGURED, OTHER_TOPOLOGY, WRONG_MTU, judge_host
-from testbed.operate.proof.reach_findings import Blame, Way, count_pings, find_loss_floor, judge_reachability
+from testbed.operate.proof.reach_findings import (
+    Blame,
+    RoundTrip,
+    count_pings,
+    find_loss_floor,
+    judge_reachability,
+)
 from testbed.operate.proof.receivers import judge_receivers, merge_cable_findings
-from testbed.operate.unfinished import Unfinished
+from testbed.operate.unfinished import IncompleteOperation
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.fleet import Fleet
@@ -71,11 +77,11 @@ def verify_lab(
     routes: Routes | None = None,
     further_routes: tuple[Routes, ...] = (),
     unreachable: Mapping[str, str] | None = None,
-    unfinished: tuple[Unfinished, ...] = (),
+    unfinished: tuple[IncompleteOperation, ...] = (),
 ) -> VerifyReport:
     """Read the lab and compare it with a plan: the switches; with a fleet, every fibre; with `routes`, also packets.
 
-    Without a fleet (modelled hosts), only the switches are read and `links_received` is 0. `off` maps switches and
+    Without a fleet (modelled hosts), only the switches are read and `count_received_links` is 0. `off` maps switches and
     hosts that do not answer to the reason; each is a finding. Each unfinished operation (`left`) is a finding with all
     that it explains. Raises the drivers' errors and `HostError`, but not for differences from the plan.
     """
@@ -86,7 +92,7 @@ def verify_lab(
     held_pairs = {
         name: tuple(sorted(reading.snapshot.connections.pairs)) for name, reading in evidence.switches.items()
     }
-    received_count = links_received(lab, plan.wiring, evidence.probe) if evidence.probe else 0
+    received_count = count_received_links(lab, plan.wiring, evidence.probe) if evidence.probe else 0
     report = VerifyReport(len(plan.circuits), received_count, findings, held=held_pairs)
     if not evidence.reached:
         return report
@@ -94,7 +100,7 @@ def verify_lab(
     unanswered = {pair for reachability in evidence.reached for pair in reachability.missing}
     nodes = {host.name: node for node, host in enumerate(lab.hosts)}
     ping_counts = {
-        Way(number, nodes[a], nodes[b]): count
+        RoundTrip(number, nodes[a], nodes[b]): count
         for number, reachability in enumerate(evidence.reached)
         for (a, b), (_, count) in reachability.lost.items()
     }
@@ -108,7 +114,7 @@ def judge(
     plan: LabPlan,
     routes: Routes | None,
     evidence: Evidence,
-    unfinished: tuple[Unfinished, ...] = (),
+    unfinished: tuple[IncompleteOperation, ...] = (),
     further_routes: tuple[Routes, ...] = (),
 ) -> tuple[LinkFinding, ...]:
     """Return the findings about the evidence. Kernels and pings are judged only with `routes`.
@@ -147,7 +153,7 @@ class _Case:
             Nic(node, index)
             for node, host in enumerate(self.lab.hosts)
             for index, nic in enumerate(host.nics)
-            if host.name in self.evidence.off or not self._is_up(host.name, nic.name)
+            if host.name in self.evidence.unreachable or not self._is_up(host.name, nic.name)
         )
 
     def _is_up(self, host: str, nic: str) -> bool:
@@ -210,7 +216,7 @@ class _Case:
             for circuit in self.current_circuits
             if circuit.link in self.dark_links
             or circuit.link not in links  # reported as an extra circuit
-            or circuit.switch in self.evidence.off
+            or circuit.switch in self.evidence.unreachable
             or not self.silent_nics.isdisjoint(circuit.link)
             or circuit.link.target in self.filtered_nics
             or self._is_unprobed(circuit.link)
@@ -246,7 +252,7 @@ class _Case:
         self, findings_of_hosts: Mapping[str, Iterable[LinkFinding]], interrupted_hosts: Iterable[str]
     ) -> frozenset[int]:
         """Return the nodes that other findings blame for lost packets."""
-        failing_hosts = {*self.evidence.off, *interrupted_hosts} | {
+        failing_hosts = {*self.evidence.unreachable, *interrupted_hosts} | {
             host
             for host, findings in findings_of_hosts.items()
             if any(finding.stops_packets for finding in findings)
@@ -257,7 +263,7 @@ class _Case:
 def _judge_devices(case: _Case) -> Iterator[LinkFinding]:
     """Yield findings about switches and hosts that do not answer, cannot run a part of the proof, or keep changing."""
     switches = {switch.name for switch in case.lab.switches}
-    for name, reason in case.evidence.off.items():
+    for name, reason in case.evidence.unreachable.items():
         yield (SWITCH_OFF if name in switches else HOST_OFF).report(name, reason)
     for host, parts in case.evidence.failures.items():
         detail = "; ".join(f"{part}: {reason}" for part, reason in parts.items())
@@ -281,7 +287,7 @@ def _judge_light(case: _Case) -> Iterator[LinkFinding]:
 
 def _judge_hosts(
     case: _Case, routes: Routes, further_routes: tuple[Routes, ...]
-) -> tuple[dict[str, tuple[LinkFinding, ...]], dict[str, HalfWay]]:
+) -> tuple[dict[str, tuple[LinkFinding, ...]], dict[str, InterruptedState]]:
     """Return the findings of each host whose kernel was read, and the states in which an unfinished apply left it."""
     lab, kernels = case.lab, case.evidence.kernels
     forwarding = forwarding_plan(lab, case.plan.wiring, routes, case.effects.macs, further_routes)

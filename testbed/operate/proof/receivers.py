@@ -12,7 +12,7 @@ from ocs_drivers.model import Power
 from testbed.design.model import Link, Nic
 from testbed.lab.hosts.receivers import ReceiverReading, describe_bad_lane
 from testbed.lab.model import Lab
-from testbed.operate.light import EXCESS_LOSS, TOLERANCE_DB, Budget, SwitchReading, budget_of
+from testbed.operate.light import EXCESS_LOSS, TOLERANCE_DB, Budget, SwitchReading, compute_budget
 from testbed.operate.model import Circuit, FindingKind, LinkFinding
 
 POWER_OUT_OF_WINDOW = FindingKind(
@@ -73,7 +73,7 @@ def _judge_receiver(
     lab: Lab, circuit: Circuit, reading: SwitchReading, receiver_reading: ReceiverReading, power_dbm: float
 ) -> Iterator[LinkFinding]:
     subject, receiver = lab.link_label(circuit.link), lab.nic_label(circuit.link.target)
-    budget = budget_of(lab, circuit)
+    budget = compute_budget(lab, circuit)
     known_db, section = _find_known_loss(circuit, reading, budget)
     expected_dbm = budget.receiver_dbm - known_db
     bad_lane = describe_bad_lane(receiver_reading)
@@ -120,15 +120,21 @@ def merge_cable_findings(
     all_findings = tuple(findings)
     circuits_by_link = {circuit.link: circuit for circuit in circuits}
     reported_subjects = {(finding.kind, finding.subject) for finding in all_findings}
-    no_carrier = {link for link in circuits_by_link if ("no_carrier", lab.link_label(link)) in reported_subjects}
-    cables = _find_dark_nics(circuits_by_link, readings, no_carrier) | _find_dark_ends(circuits_by_link, readings, no_carrier)
+    no_carrier = {
+        link for link in circuits_by_link if ("no_carrier", lab.link_label(link)) in reported_subjects
+    }
+    cables = _find_dark_nics(circuits_by_link, readings, no_carrier) | _find_dark_ends(
+        circuits_by_link, readings, no_carrier
+    )
     explained_subjects = {
         (kind, lab.link_label(link))
         for pair in cables.values()
         for kind, link in zip(("no_light", "no_carrier"), pair, strict=True)
     }
     explained_subjects |= {("no_carrier", lab.link_label(pair[0])) for pair in cables.values()}
-    other_findings = tuple(finding for finding in all_findings if (finding.kind, finding.subject) not in explained_subjects)
+    other_findings = tuple(
+        finding for finding in all_findings if (finding.kind, finding.subject) not in explained_subjects
+    )
     return (*other_findings, *_report_cables(lab, cables, circuits_by_link))
 
 
@@ -141,7 +147,9 @@ def _find_dark_nics(
 ) -> dict[Ends, tuple[Link, Link]]:
     """Return NICs whose light does not enter the switch, and at which no light from the switch arrives."""
     incoming_without_carrier = {link.target: link for link in no_carrier}
-    dark_links = {link.source: link for link, circuit in circuits_by_link.items() if _is_input_dark(circuit, readings)}
+    dark_links = {
+        link.source: link for link, circuit in circuits_by_link.items() if _is_input_dark(circuit, readings)
+    }
     return {
         (nic,): (dark_links[nic], incoming_without_carrier[nic])
         for nic in sorted(dark_links.keys() & incoming_without_carrier.keys())
@@ -155,7 +163,11 @@ def _find_dark_ends(
     links_by_end: dict[Ends, tuple[Link, Link]] = {}
     for link in sorted(no_carrier):
         reverse_link = Link(link.target, link.source)
-        if link < reverse_link and reverse_link in no_carrier and not _has_monitor(circuits_by_link[link], readings):
+        if (
+            link < reverse_link
+            and reverse_link in no_carrier
+            and not _has_monitor(circuits_by_link[link], readings)
+        ):
             links_by_end[link.source, link.target] = (link, reverse_link)
     return links_by_end
 
@@ -173,7 +185,9 @@ def _is_input_dark(circuit: Circuit, readings: Mapping[str, SwitchReading]) -> b
     return input_power is not None and input_power.below_floor
 
 
-def _report_cables(lab: Lab, cables: Mapping[Ends, object], planned_links: Iterable[Link]) -> Iterator[LinkFinding]:
+def _report_cables(
+    lab: Lab, cables: Mapping[Ends, object], planned_links: Iterable[Link]
+) -> Iterator[LinkFinding]:
     """Yield one finding for each cable. A host whose NICs are all dark is one finding."""
     used_nics = {nic for link in planned_links for nic in link}
     dark_nics = {cable_ends[0] for cable_ends in cables if len(cable_ends) == 1}

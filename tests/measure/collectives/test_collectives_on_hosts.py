@@ -30,7 +30,7 @@ from testbed.measure.collectives.ranks import CollectiveSpec, Configuration, run
 from testbed.measure.collectives.rows import find_misplaced
 from testbed.measure.collectives.spec import all_to_all
 from testbed.measure.stall import run_tcp_stream
-from testbed.operate.design import design_for, with_routes
+from testbed.operate.design import build_design, replace_routes
 from testbed.operate.journal import Journal
 from testbed.operate.session import open_lab
 
@@ -154,7 +154,7 @@ def bench(directory, hosts, nics, *, simplex=False):
         Journal(directory / "journal.sqlite") as journal,
         open_lab(up.lab, journal) as session,
     ):
-        yield Bench(up, session, design_for(up.lab, simplex=simplex))
+        yield Bench(up, session, build_design(up.lab, simplex=simplex))
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +224,7 @@ def test_an_exchange_takes_all_sets_of_routes_with_their_weights(small):
     """Hosts 0 and 2 of the ring have two ways, one in each set."""
     topology = small.design.topology
     sets = balancing.route(topology, demand_of(4, (), [(0, 2, 1e6), (2, 0, 1e6)]))
-    design = with_routes(small.design, sets)
+    design = replace_routes(small.design, sets)
     small.session.install_routes(design)
     across = Configuration("across", (), (4 * MIB,), ((0, 2), (2, 0)))
     spec = CollectiveSpec("run", "sets", (across,), min_time_s=0.05, sets=sets)

@@ -17,7 +17,7 @@ from testbed.lab.inventory import load_lab
 from testbed.measure.collectives.ranks import model_collectives
 from testbed.measure.collectives.spec import CollectiveSpec, Configuration, all_to_all
 from testbed.measure.nccl.json_output import nccl_document, parse_json
-from testbed.operate.design import design_for
+from testbed.operate.design import build_design
 
 SIZES = (1024, 65536, 8 << 20)
 
@@ -29,7 +29,7 @@ def lab():
 
 @pytest.fixture(scope="module")
 def modelled(lab):
-    design = design_for(lab)
+    design = build_design(lab)
     rings = rings_of(design.topology)
     configurations = (
         Configuration("one ring", rings[:1], SIZES),
@@ -67,7 +67,7 @@ def test_four_rings_reach_nearly_four_times_one_ring_and_never_the_limit(modelle
 
 
 def test_an_exchange_is_modelled_by_the_simulator(lab):
-    design = design_for(lab)
+    design = build_design(lab)
     to_all = all_to_all("all", 12, (11 << 20,))
     one = Configuration("one", (), (8 << 20,), ((0, 3),))
     spec = CollectiveSpec("run", "t", (to_all, one), hosts="model")

@@ -30,7 +30,7 @@ from testbed.lab.inventory import load_lab, render_lab
 from testbed.lab.simulated.lifecycle import start_lab
 from testbed.leases.listing import read_leases
 from testbed.operate.unfinished import find_unfinished_operations
-from testbed.storage.address import address_in
+from testbed.storage.address import get_database_address
 
 ROOT = Path(__file__).parents[3]
 HOST_PYTHON = ROOT / ".venv-host" / "bin" / "python"
@@ -118,7 +118,7 @@ def wait_for_keepers(runs):
 
 
 def living_leases(file, runs):
-    return read_leases(address_in(runs), load_lab(file).name)
+    return read_leases(get_database_address(runs), load_lab(file).name)
 
 
 def test_a_program_runs_on_light_of_its_own_and_gives_it_back(lab, up, tmp_path):

@@ -76,7 +76,7 @@ def test_a_switch_that_does_not_answer_is_one_finding_and_no_error(proof):
     proof.switch.unreachable = True
     found = proof(lambda _: None)
     assert found.switches == {}
-    assert "nobody answers" in found.off["ocs1"]
+    assert "nobody answers" in found.unreachable["ocs1"]
     report = verify_lab(proof.world.lab, proof.plan, {"ocs1": proof.switch})
     assert [(finding.kind, finding.subject) for finding in report.findings] == [("switch_off", "ocs1")]
 
