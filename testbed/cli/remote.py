@@ -51,8 +51,8 @@ def run_on_service(words: str, command: Command[Any], place: Place) -> int:
                 client,
                 words,
                 command,
-                lab_name(place.lab_file or Path()),
-                labs=[lab_name(path) for path in place.lab_files],
+                read_lab_name(place.lab_file or Path()),
+                labs=[read_lab_name(path) for path in place.lab_files],
                 wants_text=not place.is_quiet,
             ),
         )
@@ -72,7 +72,7 @@ def _run_submission(client: Client, submission: Submission) -> int:
     return ERROR if run.exit_code is None else run.exit_code
 
 
-def lab_name(lab_file: Path) -> str:
+def read_lab_name(lab_file: Path) -> str:
     """Return the name in a lab file, the path as the name if the file does not exist, or "" for an empty path."""
     if lab_file == Path():
         return ""
@@ -87,7 +87,7 @@ def _run_stop(client: Client, command: Stop, place: Place) -> int:
     """Stop a lab or release its stop, through a separate route of the service, because a run would be slower."""
     from testbed.commands.share.stop import StopDocument
 
-    lab = client.lab(lab_name(place.lab_file or Path()))
+    lab = client.lab(read_lab_name(place.lab_file or Path()))
     answer = dict(lab.release_stop() if command.release else lab.stop(command.reason))
     document = StopDocument(**answer)
     print_answer(answer, document.lines(place.lab_file), as_json=place.is_quiet)

@@ -94,9 +94,9 @@ class Place:
             line = sys.stdin.readline()
             if not line:
                 raise KeyboardInterrupt
-            word = line.strip().lower()
-            if word in ("", "n", "no", "y", "yes"):
-                return word in ("y", "yes")
+            reply = line.strip().lower()
+            if reply in ("", "n", "no", "y", "yes"):
+                return reply in ("y", "yes")
 
     def find_unfinished(self, lab: Lab | None = None) -> tuple[UnfinishedOperation, ...]:
         """Return the unfinished operations of a lab, or one entry with the error if the journal cannot be read.
@@ -110,7 +110,7 @@ class Place:
     def say_unfinished(self, lab: Lab | None = None) -> tuple[UnfinishedOperation, ...]:
         """Print a line for each unfinished operation, and return them as `find_unfinished` does."""
         operations = self.find_unfinished(lab)
-        self.say(*(each.line() for each in operations))
+        self.say(*(operation.line() for operation in operations))
         return operations
 
     @contextmanager

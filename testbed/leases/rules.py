@@ -52,7 +52,7 @@ class Queue:
 class Policy:
     """A condition of a grant.
 
-    `stops` returns True if the condition stops a request. `why` returns a sentence that says what the request waits
+    `stops` returns True if the condition stops a request. `explain` returns a sentence that says what the request waits
     for, or "" if it does not wait for this condition; it gets a queue without `held_parts`. With `holds_back`, a
     stopped request reserves its parts against later requests.
     """
@@ -90,7 +90,10 @@ def _explain_queue(lease: Lease, queue: Queue) -> str:
         if other_lease.is_held:
             return f"lease {other_lease.id} of {other_lease.owner} holds {_choose_common_part(other_lease, lease)}"
         if other_lease.state == "queued" and sort_requests((other_lease, lease))[0] is other_lease:
-            return f"request {other_lease.id} of {other_lease.owner} for {_choose_common_part(other_lease, lease)} is served first"
+            return (
+                f"request {other_lease.id} of {other_lease.owner} for "
+                f"{_choose_common_part(other_lease, lease)} is served first"
+            )
     return ""
 
 
@@ -193,6 +196,7 @@ def check_reservation(lease: Lease, leases: Collection[Lease]) -> None:
             is_free = not other_lease.is_held or other_lease.expires_s <= lease.starts_s
         if not is_free:
             raise LeaseDenied(
-                f"{_choose_common_part(other_lease, lease)} is reserved then by lease {other_lease.id} of {other_lease.owner}; choose another "
+                f"{_choose_common_part(other_lease, lease)} is reserved then by lease {other_lease.id} of "
+                f"{other_lease.owner}; choose another "
                 "time (--at)"
             )

@@ -148,7 +148,8 @@ class LeaseStore:
             if lease.state != "granted":
                 explanation = rules.explain_wait(lease, change.leases.values(), change.faults, change.now_s)
                 raise LeaseDenied(
-                    f"{explanation}; nothing was sent. Pass --lease if it is yours, or queue for it: testbed lease request"
+                    f"{explanation}; nothing was sent. Pass --lease if it is yours, or queue for it: testbed "
+                    "lease request"
                 )
             return lease
 
@@ -349,13 +350,14 @@ def _check_ttl(ttl_s: float | None) -> None:
 def wait_until_still(
     store: LeaseStore, max_wait_s: float, sleep: Callable[[float], None] = time.sleep
 ) -> None:
-    """Wait until nobody sends to a device of the lab. Raises `LeaseHeld` after `at_most_s`."""
+    """Wait until nobody sends to a device of the lab. Raises `LeaseHeld` after `max_wait_s`."""
     deadline = time.monotonic() + max_wait_s
     while senders := store.senders():
         if time.monotonic() >= deadline:
             descriptions = ", ".join(f"{describe_process(lease)} under lease {lease.id}" for lease in senders)
             raise LeaseHeld(
-                f"lab '{store.lab}' is still changing: {descriptions} is sending, and no new change can start. Do not touch "
+                f"lab '{store.lab}' is still changing: {descriptions} is sending, and no new change can start. "
+                "Do not touch "
                 "the devices until this command succeeds: repeat it, or end that process first"
             )
         sleep(POLL_S)

@@ -76,7 +76,7 @@ def apply_plan(
     open_operation: str | None = None,
     on_step_done: Callable[[str], object] = lambda _switch: None,
 ) -> ApplyResult:
-    """Bring every switch to its target, in a new operation or `within` an open one.
+    """Bring every switch to its target, in a new operation or in `open_operation`.
 
     `on_begin` is called with the operation's id before anything is sent, and `on_step_done` with a switch's name after
     each of its steps.
@@ -308,7 +308,8 @@ def _describe_stop(reports: Mapping[str, ApplyReport]) -> str:
     done_count = sum(len(report.outcomes) for report in reports.values())
     remaining_count = sum(len(report.steps) - len(report.outcomes) for report in reports.values())
     return (
-        f"stopped by Ctrl-C between two steps: {count_noun(done_count, 'step')} done and read back, {remaining_count} not started; "
+        f"stopped by Ctrl-C between two steps: {count_noun(done_count, 'step')} done and read back, "
+        f"{remaining_count} not started; "
         "run `testbed resume` to continue"
     )
 

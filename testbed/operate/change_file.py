@@ -70,7 +70,7 @@ class ObservedState:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def differences(self, current_state: ObservedState) -> tuple[Difference, ...]:
-        """Return every field in which `now` differs, the lab file and the lease first."""
+        """Return every field in which `current_state` differs, the lab file and the lease first."""
         return tuple(_find_differences(self, current_state))
 
     def json(self) -> dict[str, Any]:

@@ -28,8 +28,8 @@ class DesignChoice:
     """The design that a command works on, for the hosts in `lab`.
 
     `intent` is the stored epoch of the design, or None if it has none. `stored` is the epoch in force on these hosts,
-    even if another design was chosen. `beside` holds the epochs in force on other hosts. `note` says why no stored
-    topology was used. `left` holds the unfinished operations.
+    even if another design was chosen. `parallel_intents` holds the epochs in force on other hosts. `note` says why no
+    stored topology was used. `unfinished` holds the unfinished operations.
     """
 
     lab: Lab
@@ -123,7 +123,10 @@ class DesignChoice:
         application = (
             f"epoch {intent.epoch} was applied (revision {intent.revision}, now {self.lab.revision})"
         )
-        return f"lab file {self.lab.path} {problem} {application}; see `testbed plan`, then `testbed apply --epoch {intent.epoch}`"
+        return (
+            f"lab file {self.lab.path} {problem} {application}; see `testbed plan`, then `testbed "
+            f"apply --epoch {intent.epoch}`"
+        )
 
     def plan(self) -> Plan | None:
         """Return the plan file of the design, or None if the design comes from options or the default."""

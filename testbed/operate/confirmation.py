@@ -103,7 +103,7 @@ class Confirmations:
             connection.execute(confirmations.insert().values(values))
 
     def change(self, epoch: int, expected_states: tuple[State, ...], state: State, **values: str) -> bool:
-        """Set the state of an epoch's confirmation if its state is one of `former`; return whether it was.
+        """Set the state of an epoch's confirmation if its state is one of `expected_states`; return whether it was.
 
         Compare-and-set in one transaction, so that of two processes only one succeeds.
         """

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Design:
     """A topology, laid onto the lab's NICs, with routes between all nodes.
 
-    If a plan spreads pairs over several sets of routes, `further` holds the sets after the first, and `sets` holds all
-    sets with the weights of the plan.
+    If a plan spreads pairs over several sets of routes, `further_routes` holds the sets after the first, and `sets`
+    holds all sets with the weights of the plan.
     """
 
     name: str
@@ -83,7 +83,10 @@ def find_plan_lab(lab: Lab, plan: Plan) -> Lab:
         raise PlanFileError(f"the plan does not fit lab '{lab.name}': {error}") from error
     size = (plan.topology.nodes, plan.topology.degree)
     if size[0] != len(job_lab.hosts) or size[1] > degree:
-        description = f"{size[0]} hosts with {size[1]} NICs, but lab '{lab.name}' has {len(job_lab.hosts)} with {degree}"
+        description = (
+            f"{size[0]} hosts with {size[1]} NICs, but lab '{lab.name}' has "
+            f"{len(job_lab.hosts)} with {degree}"
+        )
         raise PlanFileError(f"the plan is for {description}: make one with --lab {lab.path}")
     return job_lab
 

@@ -123,10 +123,10 @@ def advise_on_failures(
 ) -> Iterator[FailureAdvice]:
     """Yield the rule for each failure, in the order of the rules.
 
-    `losses` are lost fibres. `off` names hosts and switches that do not answer. `links` are the links after the planned
-    repair, or None if no repair is planned because a device is off. A host is idle if it has no link in the topology,
-    and the switches (`seen`) hold no circuit at its ports. No rule applies to a failed GPU without a link, because it
-    takes nothing from a rail.
+    `losses` are lost fibres. `unreachable` names hosts and switches that do not answer. `links` are the links after the
+    planned repair, or None if no repair is planned because a device is off. A host is idle if it has no link in the
+    topology, and the switches (`snapshots`) hold no circuit at its ports. No rule applies to a failed GPU without a
+    link, because it takes nothing from a rail.
     """
     linked_nics = {nic for link in wiring.links for nic in link}
     failed = {gpu for gpu in failed if not _find_nics(lab, gpu).isdisjoint(linked_nics)}

@@ -108,8 +108,8 @@ class Journal:
     ) -> Iterator[str]:
         """Open an operation and provide its id. It ends as `done`, or after an error as `failed` or `interrupted`.
 
-        Pass `again` (an operation id) to resume an unfinished operation. Raises `OperationRunning` if another process
-        runs it, and `JournalError`.
+        Pass `resumed_operation` (an operation id) to resume an unfinished operation. Raises `OperationRunning` if
+        another process runs it, and `JournalError`.
         """
         operation = (
             self._reopen(resumed_operation) if resumed_operation else self._begin(lab, kind, reason, goal)

@@ -129,9 +129,9 @@ def judge_circuits(
 ) -> tuple[LinkFinding, ...]:
     """Return findings about circuits that are missing or extra, and about light that is missing or weak.
 
-    Other findings cover switches without a reading, the light of `silent` NICs, and the subjects in `explained` (by
-    kind), so these are skipped. More than five circuits of one switch, or all of its planned circuits, become one
-    finding.
+    Other findings cover switches without a reading, the light of `silent_nics`, and the subjects in
+    `explained_subjects` (by kind), so these are skipped. More than five circuits of one switch, or all of its planned
+    circuits, become one finding.
     """
     findings: list[LinkFinding] = []
     for name, reading in readings.items():
@@ -281,8 +281,8 @@ def _judge_extra(
 class Loss:
     """A lost fibre: the NIC at its end, the part that the NIC lost (`fibre`), and the link that used it.
 
-    Without a monitor, it is unknown which fibre of a link is lost. Both are then reported, with `sure` False. `fibre`
-    is `gpu` if both fibres are intact, but the GPU that the NIC serves has failed.
+    Without a monitor, it is unknown which fibre of a link is lost. Both are then reported, with `is_certain` False.
+    `fibre` is `gpu` if both fibres are intact, but the GPU that the NIC serves has failed.
     """
 
     nic: Nic
@@ -295,7 +295,8 @@ class Loss:
 class LossObservation:
     """One observation of a lab: lost fibres, links that carry data, and circuits that are missing or pass no light.
 
-    `held` contains all links that the switches hold between the lab's NICs. `seen` holds the switches' snapshots.
+    `held_links` contains all links that the switches hold between the lab's NICs. `snapshots` holds the switches'
+    snapshots.
     """
 
     losses: tuple[Loss, ...]

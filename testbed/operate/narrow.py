@@ -125,7 +125,7 @@ def _find_dark_nic(
 def change_circuits(
     session: LabSession, design: Design, switch: str, new_outputs: Mapping[int, int | None], note: Note
 ) -> Iterator[None]:
-    """Connect inputs of one switch to the `wanted` outputs (None for no output) within the block, then restore them.
+    """Connect inputs of one switch to `new_outputs` (None for no output) within the block, then restore them.
 
     Circuits that end at these outputs are removed during the block; other circuits are not touched. Both changes are
     one operation, whose goal is the earlier state. If it is killed, commands report it until `testbed resume` restores
@@ -166,7 +166,7 @@ def change_circuits(
 def wait_for_carriers(
     session: LabSession, has_settled: Callable[[Mapping[Nic, bool]], bool]
 ) -> Mapping[Nic, bool]:
-    """Poll the carrier of every NIC until `is_seen` is true or `SETTLE_S` has passed; return the last reading."""
+    """Poll the carrier of every NIC until `has_settled` is true or `SETTLE_S` has passed; return the last reading."""
     assert session.fleet is not None
     deadline = time.monotonic() + SETTLE_S
     while True:

@@ -1,7 +1,7 @@
 """The path of a packet through the lab, as planned and as the kernels forward it.
 
-`follow_path` returns the planned path with switch ports and optical powers. `trace_kernel_path` asks the kernel of each host
-on the way for its next hop, and the switches where the light goes.
+`follow_path` returns the planned path with switch ports and optical powers. `trace_kernel_path` asks the kernel of each
+host on the way for its next hop, and the switches where the light goes.
 """
 
 from __future__ import annotations

@@ -90,7 +90,7 @@ def _plan_switch(
     *,
     take_over: bool,
 ) -> SwitchPlan:
-    """Plan one switch. `attached` holds its circuits between boards and NICs that the topology leaves free."""
+    """Plan one switch. `board_pairs` holds its circuits between boards and NICs that the topology leaves free."""
     target = CrossConnects({c.input_port: c.output_port for c in circuits if c.switch == switch.name})
     scope = _adjust_scope_to_boards(lab, switch, snapshot.connections, board_pairs)
     if take_over and scope is not None:
@@ -102,7 +102,7 @@ def _plan_switch(
 def _adjust_scope_to_boards(
     lab: Lab, switch: LabSwitch, circuits: CrossConnects, board_pairs: AbstractSet[tuple[int, int]]
 ) -> frozenset[int] | None:
-    """Return `find_scope` minus the inputs of attachments, plus the inputs of other boards that light the lab's NICs."""
+    """Return `find_scope` minus inputs of attachments, plus inputs of other boards that light the lab's NICs."""
     scope = find_scope(lab, switch)
     board_inputs = {source for source, _ in board_pairs}
     if scope is None:
@@ -251,7 +251,10 @@ def select_in_scope(plan: SwitchPlan) -> frozenset[Pair]:
 
 def _summarise_switch(plan: SwitchPlan, current_pairs: frozenset[Pair]) -> str:
     target_pairs = plan.target.pairs
-    text = f"{plan.switch}: {len(target_pairs - current_pairs)} to make, {len(current_pairs - target_pairs)} to remove, {len(target_pairs & current_pairs)} kept"
+    text = (
+        f"{plan.switch}: {len(target_pairs - current_pairs)} to make, "
+        f"{len(current_pairs - target_pairs)} to remove, {len(target_pairs & current_pairs)} kept"
+    )
     foreign_count = len(plan.snapshot.connections) - len(current_pairs)
     if foreign_count:
         text += f", {foreign_count} of others untouched"

@@ -258,7 +258,7 @@ class ChangeRequest:
         *,
         take_over: bool,
     ) -> ChangeRequest:
-        """Return the request that the options describe. Raises `PlanFileError` and what `choose_apply_design` raises."""
+        """Return the request of the options. Raises `PlanFileError` and what `choose_apply_design` raises."""
         if change_file is None:
             return cls(
                 choose_apply_design(lab_file, named_topology, runs_dir), runs_dir, take_over, None, expect

@@ -269,7 +269,10 @@ def _explain_silence(comparison: _Comparison, link: Link) -> str:
     if errors := receiver.counters.get("rx_errors"):
         return f"{problem}: it counts {errors} packets with errors; {_advise_on_fibres(lab, link)}"
     if sender.sent and not sender.counters.get("tx_packets", sender.sent):
-        return f"{problem}: {source} counts no packet sent; check queues and filters on {_get_host_name(lab, link.source)}"
+        return (
+            f"{problem}: {source} counts no packet sent; check queues and filters on "
+            f"{_get_host_name(lab, link.source)}"
+        )
     if packet_count := receiver.counters.get("rx_packets"):
         host_name = _get_host_name(lab, link.target)
         return (
@@ -291,7 +294,10 @@ def _judge_foreign_frames(comparison: _Comparison) -> Iterator[LinkFinding]:
         for frame in report.frames:
             subject = f"{frame.host}/{frame.nic} -> {host}/{nic}"
             if frame.epoch != probe_report.epoch or frame[:2] not in comparison.nics:
-                detail = f"a frame of epoch {frame.epoch}, not {probe_report.epoch}: another lab or run shares these fibres"
+                detail = (
+                    f"a frame of epoch {frame.epoch}, not {probe_report.epoch}: another lab or run "
+                    "shares these fibres"
+                )
                 yield FOREIGN.report(subject, detail)
             elif (comparison.nics[frame[:2]], comparison.nics.get((host, nic))) in unexplained:
                 detail = f"{host}/{nic} hears {frame.host}/{frame.nic}, and no link is planned there"

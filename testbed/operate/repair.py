@@ -124,9 +124,9 @@ class LabRepair:
     """A planned repair in two stages: the detours of `rerouted`, then the circuits of `repatched`.
 
     `rerouted` is None if the links that carry data do not connect all hosts. `repatched` is None if no circuit changes.
-    `is_repaired` is True if the switches already hold the repair. `strange` lists circuits that belong neither to the
-    topology nor to an earlier repair of it, and missing circuits. `record` must be stored for the next repair before
-    anything changes.
+    `is_repaired` is True if the switches already hold the repair. `unexpected_circuits` lists circuits that belong
+    neither to the topology nor to an earlier repair of it, and missing circuits. `record` must be stored for the next
+    repair before anything changes.
     """
 
     observation: LossObservation
@@ -173,10 +173,10 @@ def plan_lab_repair(
 ) -> LabRepair | None:
     """Return the repair of the observed losses, or None if nothing is lost.
 
-    `sent` (bytes per pair) decides the order in which links may be given up, see `find_bought_pairs`. If a GPU has
-    failed, no link is given up, because only an idle GPU and its NICs can replace it. An `earlier` repair in force adds
-    the fibres that it recorded. Detours use only links that carry data. `routes_for` returns the sets of routes of a
-    plan on a topology. If it returns None, one set of shortest paths is used and routed over the detours. Raises
+    `traffic_bytes` (bytes per pair) decides the order in which links may be given up, see `find_bought_pairs`. If a GPU
+    has failed, no link is given up, because only an idle GPU and its NICs can replace it. An `earlier_repair` in force
+    adds the fibres that it recorded. Detours use only links that carry data. `routes_for` returns the sets of routes of
+    a plan on a topology. If it returns None, one set of shortest paths is used and routed over the detours. Raises
     `TopologyError` if a host is cut off, and `DriftError` if the reason is that another topology is in force.
     """
     # Keep each fibre once. The current observation comes last, because it also shows transmit fibres lost earlier.
@@ -319,7 +319,7 @@ def carry_out_detours(
 ) -> RepairResult:
     """Install detours around lost fibres if no circuit can help, and verify them in the same operation.
 
-    Pass `again` (an operation id) to resume an unfinished repair. Raises what `carry_out` raises.
+    Pass `resumed_operation` (an operation id) to resume an unfinished repair. Raises what `carry_out` raises.
     """
     with session.operation("repair", "around lost fibres", resumed_operation=resumed_operation) as operation:
         reroute_s = 0.0 if planned.is_repaired else reroute(session, planned, note)

@@ -55,8 +55,9 @@ Kind = Literal["apply", "repair", "rollback", "trial"]
 class Change:
     """Kind of a change and its reason.
 
-    `again` and `epoch` name the operation and the epoch to resume. The routes of a `detour` are installed before any
-    circuit changes. `confirm` holds the seconds after which the change is rolled back, and the epoch to go back to.
+    `resumed_operation` and `epoch` name the operation and the epoch to resume. The routes of a `detour` are installed
+    before any circuit changes. `confirm` holds the seconds after which the change is rolled back, and the epoch to go
+    back to.
     """
 
     kind: Kind = "apply"
@@ -154,8 +155,8 @@ def open_lab(
     """Open every switch and, unless hosts are only modelled, connect to every host; close all on leaving.
 
     Without a journal the session is read-only: its switches have no method that writes. A `partial` session leaves out
-    switches and hosts that do not answer; `LabSession.unreachable` says why. Pass `keep_intent=False` for a lab that ends with
-    the session, so that no epochs are stored. Raises the transport errors of `ocs_drivers` and `HostError`.
+    switches and hosts that do not answer; `LabSession.unreachable` says why. Pass `keep_intent=False` for a lab that
+    ends with the session, so that no epochs are stored. Raises the transport errors of `ocs_drivers` and `HostError`.
     """
     check_up(lab)
     with ExitStack() as stack:
@@ -175,8 +176,8 @@ class LabSession:
     """Switches and hosts of an open lab, and the operations on them.
 
     `fleet` is None if hosts are modelled. Routes are then computed but not installed, and no probe frames are sent.
-    `off` maps switches and hosts that do not answer to the reason. `on_step` is called with the name of a switch
-    after each of its steps.
+    `unreachable` maps switches and hosts that do not answer to the reason. `on_step` is called with the name of a
+    switch after each of its steps.
     """
 
     def __init__(
@@ -230,7 +231,8 @@ class LabSession:
     ) -> Iterator[str]:
         """Open an operation and provide its id. Everything that the session applies within the block belongs to it.
 
-        Pass `again` (an operation id) to resume an unfinished operation. Hosts that are already configured are skipped.
+        Pass `resumed_operation` (an operation id) to resume an unfinished operation. Hosts that are already configured
+        are skipped.
         """
         operation_context = self.writable.operation(
             self.lab.name, kind, reason=reason, goal=goal, resumed_operation=resumed_operation
@@ -302,8 +304,8 @@ class LabSession:
     ) -> VerifyReport:
         """Compare switches, light and (with real hosts) fibres with the plan; with `routes`, also kernels and packets.
 
-        Findings that unfinished operations (`left`) explain are reported with them. `further` holds the other sets of
-        routes that the kernels should hold.
+        Findings that unfinished operations (`unfinished`) explain are reported with them. `further_routes` holds the
+        other sets of routes that the kernels should hold.
         """
         from testbed.operate.proof.judge import verify_lab  # imported late: a plan needs no hosts
 

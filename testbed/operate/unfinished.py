@@ -170,7 +170,7 @@ def _find_applies(journal: _Journal) -> Iterator[IncompleteOperation]:
 def _make_unfinished(
     journal: _Journal, intent: Intent, uncovered_hosts: Sequence[str]
 ) -> IncompleteOperation:
-    """Return the entry of an epoch. `uncovered` lists hosts without a newer epoch; it is empty if no host has one."""
+    """Return the entry of an epoch. `uncovered_hosts` lists hosts without a newer epoch, none if no host has one."""
     outcome = f"failed ({intent.error})" if intent.error else "was killed"
     description = f"the apply of epoch {intent.epoch}, begun {_to_utc(intent.intended_at)},"
     coverage_note = (
@@ -219,7 +219,8 @@ def _find_discoveries(journal: _Journal) -> Iterator[IncompleteOperation]:
         circuits_note = f"; up to {len(circuits)} of its circuits may still exist" if circuits else ""
         yield IncompleteOperation(
             last_discovery["id"],
-            f"a discovery of fibres that was killed, begun {_to_utc(last_discovery['started'])}{circuits_note}, and NICs may be down",
+            f"a discovery of fibres that was killed, begun {_to_utc(last_discovery['started'])}{circuits_note}, "
+            "and NICs may be down",
             "run `testbed discover` again: it removes its circuits and continues",
             circuits=circuits,
         )

@@ -27,7 +27,7 @@ from testbed.storage.database import Database
 
 
 @contextmanager
-def standing_lab(
+def lease_running_lab(
     lab: Lab, lab_file: Path, needs: Needs, options: LabOptions, test: str
 ) -> Iterator[LabOfTest]:
     """Lease the parts of a running lab that the test needs, and restore them after the test.
@@ -55,7 +55,7 @@ def standing_lab(
             reads_gpus=bool(needs.gpus) and not are_modelled,
         )
         with convert_database_errors(database), hold_lease(request) as (lease, names):
-            part = shard_of(lab, names)
+            shard_lab = shard_of(lab, names)
 
             @contextmanager
             def reopen(shard: Lab) -> Iterator[LabSession]:
@@ -66,8 +66,8 @@ def standing_lab(
                 ):
                     yield session
 
-            with reopen(part) as session:
-                before = LabState.read(session)
+            with reopen(shard_lab) as session:
+                earlier_state = LabState.read(session)
             lab_of_test = LabOfTest(
                 LocalCarrier(lab_file, options.runs_dir),
                 options.hosts,
@@ -80,18 +80,20 @@ def standing_lab(
             try:
                 yield lab_of_test
             finally:
-                _restore(before, part, reopen, store, test)
+                _restore(earlier_state, shard_lab, reopen, store, test)
     finally:
         database.close()
 
 
-def _restore(before: LabState, part: Lab, reopen: OpenSession, store: LeaseStore, test: str) -> None:
+def _restore(
+    earlier_state: LabState, shard_lab: Lab, reopen: OpenSession, store: LeaseStore, test: str
+) -> None:
     try:
-        with reopen(part) as session:
-            before.restore(session, reopen, f"restore after {test}")
+        with reopen(shard_lab) as session:
+            earlier_state.restore(session, reopen, f"restore after {test}")
     except (TestbedError, OcsError) as error:
         fault = f"not restored after {test}: {error}"
-        store.write_checks({f"host:{host.name}": fault for host in part.hosts})
+        store.write_checks({f"host:{host.name}": fault for host in shard_lab.hosts})
         raise
 
 

@@ -77,12 +77,12 @@ def make_service(
 
 
 def serve(
-    service: Service, listener: Listener, ready: Callable[[str], None], identify: Identify | None = None
+    service: Service, listener: Listener, on_ready: Callable[[str], None], identify: Identify | None = None
 ) -> None:
-    """Answer requests until SIGTERM or SIGINT. Call `ready` with the URL once the service listens."""
+    """Answer requests until SIGTERM or SIGINT. Call `on_ready` with the URL once the service listens."""
     listener.check()
     family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
-    with socket.create_server((listener.host, listener.port), family=family) as listening:
+    with socket.create_server((listener.host, listener.port), family=family) as listening_socket:
         config = uvicorn.Config(
             HeadAsGet(Gate(build_app(service), service, identify or service.tokens.identity)),
             access_log=False,
@@ -95,9 +95,9 @@ def serve(
         )
         scheme = "https" if listener.certificate else "http"
         host = f"[{listener.host}]" if ":" in listener.host else listener.host
-        url = f"{scheme}://{host}:{listening.getsockname()[1]}"
+        url = f"{scheme}://{host}:{listening_socket.getsockname()[1]}"
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_Server(config, lambda: ready(url)).serve(sockets=[listening]))
+            runner.run(_Server(config, lambda: on_ready(url)).serve(sockets=[listening_socket]))
     service.database.close()
 
 

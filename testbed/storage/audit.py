@@ -50,10 +50,10 @@ class Author:
 class Entry:
     """A line to write: who does what to which lab, why, with which plan, and the outcome."""
 
-    who: Person
+    person: Person
     action: str
     lab: str = ""
-    why: str = ""
+    reason: str = ""
     plan: str = ""
     outcome: str = "accepted"
 
@@ -67,11 +67,11 @@ def append(connection: sa.Connection, entry: Entry) -> int:
     row: dict[str, Any] = {
         "number": max(stored_count or 0, last_row["number"] if last_row else 0) + 1,
         "at": datetime.now(UTC).isoformat(timespec="microseconds"),
-        "who": entry.who.name,
-        "role": entry.who.role,
+        "who": entry.person.name,
+        "role": entry.person.role,
         "action": entry.action,
         "lab": entry.lab,
-        "why": entry.why,
+        "why": entry.reason,
         "plan": entry.plan,
         "outcome": entry.outcome,
         "previous": last_row["hash"] if last_row else FIRST,

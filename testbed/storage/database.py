@@ -198,7 +198,10 @@ def check_is_local(file: Path) -> None:
         return
     filesystem = find_filesystem_type(file.parent.resolve(), mounts)
     if filesystem in NETWORK_FILESYSTEMS:
-        problem = f"{file} lies on a network file system ({filesystem}), where SQLite's locks and its shared memory do not hold"
+        problem = (
+            f"{file} lies on a network file system ({filesystem}), where SQLite's locks and its "
+            "shared memory do not hold"
+        )
         hint = "choose a directory on a local disk (--runs-dir), or a server for several hosts (--database)"
         raise StorageError(f"{problem}; {hint}")
 
@@ -241,6 +244,9 @@ def _read_revision(connection: sa.Connection, name: str) -> str | None:
         return None
     revision = connection.exec_driver_sql(f"select version_num from {_VERSION}").scalar()  # noqa: S608 - our own name
     if revision is not None and revision > REVISION:
-        problem = f"{name} was written by a later release of lightbed (revision {revision}, known are those to {REVISION})"
+        problem = (
+            f"{name} was written by a later release of lightbed (revision {revision}, known are "
+            f"those to {REVISION})"
+        )
         raise StorageError(f"{problem}; install that release, or choose another --runs-dir or --database")
     return revision

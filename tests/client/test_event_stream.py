@@ -40,7 +40,7 @@ def test_events_of_a_stream():
         "l1",
     )
     assert (second.number, second.kind, second.event, second.run) == (9, "step", "SEND", "")
-    assert parser.last == 9
+    assert parser.last_number == 9
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=8))
@@ -57,7 +57,7 @@ def test_an_event_that_is_broken_off_is_none():
     parser = EventParser(3)
 
     assert list(parser.feed(b'id: 4\ndata: {"x": 1}\n')) == []
-    assert parser.last == 3
+    assert parser.last_number == 3
 
 
 @pytest.mark.parametrize(("here", "there"), [(Client, AsyncClient), (Lab, AsyncLab)])

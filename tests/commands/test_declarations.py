@@ -14,9 +14,9 @@ from testbed.commands.declare import (
     Text,
     argument,
     carry_out,
-    documents_of,
-    fields_of,
     input_file_option,
+    list_document_types,
+    list_fields,
     option,
     output_file_option,
 )
@@ -81,7 +81,7 @@ def test_a_document_and_its_records_have_types_and_a_sentence(words):
     pytest.importorskip("pydantic")
     from pydantic import TypeAdapter
 
-    for document in documents_of(DECLARED[words]):
+    for document in list_document_types(DECLARED[words]):
         assert issubclass(document, Document)
         schema = TypeAdapter(document).json_schema()
         for record in (schema, *schema.get("$defs", {}).values()):
@@ -94,7 +94,7 @@ def test_a_document_and_its_records_have_types_and_a_sentence(words):
 
 @pytest.mark.parametrize("words", DECLARED)
 def test_an_option_has_a_sentence(words):
-    for each in fields_of(DECLARED[words]):
+    for each in list_fields(DECLARED[words]):
         assert each.option.is_rest or len(each.option.help) > 5, each.name
 
 
@@ -230,7 +230,7 @@ def test_a_path_that_a_request_would_name_is_refused():
     with pytest.raises(
         TypeError, match=r"Steals\.place is a path: declare whether it is read, written or local"
     ):
-        fields_of(Steals)
+        list_fields(Steals)
 
 
 def test_lines_go_to_standard_error_where_the_file_goes_to_standard_output(capsys):

@@ -28,7 +28,7 @@ def log():
     levels = {name: logging.getLogger(name).level for name in json_log.LOGGERS}
     handler = json_log.log_to(stream)
     yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
-    json_log.stop(handler)
+    json_log.remove_handler(handler)
     for name, level in levels.items():
         logging.getLogger(name).setLevel(level)
 
@@ -137,12 +137,12 @@ def test_an_apply_in_a_run_is_logged_with_all_four_subjects(log, tmp_path):
 def test_the_environment_says_where_lines_go(tmp_path, monkeypatch):
     place = tmp_path / "log.jsonl"
     monkeypatch.setenv(json_log.VARIABLE, str(place))
-    handler = json_log.log_as_asked()
-    assert json_log.log_as_asked() is None  # a second command of the same process
+    handler = json_log.log_from_environment()
+    assert json_log.log_from_environment() is None  # a second command of the same process
     logger.info("told")
-    json_log.stop(handler)
+    json_log.remove_handler(handler)
     logger.info("not told")
     monkeypatch.setenv(json_log.VARIABLE, "")
-    assert json_log.log_as_asked() is None
+    assert json_log.log_from_environment() is None
 
     assert [json.loads(line)["message"] for line in place.read_text().splitlines()] == ["told"]

@@ -13,7 +13,7 @@ skip_without("pyarrow")
 skip_without("sqlalchemy")
 
 from ocs_drivers.model import CrossConnects, Power, Snapshot
-from testbed.observe.device_metrics import samples_of
+from testbed.observe.device_metrics import make_samples
 from testbed.observe.exposition import BY_NAME, METRICS, Sample, format_exposition
 from testbed.observe.stored_metrics import load_samples
 from testbed.operate.light import SwitchReading
@@ -118,7 +118,7 @@ def test_switches_are_told_as_they_answer():
         Snapshot(CrossConnects({1: 9, 2: 10}), 0.0),
         {1: Power(-1.25), 2: Power(-40.0, below_floor=True), 3: Power(-40.0, below_floor=True), 9: None},
     )
-    assert values(samples_of("t4", {"ocs1": reading}, {"ocs2": "refused"})) == {
+    assert values(make_samples("t4", {"ocs1": reading}, {"ocs2": "refused"})) == {
         ("testbed_switch_up", "t4", "ocs1"): 1,
         ("testbed_switch_up", "t4", "ocs2"): 0,
         ("testbed_circuits", "t4", "ocs1"): 2,

@@ -223,8 +223,8 @@ from pathlib import Path
 sys.path[:0] = ["{root}", "{root}/tests/operate", "{root}/tests/plugins"]
 from conftest import MemorySwitch
 from testbed.lab.inventory import load_lab
-from testbed.operate.journal import Journal, journal_in
-from testbed.operate.design import design_for
+from testbed.operate.journal import Journal, open_journal
+from testbed.operate.design import build_design
 from testbed.operate.session import LabSession
 
 lab, at = load_lab("{root}/labs/testbed12.yaml"), sys.argv[2]

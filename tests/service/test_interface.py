@@ -20,7 +20,7 @@ import testbed.operation_errors
 import testbed.service_errors
 from testbed.service import gate
 from testbed.service.access import Identity
-from testbed.service.application import API_VERSION, document_text
+from testbed.service.application import API_VERSION, render_interface
 from testbed.service.events import EventLog, Feed, Filter
 from testbed.service.problems import find_status
 from testbed.service.route_table import ROUTES
@@ -33,7 +33,7 @@ KEPT = Path(__file__).resolve().parents[2] / "docs" / "reference" / "openapi.jso
 @pytest.mark.slow
 def test_the_document_in_the_repository_is_that_of_the_service(service):
     """A change of the interface is a new version of it: `python -m tools.openapi` writes the file, or refuses."""
-    assert KEPT.read_text(encoding="utf-8") == document_text(service)
+    assert KEPT.read_text(encoding="utf-8") == render_interface(service)
     assert json.loads(KEPT.read_text(encoding="utf-8"))["info"]["version"] == API_VERSION
 
 
@@ -206,7 +206,7 @@ def test_the_service_runs_on_uvloop(service, monkeypatch):
         loops.append(type(asyncio.get_running_loop()).__module__)
 
     monkeypatch.setattr(server._Server, "serve", note)
-    server.serve(service, server.Listener(), ready=lambda url: None)
+    server.serve(service, server.Listener(), on_ready=lambda url: None)
 
     assert loops == ["uvloop"]
 

@@ -56,7 +56,7 @@ def test_a_role_may_what_the_table_says_and_no_more(standing, route):
     may = {role: route.role is None or ROLES.index(role) >= ROLES.index(route.role) for role in ROLES}
     refused = {role: status == 403 for role, status in told.items() if role != "nobody"}
     assert refused == {role: not may[role] for role in ROLES}
-    is_free = route.role is None or (route.is_looking and route.role == "viewer")
+    is_free = route.role is None or (route.is_read_only and route.role == "viewer")
     assert (told["nobody"] in (401, 403)) == (not is_free)
     assert max(told.values()) < 500
 
@@ -104,7 +104,7 @@ def test_a_token_is_looked_at_before_a_body(ask, method, path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "route", [one for one in ROUTES if not one.is_looking], ids=lambda one: one.handler.__name__
+    "route", [one for one in ROUTES if not one.is_read_only], ids=lambda one: one.handler.__name__
 )
 def test_every_change_that_is_refused_is_in_the_audit_log(service, ask, route):
     call(ask, route)

@@ -16,7 +16,7 @@ skip_without("pyarrow")
 
 from ocs_drivers.errors import TransportError
 from ocs_drivers.model import CrossConnects, Power, Snapshot
-from testbed.observe.device_metrics import samples_of
+from testbed.observe.device_metrics import make_samples
 from testbed.observe.exposition import BY_NAME, CONTENT_TYPE, format_exposition
 from testbed.observe.stored_metrics import load_samples
 from testbed.operate.light import SwitchReading
@@ -66,7 +66,7 @@ def switches(monkeypatch, service):
         asked.append(lab.name)
         if asked.count("fail"):
             raise TransportError("no answer")
-        return tuple(samples_of(lab.name, {"ocs1": reading}, {"ocs2": "refused"}))
+        return tuple(make_samples(lab.name, {"ocs1": reading}, {"ocs2": "refused"}))
 
     monkeypatch.setattr(metrics, "device_samples", device_samples)
     monkeypatch.setattr(metrics, "find_running", lambda lab: lab)

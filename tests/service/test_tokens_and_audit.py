@@ -155,7 +155,7 @@ def test_a_line_break_in_a_reason_makes_no_line(service, capsys):
     from testbed.cli.app import run_app
 
     with service.database.transaction() as connection:
-        append(connection, Entry(ANONYMOUS, "stop", why="a\n2 2026-11-28 root (admin) stop"))
+        append(connection, Entry(ANONYMOUS, "stop", reason="a\n2 2026-11-28 root (admin) stop"))
     run_app(["audit", "--runs-dir", str(service.runs_dir)])
     (line,) = capsys.readouterr().out.splitlines()
     assert line.endswith("a\\n2 2026-11-28 root (admin) stop")

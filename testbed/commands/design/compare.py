@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from testbed.commands.declare import Command, option
-from testbed.commands.design.workload import Figures, JobDocument, SimulationCommand, job_keys
+from testbed.commands.design.workload import Figures, JobDocument, SimulationCommand, make_job_keys
 from testbed.commands.place import Place
 from testbed.design.fabrics.fabric_list import is_of_gpus
 
@@ -71,13 +71,13 @@ class Compare(SimulationCommand, Command[ComparisonDocument]):
             setting.options,
             skip_slow=self.fabrics == "all",
         )
-        each = f"{count_noun(degree, 'link')} of {rate_gbps:g} Gbit/s each"
+        links_text = f"{count_noun(degree, 'link')} of {rate_gbps:g} Gbit/s each"
         nodes = count_noun(job.graph.nodes, "GPU" if setting.options.hb_domain > 1 else "server")
-        title = f"SIMULATED {job.name} on {nodes}, {each}"
+        title = f"SIMULATED {job.name} on {nodes}, {links_text}"
         if self.plot:
             draw_comparison(rows, self.plot, title)
         document = ComparisonDocument(
-            **job_keys(setting), fabrics=tuple(_make_fabric_row(row) for row in rows)
+            **make_job_keys(setting), fabrics=tuple(_make_fabric_row(row) for row in rows)
         )
         batch = f", batch of {document.batch:,} samples" if document.batch is not None else ""
         place.say_table(title + batch, _COLUMNS, [row.cells() for row in rows])

@@ -261,8 +261,10 @@ def _search(choice: WorkloadChoice, servers: Servers, effort: Effort) -> tuple[P
 
     with narrate() as narrator:
 
-        def report(now: Progress) -> None:
-            narrator.tick(now.steps, now.of, f"best so far {now.best_s * 1e3:.3f} ms in closed form")
+        def report(progress: Progress) -> None:
+            narrator.tick(
+                progress.steps, progress.of, f"best so far {progress.best_s * 1e3:.3f} ms in closed form"
+            )
 
         narrator.phase(f"Searching for {choice.name} on {count_noun(servers.nodes, 'server')}")
         return make_plan(choice, servers, effort, report)
@@ -272,7 +274,7 @@ def _make_document(plan: Plan, out: Path, *, is_stopped: bool) -> PlanDocument:
     from testbed.design.plans.file import plan_to_json
 
     keys: dict[str, Any] = plan_to_json(plan)
-    operators = tuple(PlannedOperator(**one) for one in keys["strategy"]["operators"])
+    operators = tuple(PlannedOperator(**row) for row in keys["strategy"]["operators"])
     routes = keys.get("routes")
     records = {
         "workload": PlannedWorkload(**keys["workload"]),
@@ -280,7 +282,7 @@ def _make_document(plan: Plan, out: Path, *, is_stopped: bool) -> PlanDocument:
         "topology": PlannedTopology(**keys["topology"]),
         "strategy": PlannedStrategy(microbatches=keys["strategy"]["microbatches"], operators=operators),
         "search": PlanSearch(**keys["search"]),
-        "routes": tuple(PlannedRoute(**one) for one in routes) if routes is not None else None,
+        "routes": tuple(PlannedRoute(**row) for row in routes) if routes is not None else None,
     }
     return PlanDocument(**{**keys, **records}, plan=str(out), stopped=is_stopped)
 

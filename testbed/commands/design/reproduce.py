@@ -122,17 +122,19 @@ class Reproduce(MovingCommand, Command[ReproductionDocument]):
         figures = [_find_figure(package, number) for number in self.numbers or package.MODULES]
         note_compilation(*_PARTS.get(self.paper, ("contention",)))
         (self.out / self.paper).mkdir(parents=True, exist_ok=True)
-        reproduced, tables = [], {}
+        reproduced_figures, tables = [], {}
         with narrate() as narrator, self._open_scale(place.runs_dir, narrator) as scale:
             for figure in figures:
                 narrator.phase(f"figure {figure.number}: {figure.title}")
                 table = tables[figure.number] = figure.make(scale, narrator.tick)
-                reproduced.append(self._write(figure, table, narrator))
-        for one in reproduced:
-            rows = [line.cells() for line in one.comparison]
-            place.say_table(f"figure {one.figure}: {one.title}", HEADER, rows)
+                reproduced_figures.append(self._write(figure, table, narrator))
+        for reproduced_figure in reproduced_figures:
+            rows = [quantity.cells() for quantity in reproduced_figure.comparison]
+            place.say_table(f"figure {reproduced_figure.figure}: {reproduced_figure.title}", HEADER, rows)
         sections = package.describe(tables) if hasattr(package, "describe") else {}
-        return ReproductionDocument(paper=self.paper, quick=self.quick, figures=tuple(reproduced), **sections)
+        return ReproductionDocument(
+            paper=self.paper, quick=self.quick, figures=tuple(reproduced_figures), **sections
+        )
 
     @property
     def _package(self) -> str:

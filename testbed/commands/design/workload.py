@@ -233,9 +233,11 @@ class SimulationCommand(WorkloadCommand):
         from testbed.design.fabrics.kind import FabricOptions
 
         if self.lab_file:
-            completed = self._fill_from_lab(self.lab_file, shares_links=shares_links)
-            return completed.setting(default_degree, may_share=may_share, of_gpus=of_gpus, by_pair=by_pair)
-        nodes, degree, part = self.cut(default_degree, may_share=may_share)
+            completed_options = self._fill_from_lab(self.lab_file, shares_links=shares_links)
+            return completed_options.setting(
+                default_degree, may_share=may_share, of_gpus=of_gpus, by_pair=by_pair
+            )
+        nodes, degree, rate_share = self.cut(default_degree, may_share=may_share)
         choice = self.choose(self.mig, "packets" if self.routing == "hash" else "flows")
         if self.skew:
             choice = replace(choice, skew=self.skew)
@@ -250,7 +252,7 @@ class SimulationCommand(WorkloadCommand):
         return FabricSetting(
             job,
             job.links(degree, default_degree),
-            job.rate_gbps(self.rate_gbps) * part,
+            job.rate_gbps(self.rate_gbps) * rate_share,
             FabricOptions(
                 self.oversubscription,
                 dark_s,
@@ -331,7 +333,7 @@ class JobDocument(Document):
     exchanges: Literal["by_pair", "whole"]
 
 
-def job_keys(setting: FabricSetting, *, by_pair: bool = False) -> dict[str, Any]:
+def make_job_keys(setting: FabricSetting, *, by_pair: bool = False) -> dict[str, Any]:
     """Return the fields of `JobDocument`. `by_pair`: all-to-alls are simulated as messages, because circuits move."""
     job, options = setting.job, setting.options
     servers = {

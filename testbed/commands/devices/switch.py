@@ -191,7 +191,7 @@ class SwitchIdentity(SwitchCommand, Command[IdentityDocument]):
 
     def run(self, place: Place) -> IdentityDocument:
         """Read the identity and capabilities. Raises `OcsError`."""
-        from testbed.commands.devices.session import about, heading
+        from testbed.commands.devices.session import make_heading, make_switch_fields
 
         with self.open() as device:
             identity, capabilities = asdict(device.identity()), asdict(device.capabilities)
@@ -200,9 +200,11 @@ class SwitchIdentity(SwitchCommand, Command[IdentityDocument]):
                 for name, value in {**identity, **capabilities}.items()
                 if value not in (None, False)
             ]
-            place.say_table(heading(device), ("", ""), rows)
+            place.say_table(make_heading(device), ("", ""), rows)
             return IdentityDocument(
-                **about(device), identity=Identity(**identity), capabilities=Capabilities(**capabilities)
+                **make_switch_fields(device),
+                identity=Identity(**identity),
+                capabilities=Capabilities(**capabilities),
             )
 
 
@@ -237,7 +239,7 @@ class SwitchPorts(SwitchCommand, Command[PortList]):
 
     def run(self, place: Place) -> PortList:
         """List the ports. Raises `OcsError`."""
-        from testbed.commands.devices.session import about, heading
+        from testbed.commands.devices.session import make_heading, make_switch_fields
 
         with self.open() as device:
             ports = tuple(
@@ -245,8 +247,8 @@ class SwitchPorts(SwitchCommand, Command[PortList]):
                 for info in device.ports().values()
             )
             columns = ("port", "name", "side", "state", "label", "moves")
-            place.say_table(heading(device), columns, [port.cells() for port in ports])
-            return PortList(**about(device), ports=ports)
+            place.say_table(make_heading(device), columns, [port.cells() for port in ports])
+            return PortList(**make_switch_fields(device), ports=ports)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,12 +280,12 @@ class SwitchRead(SwitchCommand, Command[ReadDocument]):
         """Read the connections. Raises `OcsError`."""
         from ocs_drivers.engine.reports import describe_pairs
         from testbed.commands.devices.ports import PortNames
-        from testbed.commands.devices.session import about, heading
+        from testbed.commands.devices.session import make_heading, make_switch_fields
 
         with self.open() as device:
             snapshot, names = device.read(), PortNames(device.ports())
             rows = [(i, names.name(i), o, names.name(o)) for i, o in snapshot.connections.items()]
-            title = f"{heading(device)}: {len(rows)} connected, revision {snapshot.revision}"
+            title = f"{make_heading(device)}: {len(rows)} connected, revision {snapshot.revision}"
             place.say_table(title, ("input", "name", "output", "name"), rows)
             place.say(
                 *(
@@ -293,7 +295,7 @@ class SwitchRead(SwitchCommand, Command[ReadDocument]):
                 )
             )
             return ReadDocument(
-                **about(device),
+                **make_switch_fields(device),
                 connections=tuple(sorted(snapshot.connections.items())),
                 revision=snapshot.revision,
                 unfit={port: state.value for port, state in snapshot.unfit.items()},
@@ -327,7 +329,7 @@ class SwitchPower(SwitchCommand, Command[PowerDocument]):
     def run(self, place: Place) -> PowerDocument:
         """Read the power. Raises `OcsError`."""
         from testbed.commands.devices.ports import PortNames
-        from testbed.commands.devices.session import about, heading
+        from testbed.commands.devices.session import make_heading, make_switch_fields
 
         with self.open() as device:
             ports = device.ports()
@@ -341,8 +343,8 @@ class SwitchPower(SwitchCommand, Command[PowerDocument]):
                 (port, names.name(port), ports[port].side.value, _format_power(power[port]))
                 for port in numbers
             ]
-            place.say_table(heading(device), ("port", "name", "side", "power dBm"), rows)
-            return PowerDocument(**about(device), power=power)
+            place.say_table(make_heading(device), ("port", "name", "side", "power dBm"), rows)
+            return PowerDocument(**make_switch_fields(device), power=power)
 
 
 def _format_power(reading: PowerReading | None) -> str:
@@ -395,20 +397,20 @@ class SwitchWatch(SwitchCommand, StreamCommand[WatchEvent]):
 
         Connections are read every `--every` seconds. Raises `OcsError`.
         """
-        from testbed.commands.devices.session import about
+        from testbed.commands.devices.session import make_switch_fields
 
         with self.open(is_bounded=False) as device:
-            begin_s, switch = time.monotonic(), about(device)
+            begin_s, switch_fields = time.monotonic(), make_switch_fields(device)
             connections = device.read().connections
             last_event = max((event.number for event in device.events()), default=0)
-            yield WatchEvent(**switch, connections=tuple(sorted(connections.items())))
+            yield WatchEvent(**switch_fields, connections=tuple(sorted(connections.items())))
             while self.for_s is None or time.monotonic() - begin_s < self.for_s:
                 time.sleep(self.every_s)
                 for event in device.events(since=last_event):
                     last_event = event.number
-                    yield WatchEvent(**switch, event=event.kind, lines=tuple(event.lines))
-                before, connections = connections, device.read().connections
-                if connections != before:
-                    removed = tuple(sorted(before.pairs - connections.pairs))
-                    added = tuple(sorted(connections.pairs - before.pairs))
-                    yield WatchEvent(**switch, removed=removed, added=added)
+                    yield WatchEvent(**switch_fields, event=event.kind, lines=tuple(event.lines))
+                previous_circuits, connections = connections, device.read().connections
+                if connections != previous_circuits:
+                    removed = tuple(sorted(previous_circuits.pairs - connections.pairs))
+                    added = tuple(sorted(connections.pairs - previous_circuits.pairs))
+                    yield WatchEvent(**switch_fields, removed=removed, added=added)

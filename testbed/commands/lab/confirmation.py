@@ -27,7 +27,7 @@ def main(arguments: list[Any]) -> int:
     Arguments are the directory of runs, the lab file, the epoch, the kind of hosts and, for a real lab, its name.
     """
     from testbed.leases.choice import select_lease as choose_lease
-    from testbed.observe.json_log import log_as_asked
+    from testbed.observe.json_log import log_from_environment
     from testbed.observe.traces import trace_if_configured
     from testbed.operate.journal import open_journal
 
@@ -35,7 +35,7 @@ def main(arguments: list[Any]) -> int:
     choose_database(os.environ.get("LIGHTBED_DATABASE", ""))
     choose_lease(os.environ.get("LIGHTBED_LEASE", ""))
     with suppress(OSError):  # a log that cannot be written must not prevent the rollback
-        log_as_asked()
+        log_from_environment()
     trace_if_configured()
     os.chdir("/")
     with open_journal(runs_dir) as journal:

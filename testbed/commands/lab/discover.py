@@ -77,16 +77,21 @@ class DiscoveryDocument(Document):
         """Yield the document as lines for people."""
         from lightbed.wording import count_noun
 
-        known = sum(fibre.verdict == "found" for nic in self.nics for fibre in (nic.transmit, nic.receive))
+        found_count = sum(
+            fibre.verdict == "found" for nic in self.nics for fibre in (nic.transmit, nic.receive)
+        )
         heading = (
-            f"{'SIMULATED ' if self.simulated else ''}lab {self.lab}: {known} of {2 * len(self.nics)} fibres"
+            f"{'SIMULATED ' if self.simulated else ''}lab {self.lab}: {found_count} of "
+            f"{2 * len(self.nics)} fibres"
         )
         changes = count_noun(self.circuit_changes, "change")
         yield f"{heading} found in {count_noun(self.rounds, 'round')}, {changes} of circuits"
         yield from self.notes
         yield from (f"dead: {fibre}" for fibre in self.dead)
         yield from (f"uncertain: {fibre}" for fibre in self.uncertain)
-        yield from (f"in use, not touched: {what}" for what in (*self.in_use.circuits, *self.in_use.nics))
+        yield from (
+            f"in use, not touched: {element}" for element in (*self.in_use.circuits, *self.in_use.nics)
+        )
         yield from (f"{port} receives light from no NIC of this lab" for port in self.unnamed_light)
         note = "" if self.comments_kept else "; comments of the bare file could not be kept"
         yield f"written: {self.output}{note}"
@@ -168,9 +173,9 @@ def _discover(lab: Lab, place: Place, settle_s: float) -> DiscoveryResult:
     from testbed.operate.session import open_lab
 
     if hosts_of(lab) == "model":
-        what = f"the hosts of lab '{lab.name}' are only modelled and send no probe frames"
+        problem = f"the hosts of lab '{lab.name}' are only modelled and send no probe frames"
         raise HostError(
-            f"{what}; start it as root with `testbed sim up --hosts kernel`", host=lab.hosts[0].name
+            f"{problem}; start it as root with `testbed sim up --hosts kernel`", host=lab.hosts[0].name
         )
     with open_journal(place.runs_dir) as journal, open_lab(lab, journal) as session, narrate() as narrator:
         assert session.fleet is not None  # modelled hosts were refused above

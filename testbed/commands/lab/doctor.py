@@ -45,8 +45,10 @@ class Doctor(Command[DoctorDocument]):
         """Check the machine, and the lab file if there is one."""
         from testbed.lab.checkup import check_lab, check_machine
 
-        facts = [*check_machine(), *(check_lab(place.lab) if place.lab_file else ())]
-        checks = tuple(Check(name=one.name, ok=one.ok, found=one.found, hint=one.hint) for one in facts)
+        results = [*check_machine(), *(check_lab(place.lab) if place.lab_file else ())]
+        checks = tuple(
+            Check(name=result.name, ok=result.ok, found=result.found, hint=result.hint) for result in results
+        )
         for check in checks:
             hint = "" if check.ok else f"\n      {check.hint}"
             place.say(f"{'ok  ' if check.ok else 'BAD '}  {check.name}: {check.found}{hint}")

@@ -131,13 +131,13 @@ class Environment(TopologyCommand):
         design = choice.design
         files = make_files(choice.lab, design.topology, design.wiring, design.routes, hardware, reasons)
         hosts = {}
-        top = self.nccl.absolute()
+        nccl_folder = self.nccl.absolute()
         for host, texts in files.texts.items():
-            folder = top / host
+            folder = nccl_folder / host
             folder.mkdir(parents=True, exist_ok=True)
             for name, text in texts.items():
                 write_output(folder / name, text)
-            script = render_environment(environment.variables, str(top), host, files.rings)
+            script = render_environment(environment.variables, str(nccl_folder), host, files.rings)
             write_output(folder / ENVIRONMENT_FILE, script)
             for graph in folder.glob("ring-*.xml"):
                 if graph.name not in texts:  # a graph of an earlier topology
@@ -183,9 +183,9 @@ def _read_hardware(lab: Lab) -> tuple[dict[str, HostHardware], dict[str, str]]:
             return {}, {host.name: reason for host in lab.hosts}
     try:
         with SshFleet(lab, partial=True) as fleet:
-            (hardware, unreadable), failed = run_where_possible(
+            (hardware, unreadable_hosts), failed_hosts = run_where_possible(
                 lambda reachable_fleet: read_hardware(reachable_fleet, lab), fleet
             )
-            return hardware, {**fleet.off, **failed, **unreadable}
+            return hardware, {**fleet.off, **failed_hosts, **unreadable_hosts}
     except HostError as error:  # an error that names no host concerns all hosts
         return {}, {host.name: error.reasons.get(host.name, str(error)) for host in lab.hosts}

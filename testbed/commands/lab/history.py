@@ -41,14 +41,14 @@ class Epoch:
 
     def line(self) -> str:
         """Return a line for people."""
-        made = sum(len(one.made or ()) for one in self.changes)
-        removed = sum(len(one.removed or ()) for one in self.changes)
-        hosts = sum(one.change == "routes" for one in self.changes)
-        what = f"+{made} -{removed} circuits" + (f", {hosts} hosts" if hosts else "")
-        by = f" by {self.who}" if self.who else ""
-        when = self.at[:16].replace("T", " ")
+        made_count = sum(len(change.made or ()) for change in self.changes)
+        removed_count = sum(len(change.removed or ()) for change in self.changes)
+        host_count = sum(change.change == "routes" for change in self.changes)
+        summary = f"+{made_count} -{removed_count} circuits" + (f", {host_count} hosts" if host_count else "")
+        author = f" by {self.who}" if self.who else ""
+        time_text = self.at[:16].replace("T", " ")
         cause = f"{self.kind} {self.operation}: {self.why}"
-        return f"epoch {self.id}: {self.state}, {when} UTC{by}, {cause}; {what}"
+        return f"epoch {self.id}: {self.state}, {time_text} UTC{author}, {cause}; {summary}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,7 +124,7 @@ class History(Command[EpochList]):
         place.say(*(epoch.line() for epoch in epochs))
         unfinished = place.say_unfinished()
         if not (epochs or unfinished):
-            place.say(_describe_nothing(f"no epoch of lab '{place.lab.name}'", place.runs_dir))
+            place.say(_describe_empty_list(f"no epoch of lab '{place.lab.name}'", place.runs_dir))
         return EpochList(lab=place.lab.name, epochs=epochs, unfinished=unfinished)
 
 
@@ -144,7 +144,7 @@ class Journal(Command[OperationList]):
 
         records = load_operations(place.runs_dir, place.lab.name)
         if self.operation is not None:
-            records = tuple(one for one in records if one.id == self.operation)
+            records = tuple(record for record in records if record.id == self.operation)
             if not records:
                 raise NoSuchOperation(
                     f"lab '{place.lab.name}' has no operation {self.operation} in {place.runs_dir}"
@@ -153,7 +153,7 @@ class Journal(Command[OperationList]):
         place.say(*(line for record in records for line in _yield_operation_lines(record)))
         unfinished = place.say_unfinished()
         if not (records or unfinished):
-            place.say(_describe_nothing(f"no operation of lab '{place.lab.name}'", place.runs_dir))
+            place.say(_describe_empty_list(f"no operation of lab '{place.lab.name}'", place.runs_dir))
         operations = tuple(
             Operation(**row, steps=tuple(Step(**step) for step in steps))
             for row in (record.json() for record in records)
@@ -162,25 +162,25 @@ class Journal(Command[OperationList]):
         return OperationList(lab=place.lab.name, operations=operations, unfinished=unfinished)
 
 
-def _describe_nothing(what: str, runs_dir: Path) -> str:
+def _describe_empty_list(subject: str, runs_dir: Path) -> str:
     """Return the line for an empty list. Without a database, it also says what to do."""
     from testbed.storage.address import get_database_address
 
     address = get_database_address(runs_dir)
     if not isinstance(address, Path) or address.exists():
-        return f"{what} is stored in {runs_dir}"
-    return f"{what} is stored: {runs_dir} has no database. Name another --runs-dir, or `testbed restore` a backup"
+        return f"{subject} is stored in {runs_dir}"
+    return f"{subject} is stored: {runs_dir} has no database. Name another --runs-dir, or `testbed restore` a backup"
 
 
 def _yield_operation_lines(record: OperationRecord) -> Iterator[str]:
     row = record.json()
-    by = f" by {row['who']}" if row["who"] else ""
-    why = f": {row['why']}" if row["why"] else ""
-    started = row["started"][:19].replace("T", " ")
-    yield f"{record.id} {record.kind}, {record.state}, {started} UTC{by}{why}"
+    author = f" by {row['who']}" if row["who"] else ""
+    reason_text = f": {row['why']}" if row["why"] else ""
+    start_text = row["started"][:19].replace("T", " ")
+    yield f"{record.id} {record.kind}, {record.state}, {start_text} UTC{author}{reason_text}"
     for step in record.steps:
         reason = step.row.get("reason") or ""
-        moved = len(step.before.pairs ^ step.after.pairs) if step.change == "circuits" else 0
-        what = f"{moved} circuits" if moved else step.change
+        circuit_count = len(step.before.pairs ^ step.after.pairs) if step.change == "circuits" else 0
+        summary = f"{circuit_count} circuits" if circuit_count else step.change
         outcome = f"{step.state}: {reason}" if reason else step.state
-        yield f"    {step.device} {step.ordinal} {step.row['kind']} ({what}): {outcome}"
+        yield f"    {step.device} {step.ordinal} {step.row['kind']} ({summary}): {outcome}"

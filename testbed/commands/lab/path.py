@@ -83,10 +83,10 @@ class FollowPath(HostsCommand, TopologyCommand):
         for name in (self.source, self.target):
             find_node(place.lab, name)  # refuse an unknown host even if no lab runs
         choice = choose_design(place.running_lab, self.topology_name, place.runs_dir)
-        ends = find_node(choice.lab, self.source), find_node(choice.lab, self.target)
+        nodes = find_node(choice.lab, self.source), find_node(choice.lab, self.target)
         with place.session(choice.lab, self.hosts, partial=True) as session:
-            hops = follow_path(session, choice.design, *ends)
-            kernel_route = trace_kernel_path(session, choice.design, *ends)
+            hops = follow_path(session, choice.design, *nodes)
+            kernel_route = trace_kernel_path(session, choice.design, *nodes)
         findings = describe_findings(session.unreachable_findings)
         place.say(
             *make_heading_lines(choice, self.hosts),

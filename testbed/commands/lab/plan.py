@@ -131,35 +131,35 @@ class Plan(TopologyCommand):
             return self._list_patches(place)
         choice = choose_design(place.running_lab, self.topology_name, place.runs_dir)
         with place.session(choice.lab) as session:
-            planned = session.plan(choice.design, take_over=self.take_over)
-        change = PlannedChange(choice, planned, place.runs_dir)
+            lab_plan = session.plan(choice.design, take_over=self.take_over)
+        change = PlannedChange(choice, lab_plan, place.runs_dir)
         if self.out:
             change.write(self.out, take_over=self.take_over)
-        place.say(*make_heading_lines(choice), *describe(choice.lab, planned), *change.lines())
+        place.say(*make_heading_lines(choice), *describe(choice.lab, lab_plan), *change.lines())
         place.say(*choice.describe_unfinished(), *change.to_apply())
         document = change.json()
         return PlanDocument(
             **describe_hosts(choice),
             **topology_json(choice.design.topology),
-            has_changes=planned.has_changes,
+            has_changes=lab_plan.has_changes,
             switches=tuple(
                 PlannedSwitch(
                     switch=row["switch"],
                     revision=row["revision"],
-                    circuits=tuple(PlannedCircuit(**each) for each in row["circuits"]),
-                    steps=tuple(PlannedStep(**each) for each in row["steps"]),
+                    circuits=tuple(PlannedCircuit(**circuit) for circuit in row["circuits"]),
+                    steps=tuple(PlannedStep(**step) for step in row["steps"]),
                 )
-                for row in plan_json(choice.lab, planned)["switches"]
+                for row in plan_json(choice.lab, lab_plan)["switches"]
             ),
             revision=document["revision"],
-            elements=tuple(TouchedElement(**each) for each in document["elements"]),
+            elements=tuple(TouchedElement(**element) for element in document["elements"]),
             expected=PlanDurations(
                 switches={
                     name: SwitchDurations(
-                        steps=tuple(ExpectedSeconds(**step) for step in each["steps"]),
-                        total=ExpectedSeconds(**each["total"]),
+                        steps=tuple(ExpectedSeconds(**step) for step in durations["steps"]),
+                        total=ExpectedSeconds(**durations["total"]),
                     )
-                    for name, each in document["expected"]["switches"].items()
+                    for name, durations in document["expected"]["switches"].items()
                 },
                 total=ExpectedSeconds(**document["expected"]["total"]),
             ),

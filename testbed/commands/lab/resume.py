@@ -82,8 +82,8 @@ class Resume(MovingCommand, HostsCommand):
         if unfinished.intent is None and unfinished.kind == "repair":
             choice = choose_design(lab, NamedTopology(), place.runs_dir, before_repair=True)
             with stop_on_interrupt(place.tell), place.session(choice.lab, self.hosts, writes=True) as session:
-                _, planned, _ = plan_repair(session, choice, place.runs_dir)
-                return resume_detours(session, unfinished, planned, place.say)
+                _, lab_repair, _ = plan_repair(session, choice, place.runs_dir)
+                return resume_detours(session, unfinished, lab_repair, place.say)
         shard, design = build_intent_design(lab, unfinished.intent) if unfinished.intent else (lab, None)
         with stop_on_interrupt(place.tell), place.session(shard, self.hosts, writes=True) as session:
             return resume(session, unfinished, design, place.say)

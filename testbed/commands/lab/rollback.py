@@ -63,10 +63,10 @@ class Rollback(MovingCommand, HostsCommand):
 
         lab = place.running_lab
         current, target = find_rollback_target(place.runs_dir, lab, self.epoch)
-        lab_of_target, design = build_intent_design(lab, target)
+        target_lab, design = build_intent_design(lab, target)
         check_permission(lab, self.really_move)
         place.say(f"rolling back from {current.describe()} to {target.describe()}")
-        with stop_on_interrupt(place.tell), place.session(lab_of_target, self.hosts, writes=True) as session:
+        with stop_on_interrupt(place.tell), place.session(target_lab, self.hosts, writes=True) as session:
             report = roll_back(session, target, current, design, place.say, take_over=self.take_over)
             if report.verified.ok:
                 Confirmations(session.writable, lab.name).end("rolled back by hand")

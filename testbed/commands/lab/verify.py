@@ -88,13 +88,15 @@ class Verify(HostsCommand, TopologyCommand):
             check_permission(choice.lab, self.really_move)
         unfinished = find_unfinished_or_error(place.runs_dir, choice.lab)
         awaiting_proof = tuple(
-            each for each in unfinished if each.lacks_proof and each.intent == choice.intent
+            operation
+            for operation in unfinished
+            if operation.lacks_proof and operation.intent == choice.intent
         )
-        others = tuple(
-            each for each in unfinished if each not in awaiting_proof
+        other_operations = tuple(
+            operation for operation in unfinished if operation not in awaiting_proof
         )  # those in `awaiting_proof` lack only this proof
         with place.session(choice.lab, self.hosts, writes=self.narrow, partial=True) as session:
-            report = session.prove(choice.design, others)
+            report = session.prove(choice.design, other_operations)
             if self.narrow:
                 report = narrow(session, choice.design, report, notes.append)
             links = count_links_since_last_job(session, choice, place.runs_dir)
@@ -108,10 +110,11 @@ class Verify(HostsCommand, TopologyCommand):
         ):  # only runs of a service: a local verify writes nothing
             note_checks(place.runs_dir, choice.lab, choice.design.wiring, report)
         if choice.intent and choice.intent.lacks_proof:
-            lacking = tuple(
-                UNFINISHED.report(each.operation, each.detail, each.hint) for each in awaiting_proof
+            unproven_findings = tuple(
+                UNFINISHED.report(operation.operation, operation.detail, operation.hint)
+                for operation in awaiting_proof
             )
-            report = replace(report, findings=(*lacking, *report.findings))
+            report = replace(report, findings=(*unproven_findings, *report.findings))
         findings = describe_findings(report.findings, choice)
         place.say(*make_heading_lines(choice, self.hosts), _summarise(report), *notes)
         place.say(
@@ -156,12 +159,12 @@ def _mark_verified(choice: DesignChoice, report: VerifyReport, runs_dir: Path) -
 
 
 def _summarise(report: VerifyReport) -> str:
-    heard = (
+    summary = (
         f", {count_noun(report.links_received, 'one-way link')} heard by probe"
         if report.links_received
         else ""
     )
-    heard += f", {report.pairs_reached} of {report.pairs} pairs reached" if report.pairs else ""
+    summary += f", {report.pairs_reached} of {report.pairs} pairs reached" if report.pairs else ""
     if report.loss_floor is not None:
-        heard += f"; a loss of {report.loss_floor:.1%} on any link is found with 99 % confidence"
-    return f"{count_noun(report.circuits, 'circuit')} checked{heard}"
+        summary += f"; a loss of {report.loss_floor:.1%} on any link is found with 99 % confidence"
+    return f"{count_noun(report.circuits, 'circuit')} checked{summary}"

@@ -38,16 +38,20 @@ class Metrics(Command[MetricsDocument]):
         """Read the metrics of the database, then those of the switches of each lab."""
         from testbed.lab.inventory import load_lab
         from testbed.lab.simulated.lifecycle import find_running
-        from testbed.observe.device_metrics import device_samples
+        from testbed.observe.device_metrics import read_device_samples
         from testbed.observe.exposition import format_exposition
         from testbed.observe.stored_metrics import load_samples
 
         labs = [find_running(load_lab(path)) for path in place.lab_files]
-        samples = [*load_samples(place.runs_dir), *(sample for lab in labs for sample in device_samples(lab))]
+        samples = [
+            *load_samples(place.runs_dir),
+            *(sample for lab in labs for sample in read_device_samples(lab)),
+        ]
         text = format_exposition(samples)
         place.say(*(text.removesuffix("\n").split("\n") if text else ()))
         return MetricsDocument(
             samples=tuple(
-                Sample(metric=one.metric, labels=one.labels_by_name, value=one.value) for one in samples
+                Sample(metric=sample.metric, labels=sample.labels_by_name, value=sample.value)
+                for sample in samples
             )
         )

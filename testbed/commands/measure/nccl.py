@@ -242,9 +242,9 @@ class Measure(
             )
             for row in result.timings
         ]
-        mark = "SIMULATED " if choice.lab.simulated else ""
+        prefix = "SIMULATED " if choice.lab.simulated else ""
         place.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
-        place.say_table(f"{mark}AllReduce on {choice.lab.name}, hosts: {mode}", columns, rows)
+        place.say_table(f"{prefix}AllReduce on {choice.lab.name}, hosts: {mode}", columns, rows)
         return MeasurementDocument(
             run_id=run.run_id,
             **describe_hosts(choice, self.hosts),
@@ -299,19 +299,19 @@ def _make_table_keys(table: NcclTable) -> dict[str, Any]:
 
 
 def _make_size(row: dict[str, Any]) -> NcclSize:
-    halves: dict[str, Any] = {}
+    timings: dict[str, Any] = {}
     for name in ("out_of_place", "in_place"):
         if row[name] is not None:
-            halves[name] = _make_timing(row[name])
+            timings[name] = _make_timing(row[name])
         if f"{name}_per_iter" in row:
-            halves[f"{name}_per_iter"] = IterationSpread(**row[f"{name}_per_iter"])
-    return NcclSize(**{**row, **halves})
+            timings[f"{name}_per_iter"] = IterationSpread(**row[f"{name}_per_iter"])
+    return NcclSize(**{**row, **timings})
 
 
 def _make_timing(keys: dict[str, Any]) -> NcclTiming:
     if "cpu_time" in keys:
         return NcclCpuTiming(
-            time=keys["cpu_time"], **{name: one for name, one in keys.items() if name != "cpu_time"}
+            time=keys["cpu_time"], **{name: value for name, value in keys.items() if name != "cpu_time"}
         )
     return NcclTiming(**keys)
 

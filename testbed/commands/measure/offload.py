@@ -59,11 +59,11 @@ class ProfileDocument(Document):
 
     def lines(self) -> Iterator[str]:
         """Yield the document for people."""
-        mark = "  SIMULATED: the step is a timed wait" if self.simulated else ""
+        suffix = "  SIMULATED: the step is a timed wait" if self.simulated else ""
         if self.choice is None:
-            yield f"no offload: run all on the trainer{mark}"
+            yield f"no offload: run all on the trainer{suffix}"
         else:
-            yield f"run {self.choice} at ratio {self.ratio:.2f}; workers needed: {self.workers}{mark}"
+            yield f"run {self.choice} at ratio {self.ratio:.2f}; workers needed: {self.workers}{suffix}"
         yield from (f"  {reason}" for reason in self.reasons)
         yield (
             f"before: {self.lthp:,.0f} samples per second, the trainer waits {self.stall_before:.0%} of the time;"

@@ -158,9 +158,9 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
                 "`testbed sim up --hosts kernel`"
             )
         request = LightRequest(self.nodes, self.topology_name, self.wait)
-        text = " ".join(shlex.join(redact_arguments(self.program)).split())
+        command_text = " ".join(shlex.join(redact_arguments(self.program)).split())
         with RunStore(runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run:
-            reason = f"run {run.run_id}: {self.reason or text}"[:200]
+            reason = f"run {run.run_id}: {self.reason or command_text}"[:200]
             assert place.lab_file is not None
 
             def note(line: str) -> None:
@@ -180,9 +180,9 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
                 document = self._describe(run.run_id, light, ranks, place)
             run.add_phase(PHASE, document.to_record())
         if RUN in os.environ and not place.is_quiet:  # a service keeps only the end of the output
-            for each in document.ranks:
-                place.say(*(f"[{each.rank}:{each.host}] {line}" for line in each.stdout.splitlines()))
-        for line in (*_summarise(document, ranks), *(each.line() for each in document.unfinished)):
+            for rank in document.ranks:
+                place.say(*(f"[{rank.rank}:{rank.host}] {line}" for line in rank.stdout.splitlines()))
+        for line in (*_summarise(document, ranks), *(operation.line() for operation in document.unfinished)):
             note(line)
         return document
 
@@ -217,20 +217,20 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
             failed_rank=None if failure is None or ranks.program.is_mpi else failure.rank,
             ranks=tuple(
                 ProgramRank(
-                    rank=each.rank,
-                    host=each.host.name,
-                    exit_code=each.exit_code,
-                    seconds=each.seconds,
-                    problem=each.problem,
-                    stdout=each.stdout,
-                    stderr=each.stderr,
+                    rank=result.rank,
+                    host=result.host.name,
+                    exit_code=result.exit_code,
+                    seconds=result.seconds,
+                    problem=result.problem,
+                    stdout=result.stdout,
+                    stderr=result.stderr,
                 )
-                for each in ranks.results
+                for result in ranks.results
             ),
-            links=tuple(link for each in ranks.results for link in _list_links(light, each)),
+            links=tuple(link for result in ranks.results for link in _list_links(light, result)),
             patched=light.was_patched,
             patch_s=light.patch_s,
-            seconds=max((each.seconds for each in ranks.results), default=0.0),
+            seconds=max((result.seconds for result in ranks.results), default=0.0),
             restored=not light.problem,
             problem=light.problem,
             unfinished=place.find_unfinished(),
@@ -272,11 +272,11 @@ def _summarise(document: ProgramDocument, ranks: Ranks) -> Iterator[str]:
     """Yield lines for people on how a program ended."""
     if ranks.failure is not None:
         failure = ranks.failure
-        who = "mpirun" if ranks.program.is_mpi else f"rank {failure.rank}"
-        why = f" ({failure.problem})" if failure.problem else ""
-        others = [each.host.name for each in ranks.results if each.exit_code is None]
-        rest = f"; stopped: {', '.join(others)}" if others else ""
-        yield f"{who} on host {failure.host.name} ended first with {failure.exit_code}{why}{rest}"
+        subject = "mpirun" if ranks.program.is_mpi else f"rank {failure.rank}"
+        problem = f" ({failure.problem})" if failure.problem else ""
+        stopped_hosts = [result.host.name for result in ranks.results if result.exit_code is None]
+        stopped_text = f"; stopped: {', '.join(stopped_hosts)}" if stopped_hosts else ""
+        yield f"{subject} on host {failure.host.name} ended first with {failure.exit_code}{problem}{stopped_text}"
     if document.links:
         busiest = max(document.links, key=lambda link: link.mean_mbps)
         total = sum(link.sent_bytes for link in document.links)

@@ -29,12 +29,12 @@ class AuditLine:
 
     def line(self) -> str:
         """Return a line for people, with control characters escaped."""
-        lab = f" on lab {self.lab}" if self.lab else ""
-        why = f": {self.why}" if self.why else ""
-        plan = f" plan {self.plan[:12]}" if self.plan else ""
-        who = f"{self.who} ({self.role})"
-        line = f"{self.number} {self.at[:19]} {who}: {self.action}{lab}{plan}, {self.outcome}{why}"
-        return "".join(one if one.isprintable() else repr(one)[1:-1] for one in line)
+        lab_text = f" on lab {self.lab}" if self.lab else ""
+        reason_text = f": {self.why}" if self.why else ""
+        plan_text = f" plan {self.plan[:12]}" if self.plan else ""
+        author = f"{self.who} ({self.role})"
+        line = f"{self.number} {self.at[:19]} {author}: {self.action}{lab_text}{plan_text}, {self.outcome}{reason_text}"
+        return "".join(character if character.isprintable() else repr(character)[1:-1] for character in line)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,5 +111,5 @@ class Audit(Command[AuditList | AuditCheck]):
             place.say(document.line())
             return document
         entries = tuple(AuditLine(**row) for row in read_audit(address, limit=self.last))
-        place.say(*([one.line() for one in entries] or [f"the audit log of {place.runs_dir} is empty"]))
+        place.say(*([entry.line() for entry in entries] or [f"the audit log of {place.runs_dir} is empty"]))
         return AuditList(entries=entries)

@@ -44,12 +44,15 @@ class Lease:
 
     def line(self) -> str:
         """Return a line for people: `20261123T1 granted token 4: host:a, ann@lab1, until 2026-11-23 10:20:00 UTC`."""
-        until = datetime.fromtimestamp(self.expires, UTC)
+        expiry = datetime.fromtimestamp(self.expires, UTC)
         token = f" token {self.token}" if self.token else ""
         names = self.resources if len(self.resources) < 6 else (*self.resources[:5], "...")
-        why = self.waits_for or self.reason
-        text = f"{self.id} {self.state}{token}: {', '.join(names)}, {self.owner}, until {until:%Y-%m-%d %H:%M:%S} UTC"
-        return f"{text}; {why}" if why else text
+        reason = self.waits_for or self.reason
+        description = (
+            f"{self.id} {self.state}{token}: {', '.join(names)}, {self.owner}, until "
+            f"{expiry:%Y-%m-%d %H:%M:%S} UTC"
+        )
+        return f"{description}; {reason}" if reason else description
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,12 +148,12 @@ class LeaseRequest(Command[LeaseDocument]):
         return _say_lease(place, lease)
 
 
-def _wait_for_grant(store: LeaseStore, lease: model.Lease, at_most_s: float) -> model.Lease:
-    """Poll a request until it is granted or `at_most_s` has passed, and return its last state.
+def _wait_for_grant(store: LeaseStore, lease: model.Lease, max_wait_s: float) -> model.Lease:
+    """Poll a request until it is granted or `max_wait_s` has passed, and return its last state.
 
     Each poll extends the request. A reservation has a fixed time and is not extended.
     """
-    deadline = time.monotonic() + at_most_s
+    deadline = time.monotonic() + max_wait_s
     while not lease.is_held and time.monotonic() < deadline:
         time.sleep(POLL_S)
         lease = store.get(lease.id) if lease.starts_s else store.extend(lease.id)
@@ -175,7 +178,7 @@ class LeaseList(Command[LeaseListDocument]):
         leases = _read_leases(place, ended=self.ended)
         if maintenance:
             place.say(f"under maintenance by {maintenance.owner}: {maintenance.reason}")
-        place.say(*([one.line() for one in leases] or ["no leases"]))
+        place.say(*([lease.line() for lease in leases] or ["no leases"]))
         return LeaseListDocument(
             lab=place.lab.name, leases=leases, maintenance=maintenance, unfinished=place.say_unfinished()
         )
@@ -306,6 +309,6 @@ def _make_lease(row: dict[str, Any]) -> Lease:
 
 def _say_lease(place: Place, lease: model.Lease) -> LeaseDocument:
     """Print the current state of a lease, and return its document."""
-    leases = tuple(one for one in _read_leases(place, ended=True) if one.id == lease.id)
-    place.say(*(one.line() for one in leases))
+    leases = tuple(row for row in _read_leases(place, ended=True) if row.id == lease.id)
+    place.say(*(row.line() for row in leases))
     return LeaseDocument(lab=lease.lab, leases=leases, unfinished=place.say_unfinished())

@@ -36,8 +36,8 @@ class StopDocument(Document):
         return [
             f"lab '{self.lab}' is stopped; `testbed stop {lab_file} --release` allows changes again",
             *(
-                f"operation {each} ends at its next write; a device completes a move that it has started"
-                for each in self.running or ()
+                f"operation {operation} ends at its next write; a device completes a move that it has started"
+                for operation in self.running or ()
             ),
         ]
 
@@ -60,11 +60,11 @@ class Stop(Command[StopDocument]):
         from testbed.operate.engine.consent import EmergencyStop
 
         lab = place.lab
-        latch = EmergencyStop(place.runs_dir, lab.name)
+        emergency_stop = EmergencyStop(place.runs_dir, lab.name)
         if self.release:
-            was_stopped, running, reading_error = latch.release(), None, ""
+            was_stopped, running, reading_error = emergency_stop.release(), None, ""
         else:
-            latch.pull(self.reason)
+            emergency_stop.pull(self.reason)
             was_stopped = None
             running, reading_error = _find_running_operations(place)
         document = StopDocument(
@@ -76,7 +76,7 @@ class Stop(Command[StopDocument]):
             unfinished=place.find_unfinished(),
         )
         place.say(*document.lines(place.lab_file), *([reading_error] if reading_error else []))
-        place.say(*(each.line() for each in document.unfinished))
+        place.say(*(operation.line() for operation in document.unfinished))
         return document
 
 
@@ -86,7 +86,9 @@ def _find_running_operations(place: Place) -> tuple[tuple[str, ...], str]:
 
     try:
         return tuple(
-            one.id for one in load_operations(place.runs_dir, place.lab.name) if one.state == "running"
+            record.id
+            for record in load_operations(place.runs_dir, place.lab.name)
+            if record.state == "running"
         ), ""
     except JournalError as error:
         return (), f"cannot read the running operations: {error}"

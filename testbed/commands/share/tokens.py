@@ -34,8 +34,8 @@ class Token(Document):
     def line(self) -> str:
         """Return a line for people."""
         limits = ", ".join([*self.scopes, *self.labs])
-        until = f"revoked {self.revoked}" if self.revoked else f"until {self.expires}"
-        return f"{self.id} {self.role} {self.name}, {until}{f', only {limits}' if limits else ''}"
+        validity = f"revoked {self.revoked}" if self.revoked else f"until {self.expires}"
+        return f"{self.id} {self.role} {self.name}, {validity}{f', only {limits}' if limits else ''}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,9 +100,14 @@ class TokenList(Command[TokenListDocument]):
     def run(self, place: Place) -> TokenListDocument:
         """List the tokens."""
         with _open_store(place) as store:
-            stored = tuple(_make_token(one) for one in store.list())
-        place.say(*([one.line() for one in stored] or ["no tokens: create one with `testbed token create`"]))
-        return TokenListDocument(tokens=stored)
+            token_documents = tuple(_make_token(token) for token in store.list())
+        place.say(
+            *(
+                [token.line() for token in token_documents]
+                or ["no tokens: create one with `testbed token create`"]
+            )
+        )
+        return TokenListDocument(tokens=token_documents)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -91,8 +91,13 @@ class Evidence:
 
     def find_unidentified_inputs(self) -> tuple[Port, ...]:
         """Return the inputs of unknown NICs that are lit while all NICs are on."""
-        lit_ports = {port for (this_round, _), light in zip(self.history, self.lit, strict=True) if not this_round.down_nics
-               for port, is_lit in light.items() if is_lit}  # fmt: skip
+        lit_ports = {
+            port
+            for (this_round, _), light in zip(self.history, self.lit, strict=True)
+            if not this_round.down_nics
+            for port, is_lit in light.items()
+            if is_lit
+        }
         return tuple(port for port in self.problem.inputs if port in lit_ports - self.known_inputs().keys())
 
     def _judge_light(self) -> None:

@@ -36,8 +36,8 @@ class Observation:
     """Everything that was read in one round.
 
     `lit` holds the readings of power monitors, by port. `carriers` holds the carrier of each NIC that was on. `heard`
-    names the senders of the frames that each NIC received. `spoke` names the NICs that sent. `at` is the time of a
-    stored observation in ISO 8601, or empty.
+    names the senders of the frames that each NIC received. `spoke` names the NICs that sent. `time_text` is the time of
+    a stored observation in ISO 8601, or empty.
     """
 
     lit: Mapping[Port, bool]

@@ -91,7 +91,7 @@ class DriftReport:
     @property
     def ok(self) -> bool:
         """True if all findings only inform."""
-        return all(finding.only_informs for finding in self.findings)
+        return all(finding.is_informational for finding in self.findings)
 
     def as_json(self) -> dict[str, Any]:
         """Return the document of `testbed drift --json`, without the lab."""

@@ -131,7 +131,7 @@ class EmergencyStop:
         return was_in_force
 
     def check_before(self, next_stage: str) -> None:
-        """Raise `OperationStopped` or `Interrupted` if the next stage, named `following`, must not start."""
+        """Raise `OperationStopped` or `Interrupted` if the next stage, named `next_stage`, must not start."""
         self.check()
         if is_interrupted():
             raise Interrupted(f"stopped by Ctrl-C before {next_stage}; run `testbed resume` to continue")

@@ -76,7 +76,7 @@ class StepLog:
         is_refused: bool = False,
         reason: str = "",
     ) -> None:
-        """Store the outcome of steps: status and read-back of each. Pass `refused` if nothing was sent."""
+        """Store the outcome of steps: status and read-back of each. Pass `is_refused` if nothing was sent."""
         with self._transaction() as connection:
             _close(connection, operation, outcomes, is_refused=is_refused, reason=reason)
 

@@ -37,10 +37,10 @@ WINDOW_S = 0.25
 class Evidence:
     """Everything that a proof judges.
 
-    `off` maps switches and hosts that do not answer to the reason. `reached` holds the results of pings for each set of
-    routes. `changing` names switches whose circuits changed during every attempt to read the lab. `failures` maps hosts
-    that answer to the parts of the proof that they could not run, each with the reason. `boards` says for each port of
-    a board, by label, whether it answers its host.
+    `unreachable` maps switches and hosts that do not answer to the reason. `reached` holds the results of pings for
+    each set of routes. `changing` names switches whose circuits changed during every attempt to read the lab.
+    `failures` maps hosts that answer to the parts of the proof that they could not run, each with the reason. `boards`
+    says for each port of a board, by label, whether it answers its host.
     """
 
     switches: Mapping[str, SwitchReading]

@@ -81,9 +81,9 @@ def verify_lab(
 ) -> VerifyReport:
     """Read the lab and compare it with a plan: the switches; with a fleet, every fibre; with `routes`, also packets.
 
-    Without a fleet (modelled hosts), only the switches are read and `count_received_links` is 0. `off` maps switches and
-    hosts that do not answer to the reason; each is a finding. Each unfinished operation (`left`) is a finding with all
-    that it explains. Raises the drivers' errors and `HostError`, but not for differences from the plan.
+    Without a fleet (modelled hosts), only the switches are read and `links_received` is 0. `unreachable` maps switches
+    and hosts that do not answer to the reason; each is a finding. Each unfinished operation (`unfinished`) is a finding
+    with all that it explains. Raises the drivers' errors and `HostError`, but not for differences from the plan.
     """
     sets = (routes, *further_routes) if routes else ()
     pings = count_pings(sets) if sets else None
@@ -119,7 +119,8 @@ def judge(
 ) -> tuple[LinkFinding, ...]:
     """Return the findings about the evidence. Kernels and pings are judged only with `routes`.
 
-    Unfinished operations (`left`) come first, each with what it explains. `further` holds the other sets of routes.
+    Unfinished operations (`unfinished`) come first, each with what it explains. `further_routes` holds the other sets
+    of routes.
     """
     macs = {host.name: {nic.name: _find_mac(evidence, host.name, nic.name) for nic in host.nics}
             for host in (*lab.hosts, *lab.others)}  # fmt: skip

@@ -26,7 +26,7 @@ NO_MODULE_READINGS = FindingKind(
     "modules do not report their received power; for information only, the lab may be as planned",
     "nothing to do; for these receivers only the power at the switch is judged",
     stops_packets=False,
-    only_informs=True,
+    is_informational=True,
 )
 DARK_CABLE = FindingKind(
     "dark_cable",

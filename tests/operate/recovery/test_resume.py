@@ -41,8 +41,8 @@ from ocs_drivers.model import CrossConnects
 from testbed.lab.inventory import load_lab
 from testbed.operate.session import Change
 from testbed.operate.intent import TopologySource
-from testbed.operate.journal import journal_in
-from testbed.operate.design import design_for
+from testbed.operate.journal import open_journal
+from testbed.operate.design import build_design
 from testbed.operate.session import LabSession
 from testbed.operate.narrow import change_circuits
 
