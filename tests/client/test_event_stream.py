@@ -77,10 +77,10 @@ def test_a_problem_is_told_as_the_error_that_it_is():
     request = httpx.Request("GET", "http://lab/v1/labs")
     headers = {"content-type": "application/problem+json"}
     with pytest.raises(ServiceRefused, match="hands in the rack") as refused:
-        calls.list_labs().answer(httpx.Response(423, json=document, headers=headers, request=request))
+        calls.list_labs().parse_answer(httpx.Response(423, json=document, headers=headers, request=request))
 
     assert (refused.value.status, refused.value.code, refused.value.who) == (423, "maintenance", "conflict")
     with pytest.raises(ServiceUnreachable, match="502"):
-        calls.list_labs().answer(httpx.Response(502, text="<html>", request=request))
+        calls.list_labs().parse_answer(httpx.Response(502, text="<html>", request=request))
     with pytest.raises(ServiceUnreachable, match="testbed serve"):
-        calls.list_labs().answer(httpx.Response(200, json={"else": 1}, request=request))
+        calls.list_labs().parse_answer(httpx.Response(200, json={"else": 1}, request=request))

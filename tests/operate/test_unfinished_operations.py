@@ -315,7 +315,7 @@ def test_rounds_that_are_taken_over_again_keep_their_time(journal, testbed12):
     again.add_round(round_, seen)
     died(journal, "discoveries")
     *_, two = DiscoveryRecord(journal, testbed12.name).find_unfinished()
-    assert two.rounds[0][1].at == seen.at != ""
+    assert two.rounds[0][1].time_text == seen.time_text != ""
 
 
 def test_rounds_of_an_earlier_release_have_no_time_and_are_not_taken_over(journal, testbed12):

@@ -68,7 +68,7 @@ def switches(monkeypatch, service):
             raise TransportError("no answer")
         return tuple(make_samples(lab.name, {"ocs1": reading}, {"ocs2": "refused"}))
 
-    monkeypatch.setattr(metrics, "device_samples", device_samples)
+    monkeypatch.setattr(metrics, "read_device_samples", device_samples)
     monkeypatch.setattr(metrics, "find_running", lambda lab: lab)
     monkeypatch.setattr(labs, "_explain_down", lambda lab: "")
     return asked

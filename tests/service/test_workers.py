@@ -205,7 +205,7 @@ def test_of_two_changes_of_one_topology_the_second_fails_when_its_turn_comes(
     files = {"testbed12": Path("lab.yaml")}
 
     assert submitted.carry_out(first, files, service.runs_dir) == 0
-    monkeypatch.setattr(submitted, "topology_in_force", lambda *_: {"epoch": 1})
+    monkeypatch.setattr(submitted, "load_topology_document", lambda *_: {"epoch": 1})
     assert submitted.carry_out(second, files, service.runs_dir) == 1
 
     assert [words[0] for words in commands] == ["apply"]

@@ -170,7 +170,7 @@ def test_light_or_lease_that_is_not_to_be_had_is_exit_code_3(lab, up, tmp_path, 
         assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (3, "light.denied")
     with other.lease(reason="mine") as mine, monkeypatch.context() as patch:
         # A lease is for its owner: nobody runs programs on it by knowing its id.
-        patch.setattr("testbed.leases.store.this_owner", lambda: "bob@elsewhere")
+        patch.setattr("testbed.leases.store.get_default_owner", lambda: "bob@elsewhere")
         patch.setenv("LIGHTBED_LEASE", mine.id)
         with open_lab(up, runs_dir=tmp_path / "runs") as bob, pytest.raises(LightDenied, match="belongs to"):
             bob.run("true", nodes=2)
