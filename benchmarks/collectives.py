@@ -19,7 +19,7 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-from testbed.design.topology.strides import rings_of
+from testbed.design.topology.strides import list_rings
 from testbed.lab.inventory import load_lab
 from testbed.lab.simulated.lifecycle import set_link_rate, start_lab
 from testbed.lab.simulated.link_rate import fit_rate, measure_machine
@@ -45,7 +45,7 @@ def runs(session: LabSession) -> list[CollectiveResult]:
     verified = session.bring_up(design).verified
     if not verified.ok or session.fleet is None:
         raise SystemExit(f"the lab is not as planned: {verified.findings}")
-    rings = rings_of(design.topology)
+    rings = list_rings(design.topology)
     configurations = (
         Configuration("one ring", rings[:1], (SIZE_BYTES,)),
         Configuration("four rings", rings, (SIZE_BYTES,)),

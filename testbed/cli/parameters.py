@@ -197,7 +197,7 @@ def make_callback(words: str, command_type: type[Command[Any]]) -> Callback:
 
 
 def _repeat(every_s: float | None, run_once: Callable[[], int], *, as_json: bool) -> int:
-    """Call `run_once` and return its exit code; with `every_s`, repeat until interrupted, also after a LightbedError."""
+    """Call `run_once`, return its exit code; with `every_s`, repeat until interrupted, also after a LightbedError."""
     if every_s is None:
         return run_once()
     while True:

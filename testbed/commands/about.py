@@ -63,7 +63,7 @@ def describe_hosts(choice: DesignChoice, hosts: HostsChoice = "auto") -> dict[st
 
 def make_heading_lines(choice: DesignChoice, hosts: HostsChoice = "auto") -> list[str]:
     """Return a line with the lab and its topology, then the notes of the choice."""
-    from testbed.design.topology.circulants import as_json as topology_json
+    from testbed.design.topology.circulants import render_topology as topology_json
     from testbed.lab.simulated.lifecycle import hosts_of
 
     lab, topology = choice.lab, topology_json(choice.design.topology)

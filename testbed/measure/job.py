@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from lightbed.wording import count_noun
-from testbed.design.topology.circulants import as_json
-from testbed.design.topology.strides import rings_of
+from testbed.design.topology.circulants import render_topology
+from testbed.design.topology.strides import list_rings
 from testbed.errors import HostError, VerifyFailed
 from testbed.lab.hosts.reachability import ping_all
 from testbed.lab.inventory import render_lab
@@ -119,7 +119,7 @@ class MainJob:
     def bring_up(self, design: Design, reason: str) -> BringUpReport:
         """Apply a design, verify it and record it. Raise `VerifyFailed` if the verification has findings."""
         self.narrator.phase(f"Patching topology '{design.name}'")
-        topology = as_json(design.topology)
+        topology = render_topology(design.topology)
         self.narrator.note(
             f"strides {', '.join(map(str, topology['strides']))}: {count_noun(len(topology['links']), 'link')}, "
             f"diameter {topology['diameter']}, mean {topology['mean_hops']:.2f} hops. {reason}"
@@ -204,7 +204,7 @@ class MainJob:
         yield from make_node_configurations(design, self.sizes, with_all_rings=with_all_rings)
         sizes = tuple(size for size in GROUP_SIZES if size in self.sizes) or self.sizes[-1:]
         for group in groups:
-            yield Configuration(group_name(group), rings_of(design.topology, group), sizes)
+            yield Configuration(group_name(group), list_rings(design.topology, group), sizes)
 
     def repatch(self, second: Design, planned: SecondTopology) -> tuple[BringUpReport, Stall | None]:
         """Apply the second design while a TCP stream runs between two hosts that stay neighbours."""

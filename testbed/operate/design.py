@@ -97,17 +97,17 @@ def build_plan_design(lab: Lab, plan: Plan) -> Design:
     `lab` is the result of `find_plan_lab`. If the plan has no routes, they are computed for its workload. If that is
     unknown too, shortest paths are used.
     """
-    from testbed.design.evaluation.job import routes_of  # imports all workloads
+    from testbed.design.evaluation.job import make_plan_routes  # imports all workloads
 
-    design, routes = lay_out(lab, plan.workload.name, plan.topology), routes_of(plan)
+    design, routes = lay_out(lab, plan.workload.name, plan.topology), make_plan_routes(plan)
     return design if routes is None else replace_routes(design, routes)
 
 
 def replace_routes(design: Design, routes: RouteSets) -> Design:
     """Return the design with these sets of routes, mapped to its links. Raises `TopologyError`."""
-    from testbed.design.routing.route_sets import routes_on  # numpy: only for plans that spread pairs
+    from testbed.design.routing.route_sets import map_routes  # numpy: only for plans that spread pairs
 
-    first_routes, *further_routes = routes_on(routes, design.wiring)
+    first_routes, *further_routes = map_routes(routes, design.wiring)
     return replace(design, routes=first_routes, further_routes=tuple(further_routes), sets=routes)
 
 
@@ -133,13 +133,13 @@ def _find_plan_routes(intent: Intent) -> RouteSets | None:
         return None
     import json
 
-    from testbed.design.evaluation.job import routes_for, routes_of
+    from testbed.design.evaluation.job import find_routes_for, make_plan_routes
     from testbed.design.plans.file import parse_plan
 
     plan = parse_plan(json.loads(intent.stated.plan_text), intent.stated.words)
     if intent.stated.repairs is not None:
-        return routes_for(plan, intent.topology)
-    routes = routes_of(plan)
+        return find_routes_for(plan, intent.topology)
+    routes = make_plan_routes(plan)
     return routes if routes and routes.topology.edges == intent.topology.edges else None
 
 

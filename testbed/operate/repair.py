@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from lightbed.wording import count_noun
 from ocs_drivers.model import Snapshot
 from testbed.design.model import Link, Nic, Topology, Wiring
-from testbed.design.repair import CurrentLinks, Detour, Repair, find_bought_pairs, plan_repair, routes_over
+from testbed.design.repair import CurrentLinks, Detour, Repair, apply_detours, find_bought_pairs, plan_repair
 from testbed.design.routing.routes import find_routes
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.model import Lab
@@ -201,7 +201,7 @@ def plan_lab_repair(
             if any(loss.fibre == "gpu" for loss in losses)
             else find_bought_pairs(design.topology, traffic_bytes),
             planes=len(lab.switches),
-            lost=_find_affected_links(design.wiring, losses),
+            failed_links=_find_affected_links(design.wiring, losses),
             current=CurrentLinks(observation.held_links, observation.carrying_links),
         )
     except TopologyError as error:
@@ -262,7 +262,7 @@ def _design_detours(design: Design, repair: Repair, routes_for: RoutesFor) -> De
     rerouted = _make_design(f"{design.name}, rerouted", design, repair.running, routes_for)
     if rerouted.sets is not None:
         return rerouted
-    return replace(rerouted, routes=routes_over(rerouted.routes, repair.detours))
+    return replace(rerouted, routes=apply_detours(rerouted.routes, repair.detours))
 
 
 def _add_idle_nics(lab: Lab, wiring: Wiring) -> Wiring:
@@ -389,11 +389,11 @@ def describe_repair(lab: Lab, planned: LabRepair) -> Iterator[str]:
         return
     for detour in _list_detours(planned):
         path = ", ".join(map(lab.link_label, detour.path)) or "nothing: no path is left"
-        yield f"at once: {lab.link_label(detour.lost)} over {path}"
+        yield f"at once: {lab.link_label(detour.lost_link)} over {path}"
     for verb, links in (("give up", planned.repair.remove), ("make", planned.repair.make)):
         for link in links:
             yield f"then: {verb} {lab.link_label(link)}"
-    yield planned.repair.why
+    yield planned.repair.reason
     held_links = planned.observation.held_links
     yield from _list_unpatched(
         lab, (circuit for circuit in planned.observation.unpatched_circuits if circuit.link in held_links)
@@ -429,12 +429,12 @@ def repair_json(lab: Lab, planned: LabRepair) -> dict[str, Any]:
     return {
         "lost": losses_json(lab, planned.record.losses),
         "detours": [
-            {"link": lab.link_label(detour.lost), "path": labels(detour.path)}
+            {"link": lab.link_label(detour.lost_link), "path": labels(detour.path)}
             for detour in _list_detours(planned)
         ],
         "remove": labels(planned.repair.remove),
         "make": labels(planned.repair.make),
-        "why": planned.repair.why,
+        "why": planned.repair.reason,
     }
 
 
@@ -459,7 +459,7 @@ def _list_detours(planned: LabRepair) -> tuple[Detour, ...]:
         return ()
     held_links = planned.observation.held_links
     return tuple(
-        detour for detour in planned.repair.detours if detour.lost in held_links or len(detour.path) != 1
+        detour for detour in planned.repair.detours if detour.lost_link in held_links or len(detour.path) != 1
     )
 
 

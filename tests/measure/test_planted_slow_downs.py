@@ -23,7 +23,7 @@ skip_without("pyarrow")
 
 from sim.models.network.taskgraph import TaskGraphBuilder
 from testbed.cli.app import run_app
-from testbed.design.evaluation.host_job import host_job
+from testbed.design.evaluation.host_job import make_host_job
 from testbed.design.fabrics.direct import route_job
 from testbed.design.topology.circulants import find_topology
 from testbed.lab.inventory import load_lab
@@ -113,7 +113,7 @@ class Bench:
                     on_progress=lambda *_: None,
                 )
             else:
-                job = host_job(self.graph, self.planned.sets, self.lab.link.rate_mbps, lasts_s=0.5)
+                job = make_host_job(self.graph, self.planned.sets, self.lab.link.rate_mbps, lasts_s=0.5)
                 done = run_on_hosts(
                     self.fleet,
                     self.lab,

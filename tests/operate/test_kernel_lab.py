@@ -22,10 +22,10 @@ from patch_lists import wiring_of
 from ocs_drivers import open_switch
 from ocs_drivers.model import CrossConnects
 from testbed.design.patching.wiring import wire
-from testbed.design.routing.route_sets import routes_on
+from testbed.design.routing.route_sets import map_routes
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
-from testbed.design.topology.demand import demand_of
+from testbed.design.topology.demand import make_demand
 from testbed.lab.control import send_request
 from testbed.lab.hosts.fleet import SshFleet
 from testbed.lab.hosts.forwarding import forwarding_plan, install, read_macs, set_addresses
@@ -131,8 +131,8 @@ def sent_bytes(bench, host):
 def test_each_set_of_routes_carries_what_its_addresses_send_and_is_proven(bench):
     """Hosts 0 and 2 of the ring have two paths, one in each set: by 1 and by 3."""
     topology = find_topology(4, 2)
-    found = balancing.route(topology, demand_of(4, (), [(0, 2, 1e6), (2, 0, 1e6)]))
-    sets = routes_on(found, RING)
+    found = balancing.route(topology, make_demand(4, (), [(0, 2, 1e6), (2, 0, 1e6)]))
+    sets = map_routes(found, RING)
     used = [number for number in range(found.sets) if found.weight[number, 0, 2] > 0]
     plan = bench.patch(RING)
     install(bench.fleet, forwarding_plan(bench.lab, RING, sets[0], bench.macs, sets[1:]))

@@ -18,7 +18,7 @@ from testbed.design.patching.wiring import wire
 from testbed.design.plans.file import Plan, WorkloadChoice, plan_to_json, write_plan
 from testbed.design.routing.routes import find_routes
 from testbed.design.topology.circulants import find_topology
-from testbed.design.topology.demand import demand_of_matrix
+from testbed.design.topology.demand import make_matrix_demand
 from testbed.design.workloads.sharding import Strategy, data_sharding
 from testbed.errors import DriftError, TopologyError
 from testbed.lab.inventory import render_lab
@@ -146,7 +146,7 @@ def test_a_link_that_the_repair_made_is_missed_when_it_is_cut(testbed12, ring_an
 
 def test_a_plan_is_repaired_with_all_its_sets_of_routes(testbed12, ring_and_pairs, see):
     random = np.random.default_rng(2)
-    sent = demand_of_matrix(random.random((12, 12)) * (1 - np.eye(12)))
+    sent = make_matrix_demand(random.random((12, 12)) * (1 - np.eye(12)))
     design, cut = ring_and_pairs(), {(Nic(2, 0), "transmit")}
     observation = see(design, design.wiring.links, cut)
     planned = plan_lab_repair(
@@ -171,7 +171,7 @@ def test_a_repaired_epoch_has_routes_for_its_own_links(testbed12, ring_and_pairs
     repaired = plan_lab_repair(testbed12, design, observation).repatched
     strategy = Strategy((data_sharding(range(12)),), 1)
     plan = Plan(WorkloadChoice("job"), design.topology, 25.0, ("sum",), strategy, {"iteration_ms": 1.0})
-    everybody = demand_of_matrix(1.0 - np.eye(12))
+    everybody = make_matrix_demand(1.0 - np.eye(12))
     monkeypatch.setattr(
         "testbed.design.evaluation.job.routes_for",
         lambda _plan, topology: balancing.route(topology, everybody),

@@ -43,7 +43,7 @@ def asked(service, monkeypatch):
     from schemathesis.checks import CHECKS as KNOWN_CHECKS
     from schemathesis.checks import load_all_checks
 
-    monkeypatch.setattr(labs, "_explain_down", lambda lab: "")  # /readyz is 200, and no switch is asked
+    monkeypatch.setattr(labs, "_find_outage", lambda lab: "")  # /readyz is 200, and no switch is asked
     monkeypatch.setattr(metrics, "_read_switches", lambda view: ())
     monkeypatch.setattr(doors, "MAX_ATTEMPTS", 10_000)
     load_all_checks()

@@ -70,7 +70,7 @@ def switches(monkeypatch, service):
 
     monkeypatch.setattr(metrics, "read_device_samples", device_samples)
     monkeypatch.setattr(metrics, "find_running", lambda lab: lab)
-    monkeypatch.setattr(labs, "_explain_down", lambda lab: "")
+    monkeypatch.setattr(labs, "_find_outage", lambda lab: "")
     return asked
 
 

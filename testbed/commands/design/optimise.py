@@ -18,7 +18,7 @@ from testbed.errors import PlanFileError, TopologyError
 if TYPE_CHECKING:
     from testbed.design.plans.file import Plan
     from testbed.design.plans.planning import Effort, Servers
-    from testbed.design.search import Found, Progress
+    from testbed.design.search import Progress, SearchResult
     from testbed.design.workloads.choice import WorkloadChoice
     from testbed.lab.model import Lab
 
@@ -255,7 +255,7 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
         return servers, instances
 
 
-def _search(choice: WorkloadChoice, servers: Servers, effort: Effort) -> tuple[Plan, Found]:
+def _search(choice: WorkloadChoice, servers: Servers, effort: Effort) -> tuple[Plan, SearchResult]:
     from lightbed.wording import count_noun
     from testbed.design.plans.planning import make_plan
 
@@ -263,7 +263,7 @@ def _search(choice: WorkloadChoice, servers: Servers, effort: Effort) -> tuple[P
 
         def report(progress: Progress) -> None:
             narrator.tick(
-                progress.steps, progress.of, f"best so far {progress.best_s * 1e3:.3f} ms in closed form"
+                progress.steps, progress.total, f"best so far {progress.best_s * 1e3:.3f} ms in closed form"
             )
 
         narrator.phase(f"Searching for {choice.name} on {count_noun(servers.nodes, 'server')}")
@@ -290,7 +290,7 @@ def _make_document(plan: Plan, out: Path, *, is_stopped: bool) -> PlanDocument:
 def _describe_patches(lab: Lab, plan: Plan, out: Path) -> tuple[str]:
     """Return a line with the number of patches. Raises `TopologyError` if the switches cannot hold the topology."""
     from lightbed.wording import count_noun
-    from testbed.design.patching.wiring import patch_list
+    from testbed.design.patching.wiring import list_patches
     from testbed.operate.design import build_plan_design, find_plan_lab
 
     shard = find_plan_lab(lab, plan)
@@ -300,7 +300,7 @@ def _describe_patches(lab: Lab, plan: Plan, out: Path) -> tuple[str]:
         raise TopologyError(
             f"the plan was written to {out}, but lab '{shard.name}' cannot hold it: {error}"
         ) from error
-    return (count_noun(len(patch_list(wiring)), "patch"),)
+    return (count_noun(len(list_patches(wiring)), "patch"),)
 
 
 def _describe_plan(plan: Plan) -> list[str]:
@@ -317,5 +317,5 @@ def _describe_plan(plan: Plan) -> list[str]:
         f"predicted iteration {times}, batch of {predicted['batch']:,} samples",
         f"bandwidth tax {predicted['bandwidth_tax']:.3f}, {hops}",
         f"strides {strides}; {count_noun(predicted['matching_degree'], 'link')} a server for pairs",
-        *(f"- {reason}" for reason in plan.why),
+        *(f"- {reason}" for reason in plan.reasons),
     ]

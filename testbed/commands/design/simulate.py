@@ -234,8 +234,8 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
 
     def run(self, place: Place) -> SimulationDocument:
         """Simulate an iteration. Raises the errors of `open_job`, `TopologyError` and `WorkloadError`."""
-        from testbed.design.evaluation.simulation import figures, link_traffic, simulate_on
-        from testbed.design.sharing.checkpoints import run_checkpoint, with_checkpoint
+        from testbed.design.evaluation.simulation import compute_link_traffic, figures, simulate_on
+        from testbed.design.sharing.checkpoints import add_checkpoint_graphs, run_checkpoint
 
         # An equal-cost Fat-tree costs as much as direct connect, so the options describe direct connect's links.
         has_one_link = is_switched(self.fabric) and not self.equal_cost
@@ -248,7 +248,7 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
         )
         job, checkpoint, plain = setting.job, self._make_checkpoint(setting), setting.job
         if checkpoint:
-            plain, job = with_checkpoint(job, checkpoint)
+            plain, job = add_checkpoint_graphs(job, checkpoint)
         fabric = plain.fabric(
             self.fabric, setting.degree, setting.rate_gbps, setting.options, equal_cost=self.equal_cost
         )
@@ -268,7 +268,7 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
                 write_ms=run.write_s * 1e3,
                 simulated=run.iterations,
                 extrapolated=run.extrapolated,
-                links=tuple(LinkTraffic(**row) for row in link_traffic(run.window)),
+                links=tuple(LinkTraffic(**row) for row in compute_link_traffic(run.window)),
             )
         else:
             execution = execution_to_draw = simulate(job.graph)
@@ -278,7 +278,7 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
             **_make_fabric_keys(setting, fabric),
             **figures(fabric, execution, job.arithmetic_s),
             checkpoint=times,
-            links=tuple(LinkTraffic(**row) for row in link_traffic(execution)),
+            links=tuple(LinkTraffic(**row) for row in compute_link_traffic(execution)),
         )
         place.say(*document.lines())
         return document

@@ -49,14 +49,14 @@ class Topology(Command[TopologyDocument]):
     def run(self, place: Place) -> TopologyDocument:
         """Find a topology. Raises `TopologyError`."""
         from lightbed.wording import count_noun
-        from testbed.design.patching.wiring import patch_list, wire
-        from testbed.design.topology.circulants import as_json, find_topology, parse_demands
+        from testbed.design.patching.wiring import list_patches, wire
+        from testbed.design.topology.circulants import find_topology, parse_demands, render_topology
 
         demands = parse_demands(self.demand)
         topology = find_topology(
             self.nodes, self.degree, simplex=self.simplex, method=self.method, demands=demands
         )
-        document = TopologyDocument(**as_json(topology))
+        document = TopologyDocument(**render_topology(topology))
         links = count_noun(len(topology.links), "one-way link" if self.simplex else "duplex link")
         strides = ", ".join(map(str, topology.strides))
         place.say(
@@ -64,5 +64,5 @@ class Topology(Command[TopologyDocument]):
             f"{links}, {document.describe_distances()}",
         )
         if not place.is_quiet:
-            place.say(*patch_list(wire(topology)))
+            place.say(*list_patches(wire(topology)))
         return document

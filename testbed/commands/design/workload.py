@@ -86,12 +86,12 @@ class WorkloadCommand(Command[Any]):
         Without `--mig`, return `nodes`, `degree` and 1. Raises `WorkloadError` for links that cannot be divided.
         """
         from testbed.design.evaluation.job import DEFAULT_NODES
-        from testbed.design.workloads.mig import logical_servers
+        from testbed.design.workloads.mig import divide_servers
 
         if self.mig == 1:
             return self.nodes, self.degree, 1.0
         nodes, degree = self.nodes or DEFAULT_NODES, self.degree or default_degree
-        return logical_servers(nodes, degree, self.mig, may_share=may_share)
+        return divide_servers(nodes, degree, self.mig, may_share=may_share)
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ class Plan(TopologyCommand):
 
     def run(self, place: Place) -> PlanDocument | PatchList:
         """Read the switches and compare them with the topology. Raises the errors of `choose_design` and of drivers."""
-        from testbed.design.topology.circulants import as_json as topology_json
+        from testbed.design.topology.circulants import render_topology as topology_json
         from testbed.operate.choice import choose_design
         from testbed.operate.plan import describe, plan_json
         from testbed.operate.planned_change import PlannedChange
@@ -166,11 +166,11 @@ class Plan(TopologyCommand):
         )
 
     def _list_patches(self, place: Place) -> PatchList:
-        from testbed.design.patching.wiring import patch_list
+        from testbed.design.patching.wiring import list_patches
         from testbed.operate.choice import choose_design
 
         choice = choose_design(place.lab, self.topology_name, place.runs_dir)
-        rows = patch_list(choice.design.wiring)
+        rows = list_patches(choice.design.wiring)
         place.say(*rows)
         unfinished = describe_unfinished(choice.unfinished)
         if not place.is_quiet:

@@ -297,11 +297,11 @@ def _find_earlier_repair(
 def _load_plan_traffic(choice: DesignChoice) -> tuple[NDArray[np.float64] | None, RoutesFor]:
     """Return the bytes between pairs of nodes, and a function that returns the plan's routes on a topology."""
     # Imported late, because it imports the models of workloads and most checks find nothing lost.
-    from testbed.design.evaluation.job import routes_for, sum_by_pairs
+    from testbed.design.evaluation.job import find_routes_for, sum_by_pairs
 
     plan = choice.plan()
     assert plan is not None, "its text is stored"
-    return sum_by_pairs(plan), lambda topology: routes_for(plan, topology)
+    return sum_by_pairs(plan), lambda topology: find_routes_for(plan, topology)
 
 
 def _describe_repair(

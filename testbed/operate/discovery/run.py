@@ -122,7 +122,7 @@ class DiscoveryRecord:
         self._write((self._id,), rounds=json.dumps(self._rounds))
 
     def stop(self, other_discoveries: tuple[UnfinishedDiscovery, ...]) -> None:
-        """Store that this discovery failed but restored the lab. It also undid `other_discoveries`, which it took over."""
+        """Store that this discovery failed but restored the lab, and undid `other_discoveries`, which it took over."""
         self._write(
             (self._id, *(discovery.id for discovery in other_discoveries)),
             state="stopped",
@@ -130,7 +130,7 @@ class DiscoveryRecord:
         )
 
     def finish(self, other_discoveries: tuple[UnfinishedDiscovery, ...]) -> None:
-        """Store that this discovery and `other_discoveries`, which it took over, are done, and that no circuit remains."""
+        """Store that this discovery and `other_discoveries`, which it took over, are done and left no circuit."""
         self._write((self._id, *(discovery.id for discovery in other_discoveries)), state="done")
 
     def _write(self, ids: Collection[str], **values: str) -> None:

@@ -130,7 +130,7 @@ def test_ctrl_c_while_the_best_are_simulated_keeps_those_that_are_ready(little, 
     problem = Problem(little, four, 2, 25)
     objective = StrategyObjective(problem)
     state = advance(objective, Rules(steps=200), begin(objective, 0, 0), 200)
-    proposals = [objective.proposal(visit) for visit in state.best]
+    proposals = [objective.proposal(visit) for visit in state.best_visits]
     assert len(proposals) >= 4
 
     class Pressed(Executor):
@@ -150,7 +150,7 @@ def test_ctrl_c_while_the_best_are_simulated_keeps_those_that_are_ready(little, 
     nobody.left = 0
     stop = Stop()
     (only,) = rank(problem, proposals, nobody, stop)
-    assert (only.strategy, stop.why) == (proposals[0].strategy, "Ctrl-C")
+    assert (only.strategy, stop.reason) == (proposals[0].strategy, "Ctrl-C")
 
 
 @pytest.mark.long

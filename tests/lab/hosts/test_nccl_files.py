@@ -17,7 +17,7 @@ skip_without("pydantic")
 from nccl_reader import ReaderError, ReadTopology, read_graphs, read_topology, read_tree
 
 from testbed.design.model import Nic, Topology, Wiring
-from testbed.design.topology.strides import rings_of
+from testbed.design.topology.strides import list_rings
 from testbed.errors import HostError, TopologyError
 from testbed.lab.hosts.fleet import Completed
 from testbed.lab.hosts.nccl_files import (
@@ -164,7 +164,7 @@ def check_labs(lab_text, data):
     }
     files = of(lab, design, documents)
     used = check_rings(lab, design, files, gpus)
-    whole = rings_of(design.topology)
+    whole = list_rings(design.topology)
     assert sum(len(ring.channels) for ring in files.rings) == len(whole)
     if not any("no links of their own" in line for line in files.assumed):
         assert len(set(used)) == len(used) == nodes * len(whole)

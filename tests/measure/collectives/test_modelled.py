@@ -12,7 +12,7 @@ from libraries import skip_without
 skip_without("asyncssh")
 skip_without("pydantic")
 
-from testbed.design.topology.strides import rings_of
+from testbed.design.topology.strides import list_rings
 from testbed.lab.inventory import load_lab
 from testbed.measure.collectives.ranks import model_collectives
 from testbed.measure.collectives.spec import CollectiveSpec, Configuration, all_to_all
@@ -30,7 +30,7 @@ def lab():
 @pytest.fixture(scope="module")
 def modelled(lab):
     design = build_design(lab)
-    rings = rings_of(design.topology)
+    rings = list_rings(design.topology)
     configurations = (
         Configuration("one ring", rings[:1], SIZES),
         Configuration("four rings", rings, SIZES),

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from testbed.design.search.chains import Rules, advance, begin
-from testbed.design.search.checkpoint import check, fingerprint, read, write
+from testbed.design.search.checkpoint import check, compute_fingerprint, read, write
 from testbed.errors import SearchError
 
 
@@ -44,7 +44,7 @@ def test_an_older_file_is_whole_until_the_new_one_has_its_place(tmp_path, states
 
 
 def _with_cost(state, cost):
-    return replace(state, at=state.at._replace(cost_s=cost))
+    return replace(state, at=state.visit._replace(cost_s=cost))
 
 
 DAMAGE = {
@@ -91,7 +91,7 @@ UNTRUE = {
     "hardly any cost": lambda state: _with_cost(state, 1e-9),
     "a cost below zero": lambda state: _with_cost(state, -1.0),
     "a best that costs something else": lambda state: replace(
-        state, best=(state.best[0]._replace(cost_s=1e-9), *state.best[1:])
+        state, best=(state.best_visits[0]._replace(cost_s=1e-9), *state.best_visits[1:])
     ),
     "more steps than there are": lambda state: replace(state, step=10**9),
     "more accepted than tried": lambda state: replace(state, accepted=38),
@@ -100,7 +100,7 @@ UNTRUE = {
 
 
 def _at(state, **change):
-    return replace(state, at=state.at._replace(**change))
+    return replace(state, at=state.visit._replace(**change))
 
 
 @pytest.mark.parametrize("how", UNTRUE)
@@ -127,5 +127,14 @@ def test_a_missing_file_and_one_of_another_search_are_named(tmp_path, states):
 
 
 def test_fingerprints_tell_searches_apart():
-    assert fingerprint(Rules(), 1) == fingerprint(Rules(), 1)
-    assert len({fingerprint(Rules(), 1), fingerprint(Rules(), 2), fingerprint(Rules(steps=9), 1)}) == 3
+    assert compute_fingerprint(Rules(), 1) == compute_fingerprint(Rules(), 1)
+    assert (
+        len(
+            {
+                compute_fingerprint(Rules(), 1),
+                compute_fingerprint(Rules(), 2),
+                compute_fingerprint(Rules(steps=9), 1),
+            }
+        )
+        == 3
+    )
