@@ -119,10 +119,10 @@ class ChainState:
 
     chance: Mapping[str, Any]
     step: int
-    visit: Visit
+    at: Visit
     unchanged: int
     accepted: int
-    best_visits: tuple[Visit, ...]
+    best: tuple[Visit, ...]
 
 
 def begin(objective: Objective, seed: int, number: int) -> ChainState:
@@ -142,7 +142,7 @@ def advance(objective: Objective, rules: Rules, state: ChainState, steps: int) -
     steps = min(steps, rules.steps - state.step)
     unit = unit_s(objective, rules) if steps > 0 else 0.0
     for _ in range(steps):
-        current, best_visits = state.visit, state.best_visits
+        current, best_visits = state.at, state.best
         if state.step and state.step % rules.reset_every == 0:
             current = best_visits[0]
         point = objective.neighbour(current.point, chance)

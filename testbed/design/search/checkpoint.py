@@ -76,7 +76,7 @@ def check(path: Path, states: Sequence[ChainState], objective: Objective, rules:
     for state in states:
         if state.step > rules.steps or state.accepted > state.step or state.unchanged >= rules.patience:
             raise _make_damage_error(path, f"{state.step} steps of {rules.steps}, {state.accepted} accepted")
-        for visit in (state.visit, *state.best_visits):
+        for visit in (state.at, *state.best):
             fault = _find_fault(objective, visit)
             if fault:
                 raise _make_damage_error(path, fault)

@@ -165,7 +165,7 @@ def optimise(
                 Progress(
                     steps=sum(state.step for state in current_states),
                     total=rules.steps * len(current_states),
-                    best_s=min(state.best_visits[0].cost_s for state in current_states),
+                    best_s=min(state.best[0].cost_s for state in current_states),
                 )
             )
 
@@ -181,7 +181,7 @@ def optimise(
         budget = min(sum(state.step for state in states) * polish_work, MAX_POLISH_WORK)
         best_visits: tuple[Visit, ...] = ()
         for state in states:
-            for visit in state.best_visits:
+            for visit in state.best:
                 best_visits = merge(best_visits, visit, rules.keep)
         visits = best_visits[: _FINALISTS_BEFORE_POLISH if budget else None]
         proposals: list[Proposal] = []

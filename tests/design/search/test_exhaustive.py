@@ -42,7 +42,7 @@ def test_a_search_comes_near_the_optimum_and_never_below(random_workload):
         best = optimum(problem)
         objective = StrategyObjective(problem)
         state = advance(objective, Rules(steps=400), begin(objective, 0, 0), 400)
-        gaps.append(state.best_visits[0].cost_s / best.cost_s - 1)
+        gaps.append(state.best[0].cost_s / best.cost_s - 1)
         assert best.tried >= 150
         assert objective.fits(best.point)
     assert min(gaps) >= -1e-9

@@ -11,7 +11,7 @@ from testbed.errors import SearchError
 def test_a_chain_finds_the_bottom_of_a_valley(valley):
     state = advance(valley, Rules(steps=2000), begin(valley, seed=0, number=0), 2000)
     assert state.step == 2000
-    assert state.best_visits[0] == Visit(0.010, valley.lowest, valley.lowest)
+    assert state.best[0] == Visit(0.010, valley.lowest, valley.lowest)
 
 
 @pytest.mark.parametrize("cuts", [(1,) * 30, (7, 23), (30,), (29, 1, 99)])
@@ -35,10 +35,10 @@ def test_chains_differ_by_seed_and_by_number(valley):
 
 def test_the_best_are_sorted_different_and_include_the_last_improvement(valley):
     state = advance(valley, Rules(steps=500, keep=20), begin(valley, 0, 0), 500)
-    costs = [visit.cost_s for visit in state.best_visits]
+    costs = [visit.cost_s for visit in state.best]
     assert costs == sorted(costs)
-    assert len({f"{cost:.12g}" for cost in costs}) == len({visit.point for visit in state.best_visits}) == 20
-    assert all(visit.cost_s == valley.cost_s(visit.point, visit.origin) for visit in state.best_visits)
+    assert len({f"{cost:.12g}" for cost in costs}) == len({visit.point for visit in state.best}) == 20
+    assert all(visit.cost_s == valley.cost_s(visit.point, visit.origin) for visit in state.best)
 
 
 def test_slower_is_accepted_as_often_as_metropolis_says():
@@ -57,10 +57,10 @@ def test_slower_is_accepted_as_often_as_metropolis_says():
     rules = Rules(steps=10**6, alpha=0.2)
     state, ups, tries = begin(Levels(), 0, 0), 0, 0
     for _ in range(4000):
-        low = state.visit.point == (0,)
+        low = state.at.point == (0,)
         state = advance(Levels(), rules, state, 1)
         tries += low
-        ups += low and state.visit.point == (1,)
+        ups += low and state.at.point == (1,)
     assert tries > 1000
     assert abs(ups / tries - math.exp(-0.6)) < 4 * math.sqrt(0.25 / tries)
 
@@ -111,7 +111,7 @@ def test_a_chain_returns_to_its_best_every_hundredth_of_its_steps(valley):
         state = advance(valley, rules, state, rules.reset_every)
     wandered = replace(state, at=Visit(1.0, (9, 9, 9), (9, 9, 9)))
     returned = advance(valley, rules, wandered, 1)
-    assert sum(a != b for a, b in zip(returned.at.point, state.best_visits[0].point, strict=True)) <= 1
+    assert sum(a != b for a, b in zip(returned.at.point, state.best[0].point, strict=True)) <= 1
 
 
 def test_merging_keeps_one_of_equal_cost_and_the_cheaper_topology_of_a_point():

@@ -44,7 +44,7 @@ def test_an_older_file_is_whole_until_the_new_one_has_its_place(tmp_path, states
 
 
 def _with_cost(state, cost):
-    return replace(state, at=state.visit._replace(cost_s=cost))
+    return replace(state, at=state.at._replace(cost_s=cost))
 
 
 DAMAGE = {
@@ -91,7 +91,7 @@ UNTRUE = {
     "hardly any cost": lambda state: _with_cost(state, 1e-9),
     "a cost below zero": lambda state: _with_cost(state, -1.0),
     "a best that costs something else": lambda state: replace(
-        state, best=(state.best_visits[0]._replace(cost_s=1e-9), *state.best_visits[1:])
+        state, best=(state.best[0]._replace(cost_s=1e-9), *state.best[1:])
     ),
     "more steps than there are": lambda state: replace(state, step=10**9),
     "more accepted than tried": lambda state: replace(state, accepted=38),
@@ -100,7 +100,7 @@ UNTRUE = {
 
 
 def _at(state, **change):
-    return replace(state, at=state.visit._replace(**change))
+    return replace(state, at=state.at._replace(**change))
 
 
 @pytest.mark.parametrize("how", UNTRUE)
