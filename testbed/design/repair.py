@@ -48,7 +48,7 @@ class Repair:
 
     `running` is the wiring that carries data now, `repatched` the wiring after the re-patch. The re-patch removes the
     links `remove` and makes the links `make`. `restores` tells whether it restores a ring link; it is False if none can
-    be restored before the fibre is replaced, or none was lost. `why` gives the reason.
+    be restored before the fibre is replaced, or none was lost. `reason` gives the reason.
     """
 
     detours: tuple[Detour, ...]
@@ -62,7 +62,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class CurrentLinks:
-    """Links that are patched (`held`), and links that carry data. An earlier repair may have changed the wiring."""
+    """Links that are patched (`held_links`), and links that carry data. An earlier repair may have changed the wiring."""
 
     held_links: frozenset[Link]
     carrying_links: frozenset[Link]
@@ -77,14 +77,13 @@ def plan_repair(
     failed_links: Collection[Link] | None = None,
     current: CurrentLinks | None = None,
 ) -> Repair:
-    """Return a repair for the `dead` NICs, which are not used until their lost fibres are replaced.
+    """Return a repair for `dead_nics`, which are not used until their lost fibres are replaced.
 
     - `spare_pairs`: pairs of nodes whose links may be removed, see `find_bought_pairs`; the least useful pair first.
     - `planes`: above 1, interface i is connected to switch i only. The lost link is then restored in another plane, by
-      swapping the ends of removable links.
-    - `lost`: links that do not work, by default all links of the dead NICs. If only a transmit fibre is cut, the
-      receiver at its other end is dark, so that NIC does not send; the dead NIC itself still receives.
-    - `current`: links for detours, by default the wiring without the lost links.
+    swapping the ends of removable links. - `failed_links`: links that do not work, by default all links of the dead
+    NICs. If only a transmit fibre is cut, the receiver at its other end is dark, so that NIC does not send; the dead
+    NIC itself still receives. - `current`: links for detours, by default the wiring without the lost links.
 
     Raises `TopologyError` if a NIC has no link, or a node is cut off and no other NIC can join it again.
     """
@@ -120,7 +119,7 @@ def find_bought_pairs(
     """Return the pairs with links outside the rings, which a repair may remove.
 
     They are in ascending order of the bytes `sent[source, target]`, summed over both directions if duplex. Pairs with
-    equal bytes, and all pairs without `sent`, are in the order of their nodes.
+    equal bytes, and all pairs without `traffic_bytes`, are in the order of their nodes.
     """
     steps = list_direct_strides(topology.nodes, topology.strides, simplex=topology.simplex)
     rings = set(list_circulant_edges(topology.nodes, steps))
@@ -215,7 +214,7 @@ def _find_shortest_path(wiring: Wiring, lost_link: Link, spare: Collection[Edge]
 class Losses:
     """Losses, and the links that a repair may remove.
 
-    `dead` NICs must not be used, and `lost` links carry no data. `rank` holds the edges whose links may be removed, in
+    `dead_nics` must not be used, and `lost_links` carry no data. `rank` holds the edges whose links may be removed, in
     both directions if duplex. The least useful edge has the lowest rank. With `planes` above 1, interface i is
     connected to switch i only.
     """
@@ -285,7 +284,7 @@ def _restore_links(
 
 @dataclass(frozen=True, slots=True)
 class _PatchState:
-    """Links by transmitter (`out`) and by receiver (`into`), and the loose transmitters and receivers.
+    """Links by transmitter (`targets`) and by receiver (`sources`), and the loose transmitters and receivers.
 
     With duplex links, a loose NIC is in both sets.
     """
@@ -315,7 +314,7 @@ class _PatchState:
         return tuple(sorted(Link(*pair) for pair in self.targets.items()))
 
     def find_displaced(self, sender: Nic, receiver: Nic) -> list[Link]:
-        """Return the links that a new link from `here` to `there` would replace, one of each duplex pair."""
+        """Return the links that a new link from `sender` to `receiver` would replace, one of each duplex pair."""
         lost_links = {Link(sender, self.targets[sender])} if sender in self.targets else set()
         if receiver in self.sources:
             lost_links.add(Link(self.sources[receiver], receiver))
@@ -353,7 +352,7 @@ class _PatchState:
         )
 
     def add_link(self, new_sender: Nic, new_receiver: Nic) -> _PatchState:
-        """Return the state with a link from `here` to `there`. The other ends of replaced links become loose."""
+        """Return the state with a link from `new_sender` to `new_receiver`. The other ends of replaced links become loose."""
         targets, sources = dict(self.targets), dict(self.sources)
         loose_out, loose_into = set(self.loose_out), set(self.loose_into)
         link_directions = (
@@ -423,7 +422,7 @@ def match(
 ) -> list[Pair]:
     """Return one-way links from senders to receivers, each used at most once: a maximum matching by augmenting paths.
 
-    Receivers in `first` come first, since a receiver that once has a sender keeps one.
+    Receivers in `preferred` come first, since a receiver that once has a sender keeps one.
     """
     receiver_of: dict[Nic, Nic] = {}
 

@@ -93,7 +93,8 @@ def solve_bound(demands: Floats, wavelength_count: int, max_distance: int | None
     """Return the solution of the linear programme: an upper bound on every allocation in whole circuits.
 
     `demands` is (n, n), in any unit. Arcs are at most `max_distance` segments long. Raises `ValueError` for a demand
-    that is negative, from a node to itself or longer than `max_distance`, and unless `waves` is even and at least 2.
+    that is negative, from a node to itself or longer than `max_distance`, and unless `wavelength_count` is even and at
+    least 2.
     """
     programme = _make_programme(demands, wavelength_count, max_distance)
     circuits, share = _solve(programme)
@@ -138,7 +139,7 @@ def ring_circuits(
     Pairs further apart than `max_distance` segments get 0, and the diagonal of `demand_bytes` is ignored. If there are
     too few wavelengths for a circuit per pair, the nearest pairs come first. With `exact`, rings
     of up to 16 nodes also try integer programming for at most two seconds. More than 20,000 pairs use the shorter arc
-    only. Raises `ValueError` for negative demands, and unless `waves` is even and at least 2.
+    only. Raises `ValueError` for negative demands, and unless `wavelength_count` is even and at least 2.
     """
     nodes = len(demand_bytes)
     ahead = (np.arange(nodes) - np.arange(nodes)[:, None]) % nodes

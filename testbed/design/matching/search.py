@@ -71,7 +71,7 @@ class State(NamedTuple):
 
 @compile_function
 def compute_dual(state: State, node: int, clock_time: int) -> int:
-    """Return the dual of a node at time `now` of a stage: duals of even nodes fall, duals of odd nodes rise."""
+    """Return the dual of a node at time `clock_time` of a stage: duals of even nodes fall, duals of odd nodes rise."""
     top = state.top[node]
     if state.label[top] == EVEN:
         return state.dual[node] - (clock_time - state.since[top])
@@ -111,7 +111,7 @@ def set_top(state: State, blossom: int, top: int) -> None:
 
 @compile_function
 def link_on_ring(state: State, child: int, next_child: int, near_node: int, far_node: int) -> None:
-    """Put `other` after `one` on a ring of children, joined by the edge here -> there."""
+    """Put `next_child` after `child` on a ring of children, joined by the edge from `near_node` to `far_node`."""
     state.ring_next[child] = next_child
     state.ring_previous[next_child] = child
     state.ring_here[child] = near_node
@@ -207,7 +207,7 @@ def rebase(state: State, blossom: int, node: int) -> None:
 def make_odd(
     state: State, top: int, near_node: int, far_node: int, clock: Ints, tops: Ints, events: Events
 ) -> None:
-    """Add an odd top to the tree by the edge here -> there. For a blossom, queue the time when its dual is zero."""
+    """Add an odd top to the tree by the edge from `near_node` to `far_node`. For a blossom, queue the time when its dual is zero."""
     state.label[top] = ODD
     state.since[top] = clock[NOW]
     state.tree_from[top] = near_node
@@ -283,7 +283,7 @@ def find_common_top(state: State, near_node: int, far_node: int) -> int:
 def join_path(state: State, node: int, common_top: int, is_downward: bool, clock: Ints) -> Ints:
     """Join the tops on the path from a node up to `meeting` to a ring, and update their duals.
 
-    Return -1 followed by the odd tops of the path. `down` reverses the direction of the ring.
+    Return -1 followed by the odd tops of the path. `is_downward` reverses the direction of the ring.
     """
     odd_tops = [-1]
     even = state.top[node]

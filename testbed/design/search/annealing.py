@@ -203,7 +203,7 @@ class Annealer:
         return best_timed
 
     def gather(self, best_timed: TimedCandidate) -> TimedCandidate:
-        """Return the fastest candidate after moving a chain of operators to a server of another chain, or `best`.
+        """Return the fastest candidate after moving a chain of operators to a server of another chain, or `best_timed`.
 
         Each move gets new links, since the old links join the servers that the chain has left.
         """
@@ -219,8 +219,8 @@ class Annealer:
     ) -> TimedCandidate:
         """Return the candidate on better links, found by random swaps within `budget`.
 
-        Three checks of increasing cost decide on a swap. The fullest link may carry only a little more, `few`
-        microbatches may take only a little longer, and all microbatches must be faster.
+        Three checks of increasing cost decide on a swap. The fullest link may carry only a little more,
+        `few_microbatches` microbatches may take only a little longer, and all microbatches must be faster.
         """
         start, begin = best_timed.candidate, self.work
         if (
@@ -298,7 +298,7 @@ class Annealer:
         )
 
     def find_nearest_count(self, target_count: int) -> int:
-        """Return the number among `counts` that is nearest to `wanted`."""
+        """Return the number among `counts` that is nearest to `target_count`."""
         return min(self.counts(), key=lambda count: abs(count - target_count))
 
     def relink(self, current: Candidate, degree: int) -> Candidate:

@@ -247,7 +247,7 @@ class Moves:
         )
 
     def _sum_output_bytes(self, point: Point, excluded: Sequence[int]) -> list[float]:
-        """Return the output bytes per sample of the operators placed on each server, except the operators `without`."""
+        """Return the output bytes per sample of the operators placed on each server, except those `excluded`."""
         load = [0.0] * self._nodes
         for op_index, sharding_index in enumerate(point):
             sharding = self._shardings[op_index][sharding_index]

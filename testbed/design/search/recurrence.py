@@ -121,7 +121,7 @@ def add_loads(
 ) -> int:
     """Add the bytes that each link carries to `load`, and return the number of links of the longest path.
 
-    `choice` is the set of paths of each message. `first` and `links` are as in `Paths`.
+    `choice` is the set of paths of each message. `first_index` and `links` are as in `Paths`.
     """
     longest = 0
     for row in range(len(source)):

@@ -171,7 +171,7 @@ class _Search(NamedTuple):
     primes: bool
 
     def select(self, count: int, pool: Sequence[int], fixed_strides: Sequence[int]) -> tuple[int, ...]:
-        """Return the best `count` strides of a pool, in addition to the strides `given`."""
+        """Return the best `count` strides of a pool, in addition to `fixed_strides`."""
         return select_permutations(
             self.nodes, count, pool, self.method, simplex=self.simplex, fixed_strides=fixed_strides
         )
@@ -278,9 +278,9 @@ def split_degree(
     """Return the NICs of a node for rings and for matchings: d_A = max(1, ceil(d * A / (A + M))) and d - d_A.
 
     A is the number of bytes of all AllReduces, M the number of bytes between pairs. A duplex ring takes two NICs, so
-    d_A is rounded up to an even number, or to all of an odd degree. Without demand, all NICs are for rings. `wanted`
-    overrides the number of NICs for matchings. Raises `TopologyError` if it leaves too few NICs for a ring, which keeps
-    the graph connected.
+    d_A is rounded up to an even number, or to all of an odd degree. Without demand, all NICs are for rings.
+    `matching_nics` overrides the number of NICs for matchings. Raises `TopologyError` if it leaves too few NICs for a
+    ring, which keeps the graph connected.
     """
     if matching_nics is not None:
         rings = degree - matching_nics

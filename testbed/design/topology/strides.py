@@ -142,7 +142,7 @@ def select_permutations(
     """Return `count` different strides chosen from `candidates`, ascending.
 
     - `geometric` follows the published rule: strides nearest to 1, x, x^2, ... with x = n^(1/count).
-    - `exhaustive` is exact. It minimises the diameter together with the strides `given`, then the mean distance, then
+    - `exhaustive` is exact. It minimises the diameter together with `fixed_strides`, then the mean distance, then
       the lexicographic order.
 
     Duplex candidates stand for both directions and must be at most n/2. Raises `TopologyError` for too few candidates,

@@ -111,7 +111,7 @@ class _Search:
     def _descend(self, other_demand: Floats, shifts_so_far: list[int], excess: float) -> None:
         depth = len(shifts_so_far)
         remaining = range(depth, len(self.demands))
-        # The excess is convex: a job adds at least as much to any sum as to `others`. This bounds every completion.
+        # The excess is convex: a job adds at least as much to any sum as to `other_demand`. This bounds every completion.
         totals = {job: self._add_job(other_demand, job) for job in remaining[:1]}
         lowest = [float(totals[depth].min()) - excess]
         for job in remaining[1:]:
@@ -166,7 +166,7 @@ class _Search:
 
 
 def compute_shift_excess(other_demand: Floats, demand: Floats, shifts: int, capacity: float) -> Floats:
-    """Return the total excess of `others` plus `demand` shifted by 0 to `shifts - 1` ticks, shape (shifts,)."""
+    """Return the total excess of `other_demand` plus `demand` shifted by 0 to `shifts - 1` ticks, shape (shifts,)."""
     if shifts * other_demand.size <= MAX_MATRIX_ENTRIES:
         return compute_excess_by_matrix(
             other_demand, demand[list_positions(other_demand.size, shifts)], capacity
@@ -185,7 +185,7 @@ def compute_excess_by_matrix(other_demand: Floats, shifted: Floats, capacity: fl
 def compute_excess_by_correlation(other_demand: Floats, demand: Floats, capacity: float) -> Floats:
     """Return the excess for every shift, rounded to whole numbers; exact if all demands are whole numbers.
 
-    For each level v of `others`, it correlates the ticks at that level with the excess of `demand` on top of v.
+    For each level v of `other_demand`, it correlates the ticks at that level with the excess of `demand` on top of v.
     """
     size = other_demand.size
     transformed = np.zeros(size // 2 + 1, complex)

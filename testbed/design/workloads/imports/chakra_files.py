@@ -92,7 +92,7 @@ def _list_profiles(folder: Path) -> Iterator[tuple[Path, int]]:
 
 
 def rank_files(folder: Path, excluded: Collection[Path] = ()) -> list[Path]:
-    """Return the trace files of a folder in the order of ranks, without `others`.
+    """Return the trace files of a folder in the order of ranks, without `excluded`.
 
     Raises `WorkloadError` unless each rank has one file, and all files have the same NAME.
     """
