@@ -21,7 +21,7 @@ from testbed.cli.output import print_csv, print_json, report_error
 from testbed.cli.remote import choose_server, is_for_service, run_on_service
 from testbed.commands.declare import REQUIRED, Command, Field, StreamCommand, Text, carry_out, list_fields
 from testbed.commands.documents import DONE, Document, TableDocument
-from testbed.commands.place import DEFAULT_RUNS, Place
+from testbed.commands.place import DEFAULT_RUNS, CommandContext
 from testbed.commands.table import COMMANDS, load_command
 from testbed.errors import UsageError
 
@@ -175,15 +175,15 @@ def make_callback(words: str, command_type: type[Command[Any]]) -> Callback:
         command = command_type(**options)
 
         def run_once() -> int:
-            place = Place(lab_file, runs_dir, is_quiet=as_json, lab_files=lab_files)
-            if is_for_service(command, place):
-                return run_on_service(words, command, place)
-            place.is_quiet = as_json or as_csv
+            context = CommandContext(lab_file, runs_dir, is_quiet=as_json, lab_files=lab_files)
+            if is_for_service(command, context):
+                return run_on_service(words, command, context)
+            context.is_quiet = as_json or as_csv
             if isinstance(command, StreamCommand):
-                return _print_stream(command, place)
-            document: Document = carry_out(command, place)
+                return _print_stream(command, context)
+            document: Document = carry_out(command, context)
             if as_json:
-                print_json(document.to_json(), place.stream)
+                print_json(document.to_json(), context.stream)
             elif isinstance(document, TableDocument) and as_csv:
                 print_csv(*document.to_table())
             return document.exit_code
@@ -210,14 +210,14 @@ def _repeat(every_s: float | None, run_once: Callable[[], int], *, as_json: bool
         sleep(max(0.0, every_s - (time.monotonic() - start_s)))
 
 
-def _print_stream(command: StreamCommand[Any], place: Place) -> int:
+def _print_stream(command: StreamCommand[Any], context: CommandContext) -> int:
     """Print each document when it arrives. Close the stream at the end, also after an error."""
-    with closing(command.stream(place)) as documents:
+    with closing(command.stream(context)) as documents:
         for document in documents:
-            if place.is_quiet:
-                print_json(document.to_json(), place.stream)
+            if context.is_quiet:
+                print_json(document.to_json(), context.stream)
             else:
-                place.say(document.line())
+                context.say(document.line())
     return DONE
 
 

@@ -10,7 +10,7 @@ that they need:
         operation: Annotated[str | None, argument("Only this operation.", "[OPERATION]")] = None
         last: Annotated[int | None, option("Only the newest N operations.", metavar="N", least=1)] = None
 
-        def run(self, place: Place) -> JournalDocument: ...
+        def run(self, context: CommandContext) -> JournalDocument: ...
 
 A field with a path declares whether the command reads or writes the file, or whether the option is only local. A
 service never opens a path that a request names.
@@ -45,7 +45,7 @@ from testbed.commands.documents import Document
 from testbed.errors import UsageError
 
 if TYPE_CHECKING:
-    from testbed.commands.place import Place
+    from testbed.commands.place import CommandContext
 
 Needs = Literal[
     "lab", "lab if any", "labs if any", "bare lab", "switch", "lab by option", "lab unless local", "nothing"
@@ -214,8 +214,8 @@ class Command(ABC, Generic[D_co]):
         return ""
 
     @abstractmethod
-    def run(self, place: Place) -> D_co:
-        """Execute the command, print its lines through `place`, and return the document."""
+    def run(self, context: CommandContext) -> D_co:
+        """Execute the command, print its lines through `context`, and return the document."""
 
 
 def _has_control_characters(text: str) -> bool:
@@ -227,10 +227,10 @@ class StreamCommand(Command[D_co]):
     """A command that yields a document per event, printed as its `line()` or as one line of JSON."""
 
     @abstractmethod
-    def stream(self, place: Place) -> Generator[D_co, None, None]:
+    def stream(self, context: CommandContext) -> Generator[D_co, None, None]:
         """Yield a document for each event. Closing the generator ends the session with the device."""
 
-    def run(self, place: Place) -> D_co:
+    def run(self, context: CommandContext) -> D_co:
         """Raise `NotImplementedError`, because a stream has more than one document."""
         raise NotImplementedError
 
@@ -274,11 +274,11 @@ def list_document_types(command: type[Command[Any]]) -> tuple[type[Document], ..
     return get_args(return_type) if isinstance(return_type, UnionType) else (return_type,)
 
 
-def carry_out(command: Command[D_co], place: Place) -> D_co:
+def carry_out(command: Command[D_co], context: CommandContext) -> D_co:
     """Run a command and return its document. Raises the command's errors.
 
     If the command writes a file to standard output, its lines for people go to standard error.
     """
     if STANDARD_OUTPUT in map(str, command.files_to_write().values()):
-        place.stream = sys.stderr
-    return command.run(place)
+        context.stream = sys.stderr
+    return command.run(context)

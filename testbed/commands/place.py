@@ -1,6 +1,6 @@
-"""Place of a command: the lab file, the directory of runs, and where lines for people go.
+"""Context of a command: the lab file, the directory of runs, and where lines for people go.
 
-A place belongs to one call. It prints lines for people immediately and records them. With `--json` it only records
+A context belongs to one call. It prints lines for people immediately and records them. With `--json` it only records
 them, and leaves out tables.
 """
 
@@ -26,7 +26,7 @@ DEFAULT_RUNS = Path("runs")
 
 
 @dataclass
-class Place:
+class CommandContext:
     """The surroundings of one call of a command."""
 
     lab_file: Path | None = None
@@ -101,7 +101,7 @@ class Place:
     def find_unfinished(self, lab: Lab | None = None) -> tuple[UnfinishedOperation, ...]:
         """Return the unfinished operations of a lab, or one entry with the error if the journal cannot be read.
 
-        The default is the lab of this place.
+        The default is the lab of this context.
         """
         from testbed.operate.unfinished import find_unfinished_or_error
 

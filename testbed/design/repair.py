@@ -62,7 +62,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class CurrentLinks:
-    """Links that are patched (`held_links`), and links that carry data. An earlier repair may have changed the wiring."""
+    """Links that are patched (`held_links`), and links that carry data, perhaps after an earlier repair."""
 
     held_links: frozenset[Link]
     carrying_links: frozenset[Link]
@@ -352,7 +352,10 @@ class _PatchState:
         )
 
     def add_link(self, new_sender: Nic, new_receiver: Nic) -> _PatchState:
-        """Return the state with a link from `new_sender` to `new_receiver`. The other ends of replaced links become loose."""
+        """Return the state with a link from `new_sender` to `new_receiver`.
+
+        The other ends of replaced links become loose.
+        """
         targets, sources = dict(self.targets), dict(self.sources)
         loose_out, loose_into = set(self.loose_out), set(self.loose_into)
         link_directions = (

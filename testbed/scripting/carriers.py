@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, get_origin
 from lightbed.errors import LightbedError
 from testbed.commands.declare import REQUIRED, Command, Field, carry_out, list_document_types, list_fields
 from testbed.commands.documents import Document
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.commands.progress import Narrator, Progress, narrate, report_progress
 from testbed.commands.table import load_command
 from testbed.errors import UsageError
@@ -93,9 +93,9 @@ class LocalCarrier:
 
     def run(self, words: str, command: Command[Any], progress: Progress | None) -> Document:
         """Run a command and return its document. Raises the command's errors."""
-        place = Place(self.lab_file, self.runs_dir, is_quiet=True)
+        context = CommandContext(self.lab_file, self.runs_dir, is_quiet=True)
         with report_progress(progress):
-            document: Document = carry_out(command, place)
+            document: Document = carry_out(command, context)
         return document
 
     @contextmanager

@@ -22,7 +22,7 @@ from testbed.commands.declare import (
 )
 from testbed.commands.documents import CHANGES, OMIT_NONE, Document, UnfinishedOperation, key
 from testbed.commands.groups import INTERVAL, MovingCommand, parse_interval
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.commands.table import list_declared_commands
 from testbed.errors import UsageError
 
@@ -58,9 +58,9 @@ class CountThings(MovingCommand, Command[Count]):
     deep: Annotated[bool, option("Look below.")] = False
     depth: Annotated[int, option("So far.", least=1, only_with="deep")] = 1
 
-    def run(self, place: Place) -> Count:
+    def run(self, context: CommandContext) -> Count:
         """Count them."""
-        place.say(f"{self.kind}: 2")
+        context.say(f"{self.kind}: 2")
         return Count(number=2, source=self.kind)
 
 
@@ -224,7 +224,7 @@ def test_a_path_that_a_request_would_name_is_refused():
     class Steals(Command[Count]):
         place: Annotated[Path, option("Where.")]
 
-        def run(self, place: Place) -> Count:
+        def run(self, context: CommandContext) -> Count:
             raise NotImplementedError
 
     with pytest.raises(
@@ -234,7 +234,7 @@ def test_a_path_that_a_request_would_name_is_refused():
 
 
 def test_lines_go_to_standard_error_where_the_file_goes_to_standard_output(capsys):
-    document = carry_out(CountThings(kind="hosts", out=Path("-")), Place(is_quiet=False))
+    document = carry_out(CountThings(kind="hosts", out=Path("-")), CommandContext(is_quiet=False))
 
     captured = capsys.readouterr()
     assert (captured.out, captured.err, document.exit_code) == ("", "hosts: 2\n", CHANGES)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from testbed.commands.declare import Command, option
 from testbed.commands.design.workload import Figures, JobDocument, SimulationCommand, make_job_keys
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.design.fabrics.fabric_list import is_of_gpus
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Compare(SimulationCommand, Command[ComparisonDocument]):
         Path | None, option("Draw the table (.png, .svg).", "--picture", metavar="FILE", is_local=True)
     ] = None
 
-    def run(self, place: Place) -> ComparisonDocument:
+    def run(self, context: CommandContext) -> ComparisonDocument:
         """Simulate an iteration on each fabric. Raises the errors of `open_job`, `TopologyError`."""
         from lightbed.wording import count_noun
         from testbed.design.evaluation.comparison import compare_fabrics, draw_comparison, parse_fabric_names
@@ -80,10 +80,10 @@ class Compare(SimulationCommand, Command[ComparisonDocument]):
             **make_job_keys(setting), fabrics=tuple(_make_fabric_row(row) for row in rows)
         )
         batch = f", batch of {document.batch:,} samples" if document.batch is not None else ""
-        place.say_table(title + batch, _COLUMNS, [row.cells() for row in rows])
+        context.say_table(title + batch, _COLUMNS, [row.cells() for row in rows])
         if any(row.figures["prices_recalled"] for row in rows if row.figures):
-            place.say("prices are estimates from the literature, not quotes")
-        place.say(*(f"{row.name}: {row.failure}" for row in rows if row.failure))
+            context.say("prices are estimates from the literature, not quotes")
+        context.say(*(f"{row.name}: {row.failure}" for row in rows if row.failure))
         return document
 
 

@@ -11,7 +11,7 @@ from testbed.commands.declare import Command, option, output_file_option
 from testbed.commands.design.workload import SEED, WorkloadCommand
 from testbed.commands.documents import DONE, INTERRUPTED, OMIT_NONE, Document
 from testbed.commands.groups import HOSTS_OF, SIMPLEX
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.commands.progress import narrate
 from testbed.errors import PlanFileError, TopologyError
 
@@ -183,7 +183,7 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
     resume: Annotated[bool, option("Resume from --checkpoint.", "--resume")] = False
     out: Annotated[Path, output_file_option("plan.json", "The plan file.", "--out", "-o")] = Path("plan.json")
 
-    def run(self, place: Place) -> PlanDocument:
+    def run(self, context: CommandContext) -> PlanDocument:
         """Search a plan and write it. Raises `PlanFileError`, `TopologyError`, `WorkloadError`, `SearchError`."""
         from testbed.design.plans.file import check_writable, write_plan
         from testbed.design.plans.planning import Effort
@@ -203,15 +203,15 @@ class Optimise(WorkloadCommand, Command[PlanDocument]):
         plan, search = _search(choice, servers, effort)
         write_plan(plan, self.out)  # before anything else: a later error must not lose a long search
         document = _make_document(plan, self.out, is_stopped=search.stopped)
-        place.say(
+        context.say(
             *_describe_plan(plan),
             *(_describe_patches(lab, plan, self.out) if lab else ()),
             f"plan: {self.out}",
         )
         if self.lab_file:
-            place.say(f"next: testbed apply {self.lab_file} --plan {self.out}")
+            context.say(f"next: testbed apply {self.lab_file} --plan {self.out}")
         if search.stopped:
-            place.tell(f"stopped after {search.steps:,} steps; the plan is the best so far")
+            context.tell(f"stopped after {search.steps:,} steps; the plan is the best so far")
         return document
 
     def _choose_servers(self) -> tuple[Servers, int]:

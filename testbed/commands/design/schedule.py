@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from testbed.commands.declare import REQUIRED, Command, argument, option
 from testbed.commands.documents import OMIT_NONE, Document, UnfinishedOperation
 from testbed.commands.groups import MovingCommand
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.commands.progress import narrate, note_compilation
 from testbed.errors import WorkloadError
 
@@ -163,7 +163,7 @@ class Schedule(MovingCommand, Command[ScheduleDocument]):
         int, option("With --run: queue of a link; default: 16, or 50 with HTB.", metavar="PACKETS", least=0)
     ] = 0
 
-    def run(self, place: Place) -> ScheduleDocument:
+    def run(self, context: CommandContext) -> ScheduleDocument:
         """Schedule the jobs. Raises `WorkloadError`, and with `--run` errors of measuring."""
         from testbed.design.sharing import placement
         from testbed.design.sharing.cassini.circle import Rounding
@@ -174,7 +174,7 @@ class Schedule(MovingCommand, Command[ScheduleDocument]):
         lab = load_bare_lab(self.lab_file)
         note_compilation("contention")
         lab_links = _read_links(lab, spread=self.spread)
-        sources = JobContext(lab_links.rate_gbps, partial(_load_phases, place.runs_dir), lab_links.nics)
+        sources = JobContext(lab_links.rate_gbps, partial(_load_phases, context.runs_dir), lab_links.nics)
         jobs = read_jobs(self.jobs_file, sources)
         checkpoints = [job.name for job in jobs if job.storage]
         if self.is_run and checkpoints:
@@ -187,10 +187,12 @@ class Schedule(MovingCommand, Command[ScheduleDocument]):
         request = placement.PlacementRequest(jobs, lab_links, self.candidates, self.jobs_per_host)
         schedule = scheduler.schedule(placement.find_candidates(self.host_scheduler, request))
         pictures = self._draw(scheduler, schedule)
-        run_id, measurements = self._measure(jobs, schedule, place.runs_dir) if self.is_run else (None, None)
-        _say_schedule(place, schedule)
-        place.say(*map(str, pictures))
-        _say_measured(place, measurements or ())
+        run_id, measurements = (
+            self._measure(jobs, schedule, context.runs_dir) if self.is_run else (None, None)
+        )
+        _say_schedule(context, schedule)
+        context.say(*map(str, pictures))
+        _say_measured(context, measurements or ())
         return ScheduleDocument(
             placement=schedule.placement,
             starts_ms=schedule.starts_ms,
@@ -214,7 +216,7 @@ class Schedule(MovingCommand, Command[ScheduleDocument]):
             pictures=pictures,
             run_id=run_id,
             measured=measurements,
-            unfinished=place.say_unfinished(lab),
+            unfinished=context.say_unfinished(lab),
         )
 
     def _draw(self, scheduler: cassini.Scheduler, schedule: cassini.Schedule) -> tuple[Path, ...]:
@@ -289,9 +291,9 @@ def _parse_weights(texts: Sequence[str], jobs: Sequence[SharedJob]) -> Mapping[s
     return weights
 
 
-def _say_schedule(place: Place, schedule: cassini.Schedule) -> None:
+def _say_schedule(context: CommandContext, schedule: cassini.Schedule) -> None:
     dropped_count = sum(bool(candidate.dropped) for candidate in schedule.candidates)
-    place.say(
+    context.say(
         f"{len(schedule.candidates)} candidate placements, {dropped_count} with a loop", *schedule.notes
     )
     links = [
@@ -303,7 +305,7 @@ def _say_schedule(place: Place, schedule: cassini.Schedule) -> None:
         )
         for shared_link in schedule.links
     ]
-    place.say_table("Shared links", ("link", "jobs", "score", "proven"), links)
+    context.say_table("Shared links", ("link", "jobs", "score", "proven"), links)
     jobs = [
         (
             prediction.job,
@@ -316,10 +318,10 @@ def _say_schedule(place: Place, schedule: cassini.Schedule) -> None:
         for prediction in schedule.predicted
     ]
     columns = ("job", "hosts", "start (ms)", "alone (ms)", "fair (ms)", "shifted (ms)")
-    place.say_table("Iteration times, predicted", columns, jobs)
+    context.say_table("Iteration times, predicted", columns, jobs)
 
 
-def _say_measured(place: Place, rows: Sequence[JobMeasurement]) -> None:
+def _say_measured(context: CommandContext, rows: Sequence[JobMeasurement]) -> None:
     """Print the measurements as a table, if there are any."""
     if not rows:
         return
@@ -336,4 +338,4 @@ def _say_measured(place: Place, rows: Sequence[JobMeasurement]) -> None:
         )
         for row in rows
     ]
-    place.say_table("Iteration times, measured on hosts", columns, cells)
+    context.say_table("Iteration times, measured on hosts", columns, cells)

@@ -18,7 +18,7 @@ from testbed.commands.design.workload import (
     make_job_keys,
 )
 from testbed.commands.documents import OMIT_NONE
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.design.fabrics.fabric_list import FABRICS, find_kind, is_of_gpus, is_switched
 from testbed.errors import WorkloadError
 
@@ -232,7 +232,7 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
                 "checkpoint is written"
             )
 
-    def run(self, place: Place) -> SimulationDocument:
+    def run(self, context: CommandContext) -> SimulationDocument:
         """Simulate an iteration. Raises the errors of `open_job`, `TopologyError` and `WorkloadError`."""
         from testbed.design.evaluation.simulation import compute_link_traffic, figures, simulate_on
         from testbed.design.sharing.checkpoints import add_checkpoint_graphs, run_checkpoint
@@ -280,7 +280,7 @@ class Simulate(SimulationCommand, Command[SimulationDocument]):
             checkpoint=times,
             links=tuple(LinkTraffic(**row) for row in compute_link_traffic(execution)),
         )
-        place.say(*document.lines())
+        context.say(*document.lines())
         return document
 
     def _make_checkpoint(self, setting: FabricSetting) -> Checkpoint | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from testbed.commands.declare import REQUIRED, Command, argument, input_file_option, option
 from testbed.commands.devices.switch import Pair, SwitchCommand, SwitchDocument
 from testbed.commands.documents import CHANGES, DONE, OMIT_NONE
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.errors import RefusedToMove, UsageError
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class SwitchChangeCommand(SwitchCommand):
     has_runs_dir = True
     yes: Annotated[bool, option("Move a real switch without asking.", "--yes")] = False
 
-    def check_consent(self, switch: OpticalSwitch, action: str, place: Place) -> None:
+    def check_consent(self, switch: OpticalSwitch, action: str, context: CommandContext) -> None:
         """Ask for consent to `what` on a real switch, unless `--yes` is given. Raises `RefusedToMove` if refused."""
         from testbed.commands.devices.session import is_simulated
 
@@ -44,7 +44,7 @@ class SwitchChangeCommand(SwitchCommand):
             raise RefusedToMove(
                 f"{switch.address} is a real switch: pass --yes to {action}; nothing was sent"
             )
-        if not place.confirm(f"{action} on the real switch {switch.address}?"):
+        if not context.confirm(f"{action} on the real switch {switch.address}?"):
             raise RefusedToMove(f"{switch.address} was not changed")
 
 
@@ -68,7 +68,10 @@ class ChangeDocument(SwitchDocument):
 
 
 def _say_outcome(
-    place: Place, device: OpticalSwitch, report: ApplyReport, replaced: tuple[Pair, ...] | None = None
+    context: CommandContext,
+    device: OpticalSwitch,
+    report: ApplyReport,
+    replaced: tuple[Pair, ...] | None = None,
 ) -> ChangeDocument:
     """Print and return the outcome of every pair. Drivers raise failures, so every pair is done or unchanged."""
     from lightbed.wording import count_noun
@@ -78,11 +81,11 @@ def _say_outcome(
     if report.changed:
         changes = sum(status is Status.DONE for status in report.pairs.values())
         seconds = sum(outcome.device_s for outcome in report.outcomes)
-        place.say(
+        context.say(
             f"{make_heading(device)}: {count_noun(changes, 'change')} made and read back in {seconds:.2f} s"
         )
     else:
-        place.say(f"{make_heading(device)}: nothing to do")
+        context.say(f"{make_heading(device)}: nothing to do")
     return ChangeDocument(
         **make_switch_fields(device),
         changed=report.changed,
@@ -104,7 +107,7 @@ class SwitchConnect(SwitchChangeCommand, Command[ChangeDocument]):
         bool, option("Drop the circuits that these inputs have now; they are named first.", "--replace")
     ] = False
 
-    def run(self, place: Place) -> ChangeDocument:
+    def run(self, context: CommandContext) -> ChangeDocument:
         """Connect the pairs. Raises `PortBusy`, `Conflict`, `RefusedToMove` and other `OcsError`."""
         from lightbed.wording import count_noun
         from ocs_drivers import CrossConnects
@@ -121,11 +124,11 @@ class SwitchConnect(SwitchChangeCommand, Command[ChangeDocument]):
             action = f"connect {count_noun(len(pairs), 'pair')}"
             if dropped_circuits:
                 action += f" and drop {describe_pairs(dropped_circuits.items())}"
-                place.tell(f"{make_heading(device)}: will drop {describe_pairs(dropped_circuits.items())}")
-            self.check_consent(device, action, place)
-            with change_under_lease(device, place.runs_dir, pairs, snapshot.connections):
+                context.tell(f"{make_heading(device)}: will drop {describe_pairs(dropped_circuits.items())}")
+            self.check_consent(device, action, context)
+            with change_under_lease(device, context.runs_dir, pairs, snapshot.connections):
                 report = device.apply(target, scope=scope, expect=snapshot.connections)
-            return _say_outcome(place, device, report, tuple(sorted(dropped_circuits.items())))
+            return _say_outcome(context, device, report, tuple(sorted(dropped_circuits.items())))
 
 
 def _find_dropped_circuits(
@@ -173,7 +176,7 @@ class SwitchDisconnect(SwitchChangeCommand, Command[ChangeDocument]):
 
     inputs: Annotated[tuple[str, ...], argument(_PORT_HELP, "INPUT...", complete="inputs")] = REQUIRED
 
-    def run(self, place: Place) -> ChangeDocument:
+    def run(self, context: CommandContext) -> ChangeDocument:
         """Disconnect the inputs. Raises `RefusedToMove` and `OcsError`."""
         from lightbed.wording import count_noun
         from ocs_drivers import Side
@@ -183,12 +186,12 @@ class SwitchDisconnect(SwitchChangeCommand, Command[ChangeDocument]):
         with self.open(is_bounded=False) as device:
             names = PortNames(device.ports())
             inputs = [names.number(text, Side.IN) for text in self.inputs]
-            self.check_consent(device, f"disconnect {count_noun(len(inputs), 'input')}", place)
+            self.check_consent(device, f"disconnect {count_noun(len(inputs), 'input')}", context)
             connections = device.read().connections
             pairs = {i: connections[i] for i in inputs if i in connections}
-            with change_under_lease(device, place.runs_dir, pairs, connections):
+            with change_under_lease(device, context.runs_dir, pairs, connections):
                 report = device.disconnect(inputs)
-            return _say_outcome(place, device, report)
+            return _say_outcome(context, device, report)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,7 +238,7 @@ class SwitchApply(SwitchChangeCommand, Command["ChangeDocument | DryRunDocument"
         bool, option("Show what would be done; exit code 2 if there is anything to do.", "--dry-run")
     ] = False
 
-    def run(self, place: Place) -> ChangeDocument | DryRunDocument:
+    def run(self, context: CommandContext) -> ChangeDocument | DryRunDocument:
         """Apply the pairs. Raises `UsageError`, `Conflict`, `RefusedToMove` and other `OcsError`."""
         from lightbed.wording import count_noun
         from ocs_drivers import CrossConnects
@@ -252,13 +255,13 @@ class SwitchApply(SwitchChangeCommand, Command["ChangeDocument | DryRunDocument"
             if self.expect is not None and snapshot.revision != self.expect:
                 raise _make_conflict(self.expect, snapshot, device)
             if self.dry_run:
-                return _say_steps(place, device, target, scope)
-            self.check_consent(device, f"apply {count_noun(len(target), 'pair')}", place)
+                return _say_steps(context, device, target, scope)
+            self.check_consent(device, f"apply {count_noun(len(target), 'pair')}", context)
             expect = snapshot.connections if self.expect is not None else None
             pairs = _find_changed_pairs(target, snapshot, scope)
-            with change_under_lease(device, place.runs_dir, pairs, snapshot.connections):
+            with change_under_lease(device, context.runs_dir, pairs, snapshot.connections):
                 report = device.apply(target, scope=scope, expect=expect, require_light=self.require_light)
-            return _say_outcome(place, device, report)
+            return _say_outcome(context, device, report)
 
     def _check_intention(self, texts: list[str]) -> None:
         """Raise `UsageError` for pairs together with `--empty`, and without any of pairs, `--empty` and `--dry-run`."""
@@ -290,13 +293,13 @@ def _make_conflict(expect: str, snapshot: Snapshot, device: OpticalSwitch) -> Co
 
 
 def _say_steps(
-    place: Place, device: OpticalSwitch, target: CrossConnects, scope: list[int] | None
+    context: CommandContext, device: OpticalSwitch, target: CrossConnects, scope: list[int] | None
 ) -> DryRunDocument:
     from testbed.commands.devices.session import make_switch_fields
 
     steps = device.plan(target, device.read(), scope)
     lines = [f"{step.kind}: {', '.join(f'{i}:{o}' for i, o in step.pairs.items())}" for step in steps]
-    place.say(*lines or ["nothing to do"])
+    context.say(*lines or ["nothing to do"])
     return DryRunDocument(
         **make_switch_fields(device),
         steps=tuple(PlannedStep(kind=step.kind, pairs=tuple(sorted(step.pairs.items()))) for step in steps),
@@ -329,7 +332,7 @@ class SwitchShutter(SwitchChangeCommand, Command[ShutterDocument]):
         if self.what not in {"open", "close"}:
             raise UsageError(f"{self.what!r} is not a state of a shutter: write open or close")
 
-    def run(self, place: Place) -> ShutterDocument:
+    def run(self, context: CommandContext) -> ShutterDocument:
         """Open or close the shutters. Raises `RefusedToMove` and `OcsError`."""
         from lightbed.wording import count_noun
         from testbed.commands.devices.ports import PortNames
@@ -338,10 +341,10 @@ class SwitchShutter(SwitchChangeCommand, Command[ShutterDocument]):
         with self.open(is_bounded=False) as device:
             names = PortNames(device.ports())
             ports = tuple(names.number(text, None) for text in self.named)
-            self.check_consent(device, f"{self.what} {count_noun(len(ports), 'shutter')}", place)
-            with change_under_lease(device, place.runs_dir, ports=ports):
+            self.check_consent(device, f"{self.what} {count_noun(len(ports), 'shutter')}", context)
+            with change_under_lease(device, context.runs_dir, ports=ports):
                 device.shutter(list(ports), is_open=self.what == "open")
-            place.say(f"{make_heading(device)}: {count_noun(len(ports), 'port')}, shutters {self.what}")
+            context.say(f"{make_heading(device)}: {count_noun(len(ports), 'port')}, shutters {self.what}")
             return ShutterDocument(**make_switch_fields(device), shutter=self.what, ports=ports)
 
 
@@ -356,7 +359,7 @@ class HomeDocument(SwitchDocument):
 class SwitchHome(SwitchChangeCommand, Command[HomeDocument]):
     """`testbed switch ADDRESS home`."""
 
-    def run(self, place: Place) -> HomeDocument:
+    def run(self, context: CommandContext) -> HomeDocument:
         """Home the robot. Raises `Unsupported`, `RefusedToMove` and other `OcsError`."""
         from ocs_drivers.errors import Unsupported
         from testbed.commands.devices.session import change_under_lease, make_heading, make_switch_fields
@@ -369,8 +372,8 @@ class SwitchHome(SwitchChangeCommand, Command[HomeDocument]):
                     device=device.address,
                     hint="Only ROME and AFM robots have one.",
                 )
-            self.check_consent(device, "home the robot", place)
-            with change_under_lease(device, place.runs_dir, ports=device.ports()):
+            self.check_consent(device, "home the robot", context)
+            with change_under_lease(device, context.runs_dir, ports=device.ports()):
                 homing_run()
-            place.say(f"{make_heading(device)}: the robot is home and resumes its queue")
+            context.say(f"{make_heading(device)}: the robot is home and resumes its queue")
             return HomeDocument(**make_switch_fields(device), homed=True)

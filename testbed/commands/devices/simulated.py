@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from testbed.commands.declare import REQUIRED, Command, argument, option
 from testbed.commands.documents import DONE, OMIT_NONE, Document
 from testbed.commands.groups import RATE, HostsCommand
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.errors import UsageError
 
 if TYPE_CHECKING:
@@ -69,14 +69,14 @@ class SimUp(HostsCommand, Command[UpDocument]):
         if self.fibres is None and (self.crossed or self.dead):
             raise UsageError("--crossed and --dead change drawn fibres: pass --fibres SEED too")
 
-    def run(self, place: Place) -> UpDocument:
+    def run(self, context: CommandContext) -> UpDocument:
         """Start the lab, which stays up after the command. Raises `LabFileError` and `LabStartError`."""
         from testbed.lab.control import send_request
         from testbed.lab.simulated.fibre_draw import remove_fibres
         from testbed.lab.simulated.lifecycle import set_link_rate, start_lab
 
-        assert place.lab_file is not None
-        fibres = self._draw_fibres(place)
+        assert context.lab_file is not None
+        fibres = self._draw_fibres(context)
         lab = set_link_rate(fibres.lab, self.rate_mbps)
         simulated_lab = start_lab(lab, hosts=self.hosts, detached=True, move=self.move)
         for fibre in fibres.dead:
@@ -84,9 +84,9 @@ class SimUp(HostsCommand, Command[UpDocument]):
         if self.fibres is not None:
             simulated_lab.lab = remove_fibres(simulated_lab.lab)
         is_in_place = simulated_lab.lab.management == lab.management
-        lab_file = place.lab_file if is_in_place else _write_lab_file(simulated_lab, place.runs_dir)
+        lab_file = context.lab_file if is_in_place else _write_lab_file(simulated_lab, context.runs_dir)
         next_command = f"apply {lab_file}" if self.fibres is None else f"discover {lab_file} -o WIRED.yaml"
-        place.say(
+        context.say(
             *_describe_start(simulated_lab),
             f"next: testbed {next_command}   stop it: testbed sim down {simulated_lab.lab_id}",
         )
@@ -107,14 +107,14 @@ class SimUp(HostsCommand, Command[UpDocument]):
             seed=self.fibres,
         )
 
-    def _draw_fibres(self, place: Place) -> DrawnFibres:
+    def _draw_fibres(self, context: CommandContext) -> DrawnFibres:
         """Return the lab with the fibres of its file, or with random fibres if `--fibres` is given."""
         from testbed.lab.inventory import load_bare_lab
         from testbed.lab.simulated.fibre_draw import DrawnFibres, draw_fibres
 
-        if self.fibres is None or place.lab_file is None:
-            return DrawnFibres(place.lab)
-        return draw_fibres(load_bare_lab(place.lab_file), self.fibres, crossed=self.crossed, dead=self.dead)
+        if self.fibres is None or context.lab_file is None:
+            return DrawnFibres(context.lab)
+        return draw_fibres(load_bare_lab(context.lab_file), self.fibres, crossed=self.crossed, dead=self.dead)
 
 
 def _describe_start(simulated_lab: SimulatedLab) -> Iterator[str]:
@@ -172,7 +172,7 @@ class SimDown(Command[DownDocument]):
     ] = ()
     all_labs: Annotated[bool, option("Stop all labs that you started, also running ones.", "--all")] = False
 
-    def run(self, place: Place) -> DownDocument:
+    def run(self, context: CommandContext) -> DownDocument:
         """Remove the labs. Raises `LabFileError` and `LabStartError`."""
         from testbed.lab.simulated.lifecycle import lab_down, lab_status
 
@@ -180,8 +180,8 @@ class SimDown(Command[DownDocument]):
         removed = tuple(sorted(lab_down(lab_ids, all_labs=self.all_labs)))
         is_about_all = self.all_labs or not lab_ids
         remaining_labs = {entry["lab_id"]: entry for entry in lab_status()} if is_about_all else {}
-        place.say(*[f"removed {lab_id}" for lab_id in removed] or ["nothing to remove"])
-        place.say(
+        context.say(*[f"removed {lab_id}" for lab_id in removed] or ["nothing to remove"])
+        context.say(
             *(f"left {lab_id}: {self._explain_left(entry)}" for lab_id, entry in remaining_labs.items())
         )
         return DownDocument(removed=removed, left=tuple(sorted(remaining_labs)))
@@ -232,7 +232,7 @@ class SimStatus(Command[StatusDocument]):
     role = None
     has_runs_dir = False
 
-    def run(self, place: Place) -> StatusDocument:
+    def run(self, context: CommandContext) -> StatusDocument:
         """List the labs."""
         from testbed.lab.simulated.lifecycle import lab_status
 
@@ -240,9 +240,9 @@ class SimStatus(Command[StatusDocument]):
         if labs:
             rows = [sorted(asdict(lab).items()) for lab in labs]
             columns = [name for name, _ in rows[0]]
-            place.say_table("Simulated labs", columns, [[value for _, value in row] for row in rows])
+            context.say_table("Simulated labs", columns, [[value for _, value in row] for row in rows])
         else:
-            place.say("no simulated labs")
+            context.say("no simulated labs")
         return StatusDocument(labs=labs)
 
 
@@ -263,7 +263,7 @@ class SimExamples(Command[ExamplesDocument]):
     has_runs_dir = False
     folder: Annotated[Path, argument("Folder for the lab files.", "[FOLDER]", is_local=True)] = Path("labs")
 
-    def run(self, place: Place) -> ExamplesDocument:
+    def run(self, context: CommandContext) -> ExamplesDocument:
         """Write the files. Raises `OSError`."""
         from importlib.resources import files
 
@@ -279,7 +279,7 @@ class SimExamples(Command[ExamplesDocument]):
             else:
                 write_output(path, example.read_bytes())
                 written_files.append(str(path))
-        place.say(
+        context.say(
             *(f"written: {path}" for path in written_files),
             *(f"already there: {path}" for path in existing_files),
         )
@@ -315,7 +315,7 @@ class SimSwitch(Command[TwinExit]):
     ] = REQUIRED
     words: Annotated[tuple[str, ...], argument("Options of the simulated switch.", "...", is_rest=True)] = ()
 
-    def run(self, place: Place) -> TwinExit:
+    def run(self, context: CommandContext) -> TwinExit:
         """Serve the switch until it is interrupted."""
         from lightbed.children import child_environment, module_command
 

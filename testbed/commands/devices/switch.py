@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from testbed.commands.declare import REQUIRED, Command, StreamCommand, argument, option
 from testbed.commands.documents import OMIT_NONE, Document
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.errors import UsageError
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class IdentityDocument(SwitchDocument):
 class SwitchIdentity(SwitchCommand, Command[IdentityDocument]):
     """`testbed switch ADDRESS identity`."""
 
-    def run(self, place: Place) -> IdentityDocument:
+    def run(self, context: CommandContext) -> IdentityDocument:
         """Read the identity and capabilities. Raises `OcsError`."""
         from testbed.commands.devices.session import make_heading, make_switch_fields
 
@@ -200,7 +200,7 @@ class SwitchIdentity(SwitchCommand, Command[IdentityDocument]):
                 for name, value in {**identity, **capabilities}.items()
                 if value not in (None, False)
             ]
-            place.say_table(make_heading(device), ("", ""), rows)
+            context.say_table(make_heading(device), ("", ""), rows)
             return IdentityDocument(
                 **make_switch_fields(device),
                 identity=Identity(**identity),
@@ -237,7 +237,7 @@ class PortList(SwitchDocument):
 class SwitchPorts(SwitchCommand, Command[PortList]):
     """`testbed switch ADDRESS ports`."""
 
-    def run(self, place: Place) -> PortList:
+    def run(self, context: CommandContext) -> PortList:
         """List the ports. Raises `OcsError`."""
         from testbed.commands.devices.session import make_heading, make_switch_fields
 
@@ -247,7 +247,7 @@ class SwitchPorts(SwitchCommand, Command[PortList]):
                 for info in device.ports().values()
             )
             columns = ("port", "name", "side", "state", "label", "moves")
-            place.say_table(make_heading(device), columns, [port.cells() for port in ports])
+            context.say_table(make_heading(device), columns, [port.cells() for port in ports])
             return PortList(**make_switch_fields(device), ports=ports)
 
 
@@ -276,7 +276,7 @@ class ReadDocument(SwitchDocument):
 class SwitchRead(SwitchCommand, Command[ReadDocument]):
     """`testbed switch ADDRESS read`."""
 
-    def run(self, place: Place) -> ReadDocument:
+    def run(self, context: CommandContext) -> ReadDocument:
         """Read the connections. Raises `OcsError`."""
         from ocs_drivers.engine.reports import describe_pairs
         from testbed.commands.devices.ports import PortNames
@@ -286,8 +286,8 @@ class SwitchRead(SwitchCommand, Command[ReadDocument]):
             snapshot, names = device.read(), PortNames(device.ports())
             rows = [(i, names.name(i), o, names.name(o)) for i, o in snapshot.connections.items()]
             title = f"{make_heading(device)}: {len(rows)} connected, revision {snapshot.revision}"
-            place.say_table(title, ("input", "name", "output", "name"), rows)
-            place.say(
+            context.say_table(title, ("input", "name", "output", "name"), rows)
+            context.say(
                 *(
                     f"pending: {move.kind} {describe_pairs([move.pair]) if move.pair else 'other ports'} "
                     f"for {move.user or 'somebody'}"
@@ -326,7 +326,7 @@ class SwitchPower(SwitchCommand, Command[PowerDocument]):
         tuple[str, ...], argument("Ports to show; default: all.", "[PORT]...", complete="ports")
     ] = ()
 
-    def run(self, place: Place) -> PowerDocument:
+    def run(self, context: CommandContext) -> PowerDocument:
         """Read the power. Raises `OcsError`."""
         from testbed.commands.devices.ports import PortNames
         from testbed.commands.devices.session import make_heading, make_switch_fields
@@ -343,7 +343,7 @@ class SwitchPower(SwitchCommand, Command[PowerDocument]):
                 (port, names.name(port), ports[port].side.value, _format_power(power[port]))
                 for port in numbers
             ]
-            place.say_table(make_heading(device), ("port", "name", "side", "power dBm"), rows)
+            context.say_table(make_heading(device), ("port", "name", "side", "power dBm"), rows)
             return PowerDocument(**make_switch_fields(device), power=power)
 
 
@@ -392,7 +392,7 @@ class SwitchWatch(SwitchCommand, StreamCommand[WatchEvent]):
         check_seconds("--every", self.every_s)
         check_seconds("--for", self.for_s)
 
-    def stream(self, place: Place) -> Generator[WatchEvent, None, None]:
+    def stream(self, context: CommandContext) -> Generator[WatchEvent, None, None]:
         """Yield the connections, then every change and every event of the device, until `--for` has passed.
 
         Connections are read every `--every` seconds. Raises `OcsError`.

@@ -21,7 +21,7 @@ from testbed.commands.groups import (
     MovingCommand,
     TopologyCommand,
 )
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from testbed.lab.model import Lab
@@ -88,7 +88,7 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
         ),
     ] = None
 
-    def run(self, place: Place) -> ApplyDocument:
+    def run(self, context: CommandContext) -> ApplyDocument:
         """Apply the topology. Raises `RefusedToMove`, `PlanStale`, and the errors of the devices."""
         from testbed.operate.apply import check_permission
         from testbed.operate.choice import choose_design, describe_apply_effect
@@ -96,46 +96,46 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
         from testbed.operate.named_topology import NamedTopology
         from testbed.operate.planned_change import ChangeRequest
 
-        assert place.lab_file is not None
+        assert context.lab_file is not None
         request = ChangeRequest.from_options(
-            place.lab_file,
+            context.lab_file,
             self.topology_name,
-            place.runs_dir,
+            context.runs_dir,
             self.change,
             self.expect,
             take_over=self.take_over,
         )
         choice, lab = request.design_choice, request.design_choice.lab
-        if not (lab.simulated or place.is_quiet or self.really_move == lab.name):
-            _say_plan(place, choice, take_over=request.take_over)  # shown before the refusal below
+        if not (lab.simulated or context.is_quiet or self.really_move == lab.name):
+            _say_plan(context, choice, take_over=request.take_over)  # shown before the refusal below
         check_permission(lab, self.really_move)
         notes: list[str] = []
 
         def note(line: str) -> None:
             notes.append(line)
-            place.say(line)
+            context.say(line)
 
-        for line in describe_apply_effect(choice, self.topology_name, place.runs_dir):
+        for line in describe_apply_effect(choice, self.topology_name, context.runs_dir):
             note(line)
         confirmation = _Confirmation.from_options(
-            lab, self.confirm_within, self.hosts, self.really_move, place.runs_dir
+            lab, self.confirm_within, self.hosts, self.really_move, context.runs_dir
         )
-        with stop_on_interrupt(place.tell), place.session(lab, self.hosts, writes=True) as session:
+        with stop_on_interrupt(context.tell), context.session(lab, self.hosts, writes=True) as session:
             lab_plan = request.plan(session)
-            with _show_progress(session, lab_plan, place.runs_dir):
+            with _show_progress(session, lab_plan, context.runs_dir):
                 report = session.carry_out(
                     choice.design, lab_plan, note, stated=choice.stated, change=confirmation.change
                 )
             confirmation.arm(session, report, note)
-        choice = choose_design(lab, NamedTopology(epoch=report.epoch), place.runs_dir)
+        choice = choose_design(lab, NamedTopology(epoch=report.epoch), context.runs_dir)
         findings = describe_findings(report.verified.findings)
-        place.say(
+        context.say(
             *make_heading_lines(choice, self.hosts),
             *choice.describe_unfinished(),
             *yield_finding_lines(findings),
         )
         if report.verified.ok:
-            place.say("everything is as planned")
+            context.say("everything is as planned")
         return ApplyDocument(
             **describe_hosts(choice, self.hosts),
             operation=report.apply.operation,
@@ -151,12 +151,12 @@ class Apply(MovingCommand, HostsCommand, TopologyCommand):
         )
 
 
-def _say_plan(place: Place, choice: DesignChoice, *, take_over: bool) -> None:
+def _say_plan(context: CommandContext, choice: DesignChoice, *, take_over: bool) -> None:
     from testbed.operate.plan import describe
 
-    with place.session(choice.lab) as session:
+    with context.session(choice.lab) as session:
         lab_plan = session.plan(choice.design, take_over=take_over)
-    place.say(*make_heading_lines(choice), *describe(choice.lab, lab_plan))
+    context.say(*make_heading_lines(choice), *describe(choice.lab, lab_plan))
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from lightbed.errors import LightbedError
 from testbed.commands.declare import carry_out
 from testbed.commands.documents import DONE
 from testbed.commands.lab.rollback import Rollback
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.operate.confirmation import Confirmations
 from testbed.storage.address import choose_database
 
@@ -39,10 +39,10 @@ def main(arguments: list[Any]) -> int:
     trace_if_configured()
     os.chdir("/")
     with open_journal(runs_dir) as journal:
-        confirmations = Confirmations(journal, Place(Path(lab_file)).lab.name)
+        confirmations = Confirmations(journal, CommandContext(Path(lab_file)).lab.name)
 
         def roll_back_to(back_to: int) -> str:
-            rollback_place = Place(
+            rollback_place = CommandContext(
                 Path(lab_file), Path(runs_dir)
             )  # reads the lab file at the time of the rollback
             return _roll_back(
@@ -53,15 +53,15 @@ def main(arguments: list[Any]) -> int:
     return 0
 
 
-def _roll_back(command: Rollback, place: Place) -> str:
+def _roll_back(command: Rollback, context: CommandContext) -> str:
     """Run `testbed rollback`. Return the reason of a failure, or ""."""
     try:
-        document = carry_out(command, place)
+        document = carry_out(command, context)
     except KeyboardInterrupt:
         return "interrupted"
     except (LightbedError, OSError) as error:
         return str(error)
-    return "" if document.exit_code == DONE else place.lines[-1]
+    return "" if document.exit_code == DONE else context.lines[-1]
 
 
 if __name__ == "__main__":

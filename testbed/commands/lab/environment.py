@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from testbed.commands.declare import option
 from testbed.commands.documents import OMIT_NONE, Document, UnfinishedOperation, describe_unfinished
 from testbed.commands.groups import TopologyCommand
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from testbed.lab.hosts.environment import ProgramEnvironment
@@ -83,7 +83,7 @@ class Environment(TopologyCommand):
         option("Write topology and graph files of NCCL, a folder per host.", metavar="DIR", is_local=True),
     ] = None
 
-    def run(self, place: Place) -> EnvironmentDocument:
+    def run(self, context: CommandContext) -> EnvironmentDocument:
         """Return the environment of programs. With `nccl`, read the hosts' hardware and write NCCL's files.
 
         Raises `HostError` if hosts name their NICs differently, or have more devices than NCCL reads.
@@ -91,21 +91,21 @@ class Environment(TopologyCommand):
         from testbed.lab.hosts.environment import program_environment
         from testbed.operate.choice import choose_design
 
-        choice = choose_design(place.running_lab, self.topology_name, place.runs_dir)
+        choice = choose_design(context.running_lab, self.topology_name, context.runs_dir)
         environment = program_environment(choice.lab, choice.design.topology)
         if self.as_shell:
-            place.say(*environment.shell.splitlines())
-            for line in () if place.is_quiet else choice.describe_unfinished():
-                place.tell(line)  # on standard error: a shell evaluates standard output
+            context.say(*environment.shell.splitlines())
+            for line in () if context.is_quiet else choice.describe_unfinished():
+                context.tell(line)  # on standard error: a shell evaluates standard output
         else:
-            place.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
-            place.say(*(f"{name}={value}" for name, value in environment.variables.items()))
+            context.say(choice.heading(), *choice.lines(), *choice.describe_unfinished())
+            context.say(*(f"{name}={value}" for name, value in environment.variables.items()))
             rows = [
                 [rank, host.name, host.management, host.address]
                 for rank, host in enumerate(environment.ranks)
             ]
-            place.say_table("Ranks along a ring", ["rank", "host", "management", "fabric"], rows)
-        files = self._write_nccl(place, choice, environment) if self.nccl else None
+            context.say_table("Ranks along a ring", ["rank", "host", "management", "fabric"], rows)
+        files = self._write_nccl(context, choice, environment) if self.nccl else None
         document = environment.as_json()
         return EnvironmentDocument(
             variables=document["variables"],
@@ -116,7 +116,7 @@ class Environment(TopologyCommand):
         )
 
     def _write_nccl(
-        self, place: Place, choice: DesignChoice, environment: ProgramEnvironment
+        self, context: CommandContext, choice: DesignChoice, environment: ProgramEnvironment
     ) -> NcclFilesDocument:
         from lightbed.output_file import write_output
         from testbed.lab.hosts.nccl_files import (
@@ -164,9 +164,9 @@ class Environment(TopologyCommand):
         names = [TOPOLOGY_FILE, *(ring.graph for ring in rings), ENVIRONMENT_FILE]
         lines.append(f"{self.nccl}/HOST: {', '.join(names)} of {', '.join(hosts)}")
         if not self.as_shell:
-            place.say(*lines)
-        for line in lines if self.as_shell and not place.is_quiet else ():
-            place.tell(line)
+            context.say(*lines)
+        for line in lines if self.as_shell and not context.is_quiet else ():
+            context.tell(line)
         return NcclFilesDocument(rings=rings, hosts=hosts, assumed=files.assumed)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from testbed.commands.declare import Command, argument, option
 from testbed.commands.documents import OMIT_NONE, Document, UnfinishedOperation
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     from testbed.operate.recovery.records import OperationRecord
@@ -112,20 +112,20 @@ class History(Command[EpochList]):
     lane = "reading"
     role = "viewer"
 
-    def run(self, place: Place) -> EpochList:
+    def run(self, context: CommandContext) -> EpochList:
         """List the epochs. Raises `JournalError`."""
         from testbed.operate.recovery.records import load_history
 
         epochs = tuple(
             Epoch(**row, changes=tuple(Change(**change) for change in changes))
-            for row in load_history(place.runs_dir, place.lab.name)
+            for row in load_history(context.runs_dir, context.lab.name)
             for changes in [row.pop("changes")]
         )
-        place.say(*(epoch.line() for epoch in epochs))
-        unfinished = place.say_unfinished()
+        context.say(*(epoch.line() for epoch in epochs))
+        unfinished = context.say_unfinished()
         if not (epochs or unfinished):
-            place.say(_describe_empty_list(f"no epoch of lab '{place.lab.name}'", place.runs_dir))
-        return EpochList(lab=place.lab.name, epochs=epochs, unfinished=unfinished)
+            context.say(_describe_empty_list(f"no epoch of lab '{context.lab.name}'", context.runs_dir))
+        return EpochList(lab=context.lab.name, epochs=epochs, unfinished=unfinished)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,29 +137,29 @@ class Journal(Command[OperationList]):
     operation: Annotated[str | None, argument("Show only this operation.", "[OPERATION]")] = None
     last: Annotated[int | None, option("Show only the newest N operations.", metavar="N", least=1)] = None
 
-    def run(self, place: Place) -> OperationList:
+    def run(self, context: CommandContext) -> OperationList:
         """List the operations. Raises `NoSuchOperation` and `JournalError`."""
         from testbed.operate.recovery.records import load_operations
         from testbed.operation_errors import NoSuchOperation
 
-        records = load_operations(place.runs_dir, place.lab.name)
+        records = load_operations(context.runs_dir, context.lab.name)
         if self.operation is not None:
             records = tuple(record for record in records if record.id == self.operation)
             if not records:
                 raise NoSuchOperation(
-                    f"lab '{place.lab.name}' has no operation {self.operation} in {place.runs_dir}"
+                    f"lab '{context.lab.name}' has no operation {self.operation} in {context.runs_dir}"
                 )
         records = records[-self.last :] if self.last else records
-        place.say(*(line for record in records for line in _yield_operation_lines(record)))
-        unfinished = place.say_unfinished()
+        context.say(*(line for record in records for line in _yield_operation_lines(record)))
+        unfinished = context.say_unfinished()
         if not (records or unfinished):
-            place.say(_describe_empty_list(f"no operation of lab '{place.lab.name}'", place.runs_dir))
+            context.say(_describe_empty_list(f"no operation of lab '{context.lab.name}'", context.runs_dir))
         operations = tuple(
             Operation(**row, steps=tuple(Step(**step) for step in steps))
             for row in (record.json() for record in records)
             for steps in [row.pop("steps")]
         )
-        return OperationList(lab=place.lab.name, operations=operations, unfinished=unfinished)
+        return OperationList(lab=context.lab.name, operations=operations, unfinished=unfinished)
 
 
 def _describe_empty_list(subject: str, runs_dir: Path) -> str:

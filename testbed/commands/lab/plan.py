@@ -11,7 +11,7 @@ from testbed.commands.declare import option, output_file_option
 from testbed.commands.design.topology import TopologyDocument
 from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation, describe_unfinished
 from testbed.commands.groups import TAKE_OVER, TopologyCommand
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.errors import UsageError
 
 
@@ -120,7 +120,7 @@ class Plan(TopologyCommand):
         if self.patches and self.out:
             raise UsageError("--patch-list plans no change: leave out --out")
 
-    def run(self, place: Place) -> PlanDocument | PatchList:
+    def run(self, context: CommandContext) -> PlanDocument | PatchList:
         """Read the switches and compare them with the topology. Raises the errors of `choose_design` and of drivers."""
         from testbed.design.topology.circulants import render_topology as topology_json
         from testbed.operate.choice import choose_design
@@ -128,15 +128,15 @@ class Plan(TopologyCommand):
         from testbed.operate.planned_change import PlannedChange
 
         if self.patches:
-            return self._list_patches(place)
-        choice = choose_design(place.running_lab, self.topology_name, place.runs_dir)
-        with place.session(choice.lab) as session:
+            return self._list_patches(context)
+        choice = choose_design(context.running_lab, self.topology_name, context.runs_dir)
+        with context.session(choice.lab) as session:
             lab_plan = session.plan(choice.design, take_over=self.take_over)
-        change = PlannedChange(choice, lab_plan, place.runs_dir)
+        change = PlannedChange(choice, lab_plan, context.runs_dir)
         if self.out:
             change.write(self.out, take_over=self.take_over)
-        place.say(*make_heading_lines(choice), *describe(choice.lab, lab_plan), *change.lines())
-        place.say(*choice.describe_unfinished(), *change.to_apply())
+        context.say(*make_heading_lines(choice), *describe(choice.lab, lab_plan), *change.lines())
+        context.say(*choice.describe_unfinished(), *change.to_apply())
         document = change.json()
         return PlanDocument(
             **describe_hosts(choice),
@@ -165,15 +165,15 @@ class Plan(TopologyCommand):
             ),
         )
 
-    def _list_patches(self, place: Place) -> PatchList:
+    def _list_patches(self, context: CommandContext) -> PatchList:
         from testbed.design.patching.wiring import list_patches
         from testbed.operate.choice import choose_design
 
-        choice = choose_design(place.lab, self.topology_name, place.runs_dir)
+        choice = choose_design(context.lab, self.topology_name, context.runs_dir)
         rows = list_patches(choice.design.wiring)
-        place.say(*rows)
+        context.say(*rows)
         unfinished = describe_unfinished(choice.unfinished)
-        if not place.is_quiet:
+        if not context.is_quiet:
             for line in choice.describe_unfinished():
-                place.tell(line)  # on standard error: standard output holds only the patch list
+                context.tell(line)  # on standard error: standard output holds only the patch list
         return PatchList(patch_list=tuple(rows), unfinished=unfinished)

@@ -19,7 +19,7 @@ from testbed.commands.documents import (
     yield_finding_lines,
 )
 from testbed.commands.groups import HostsCommand, MovingCommand, TopologyCommand
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 
 if TYPE_CHECKING:
     import numpy as np
@@ -140,28 +140,28 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         option("A GPU that has failed, for instance a/gpu1 (repeatable).", "--gpu", metavar="HOST/GPU"),
     ] = ()
 
-    def run(self, place: Place) -> RepairDocument:
+    def run(self, context: CommandContext) -> RepairDocument:
         """Find lost fibres, plan a repair, and with `--apply` apply it. Raises the errors of the devices."""
         from testbed.operate.apply import check_permission
         from testbed.operate.choice import choose_design
         from testbed.operate.failure_rules import parse_gpu
         from testbed.operate.repair import losses_json, repair_json
 
-        choice = choose_design(place.running_lab, self.topology_name, place.runs_dir, before_repair=True)
+        choice = choose_design(context.running_lab, self.topology_name, context.runs_dir, before_repair=True)
         lab = choice.lab
         failed_gpus = {parse_gpu(lab, label) for label in self.gpus}
         if self.apply:
             check_permission(lab, self.really_move)
-        with place.session(lab, self.hosts, writes=self.apply, partial=not self.apply) as session:
-            observation, lab_repair, unfinished = plan_repair(session, choice, place.runs_dir, failed_gpus)
+        with context.session(lab, self.hosts, writes=self.apply, partial=not self.apply) as session:
+            observation, lab_repair, unfinished = plan_repair(session, choice, context.runs_dir, failed_gpus)
             findings = describe_findings(session.unreachable_findings)
             advice = _make_advice(session, choice, observation, lab_repair, failed_gpus)
-            place.say(choice.heading(), *choice.lines(), *yield_finding_lines(findings))
-            place.say(*_describe_repair(session, choice, observation, lab_repair, unfinished))
-            place.say(*(f"rule {item.rule}: {item.text}" for item in advice or ()))
+            context.say(choice.heading(), *choice.lines(), *yield_finding_lines(findings))
+            context.say(*_describe_repair(session, choice, observation, lab_repair, unfinished))
+            context.say(*(f"rule {item.rule}: {item.text}" for item in advice or ()))
             repair_result = None
             if lab_repair and self.apply:
-                repair_result = self._repair(place, session, choice, lab_repair)
+                repair_result = self._repair(context, session, choice, lab_repair)
         rows = repair_json(lab, lab_repair) if lab_repair else {}
         losses = lab_repair.record.losses if lab_repair else observation.losses
         document = describe_hosts(choice, self.hosts)
@@ -182,7 +182,7 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         )
 
     def _repair(
-        self, place: Place, session: LabSession, choice: DesignChoice, lab_repair: LabRepair
+        self, context: CommandContext, session: LabSession, choice: DesignChoice, lab_repair: LabRepair
     ) -> RepairResult:
         """Apply the repair, and store losses, changes and durations as a run."""
         from testbed.lab.simulated.lifecycle import hosts_of
@@ -194,14 +194,14 @@ class Repair(MovingCommand, HostsCommand, TopologyCommand):
         check_in_force(lab_repair)
         lab = session.lab
         hosts = hosts_of(lab, self.hosts)
-        with RunStore(place.runs_dir).begin(lab, lab.simulated, hosts, seeds={}) as run:
+        with RunStore(context.runs_dir).begin(lab, lab.simulated, hosts, seeds={}) as run:
             run.add_phase(REPAIR_BEGUN, lab_repair.record.to_json(lab))
             epoch = choice.intent.epoch if choice.intent else None
             if epoch is None:  # the next repair must know the topology that this one repairs
                 epoch = session.store_intent(choice.design, choice.stated, run.run_id)
             stated = TopologySource(f"repair of epoch {epoch}", choice.stated.plan_text, epoch)
-            with stop_on_interrupt(place.tell):
-                repair_result = carry_out(session, lab_repair, place.say, stated=stated)
+            with stop_on_interrupt(context.tell):
+                repair_result = carry_out(session, lab_repair, context.say, stated=stated)
             run.add_phase(REPAIR, repair_json(lab, lab_repair) | repair_result.as_json())
         return repair_result
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from testbed.commands.declare import Command, option
 from testbed.commands.documents import CHANGES, DONE, Document, UnfinishedOperation
 from testbed.commands.groups import DEADLINE, RATE, SIZES, HostsCommand, MovingCommand
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.commands.progress import narrate
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
         int, option("Inference requests to the board.", metavar="N", least=1, most=1_000_000)
     ] = 100
 
-    def run(self, place: Place) -> DemoDocument:
+    def run(self, context: CommandContext) -> DemoDocument:
         """Run the whole demo. Raises `LabFileError`, `RefusedToMove`, `VerifyFailed` and `CollectiveError`."""
         from testbed.lab.simulated.lifecycle import set_link_rate
         from testbed.measure.collectives.spec import parse_sizes
@@ -133,18 +133,18 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
 
         # The second job is small: planning without compilation takes a moment, compilation half a minute.
         os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
-        lab = set_link_rate(place.lab, self.rate_mbps)
+        lab = set_link_rate(context.lab, self.rate_mbps)
         if self.inference:
             lab = self._choose_program(lab, self.inference)
-        if not (lab.simulated or place.is_quiet or self.really_move == lab.name):
-            _say_plan(place, lab)
+        if not (lab.simulated or context.is_quiet or self.really_move == lab.name):
+            _say_plan(context, lab)
         with narrate() as narrator:
             trial = self._prepare(lab, self.inference, narrator) if self.inference else None
             result = run_job(
                 lab,
                 hosts=self.hosts,
                 sizes=parse_sizes(self.sizes),
-                runs_dir=place.runs_dir,
+                runs_dir=context.runs_dir,
                 narrator=narrator,
                 deadline_s=self.deadline_s,
                 really_move=self.really_move,
@@ -153,9 +153,9 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
         prefix = "SIMULATED " if result.lab.simulated else ""
         model = ", hosts only modelled" if result.hosts == "model" else ""
         title = f"{prefix}AllReduce on {result.lab.name}{model}"
-        place.say_table(title, _COLUMNS, [_make_cells(row) for row in result.timings])
-        place.say(*_describe_result(result))
-        return _make_document(result, place.say_unfinished(lab))
+        context.say_table(title, _COLUMNS, [_make_cells(row) for row in result.timings])
+        context.say(*_describe_result(result))
+        return _make_document(result, context.say_unfinished(lab))
 
     def _choose_program(self, lab: Lab, model: Path) -> Lab:
         """Return the lab whose board runs the model. Raises `InferenceError`, and `UsageError` for modelled hosts."""
@@ -176,14 +176,14 @@ class Demo(MovingCommand, HostsCommand, Command[DemoDocument]):
         return prepare_trial(lab, model, self.requests, narrator.note)
 
 
-def _say_plan(place: Place, lab: Lab) -> None:
+def _say_plan(context: CommandContext, lab: Lab) -> None:
     """Print the changes that the demo would make on a real lab, before the demo is refused."""
     from testbed.operate.design import build_design
     from testbed.operate.plan import describe
     from testbed.operate.session import open_lab
 
     with open_lab(lab, None, model_hosts=True) as session:
-        place.say(*describe(lab, session.plan(build_design(lab))))
+        context.say(*describe(lab, session.plan(build_design(lab))))
 
 
 def _make_document(result: JobResult, unfinished: tuple[UnfinishedOperation, ...]) -> DemoDocument:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from testbed.commands.declare import Command
 from testbed.commands.documents import Document
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Metrics(Command[MetricsDocument]):
     lab_help = "Lab files of labs whose switches are read too."
     role = "viewer"
 
-    def run(self, place: Place) -> MetricsDocument:
+    def run(self, context: CommandContext) -> MetricsDocument:
         """Read the metrics of the database, then those of the switches of each lab."""
         from testbed.lab.inventory import load_lab
         from testbed.lab.simulated.lifecycle import find_running
@@ -42,13 +42,13 @@ class Metrics(Command[MetricsDocument]):
         from testbed.observe.exposition import format_exposition
         from testbed.observe.stored_metrics import load_samples
 
-        labs = [find_running(load_lab(path)) for path in place.lab_files]
+        labs = [find_running(load_lab(path)) for path in context.lab_files]
         samples = [
-            *load_samples(place.runs_dir),
+            *load_samples(context.runs_dir),
             *(sample for lab in labs for sample in read_device_samples(lab)),
         ]
         text = format_exposition(samples)
-        place.say(*(text.removesuffix("\n").split("\n") if text else ()))
+        context.say(*(text.removesuffix("\n").split("\n") if text else ()))
         return MetricsDocument(
             samples=tuple(
                 Sample(metric=sample.metric, labels=sample.labels_by_name, value=sample.value)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from testbed.commands.declare import REQUIRED, Command, argument, option
 from testbed.commands.documents import ERROR, Document, UnfinishedOperation, key
 from testbed.commands.groups import MovingCommand, TopologyCommand
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.errors import UsageError
 from testbed.storage.owner import RUN
 
@@ -138,7 +138,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
                 "testbed run needs a command: write it after `--`, as in `testbed run LAB -- hostname`"
             )
 
-    def run(self, place: Place) -> ProgramDocument:
+    def run(self, context: CommandContext) -> ProgramDocument:
         """Run the command. Raises `LightDenied`, `RefusedToMove`, `HostError` and the errors of opening a lab."""
         from testbed.errors import HostError
         from testbed.lab.simulated.lifecycle import hosts_of
@@ -149,7 +149,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
         from testbed.measure.results.store import RunStore
         from testbed.operate.apply import check_permission
 
-        lab, runs_dir = place.running_lab, place.runs_dir
+        lab, runs_dir = context.running_lab, context.runs_dir
         check_permission(lab, self.really_move)
         mode = hosts_of(lab)
         if mode == "model":
@@ -161,32 +161,32 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
         command_text = " ".join(shlex.join(redact_arguments(self.program)).split())
         with RunStore(runs_dir).begin(lab, lab.simulated, mode, seeds={}) as run:
             reason = f"run {run.run_id}: {self.reason or command_text}"[:200]
-            assert place.lab_file is not None
+            assert context.lab_file is not None
 
             def note(line: str) -> None:
-                if not place.is_quiet:
-                    place.tell(f"testbed run: {line}")
+                if not context.is_quiet:
+                    context.tell(f"testbed run: {line}")
 
-            with Keeper(runs_dir, place.lab_file, run.run_id, reason) as keeper:
+            with Keeper(runs_dir, context.lab_file, run.run_id, reason) as keeper:
                 with provide_light(lab, request, runs_dir, keeper, note) as light:
-                    ranks = self._make_ranks(light, run.run_id, place)
+                    ranks = self._make_ranks(light, run.run_id, context)
                     try:
                         with deny_light():
                             launch = start_guards(light.fleet, light.hosts)
                         ranks.run(launch, run.directory / "ranks")
                     except BaseException:
-                        run.add_phase(PHASE, self._describe(run.run_id, light, ranks, place).to_record())
+                        run.add_phase(PHASE, self._describe(run.run_id, light, ranks, context).to_record())
                         raise
-                document = self._describe(run.run_id, light, ranks, place)
+                document = self._describe(run.run_id, light, ranks, context)
             run.add_phase(PHASE, document.to_record())
-        if RUN in os.environ and not place.is_quiet:  # a service keeps only the end of the output
+        if RUN in os.environ and not context.is_quiet:  # a service keeps only the end of the output
             for rank in document.ranks:
-                place.say(*(f"[{rank.rank}:{rank.host}] {line}" for line in rank.stdout.splitlines()))
+                context.say(*(f"[{rank.rank}:{rank.host}] {line}" for line in rank.stdout.splitlines()))
         for line in (*_summarise(document, ranks), *(operation.line() for operation in document.unfinished)):
             note(line)
         return document
 
-    def _make_ranks(self, light: Light, run_id: str, place: Place) -> Ranks:
+    def _make_ranks(self, light: Light, run_id: str, context: CommandContext) -> Ranks:
         from testbed.measure.program.ranks import Program, Ranks
 
         is_in_service = RUN in os.environ
@@ -199,12 +199,12 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
             needs_folder=bool(self.folder),
         )
 
-        is_silent = place.is_quiet or is_in_service
+        is_silent = context.is_quiet or is_in_service
         return Ranks(
             program, (lambda _output: None) if is_silent else _print_output, lambda: light.watch.problem
         )
 
-    def _describe(self, run_id: str, light: Light, ranks: Ranks, place: Place) -> ProgramDocument:
+    def _describe(self, run_id: str, light: Light, ranks: Ranks, context: CommandContext) -> ProgramDocument:
         failure = ranks.failure
         return ProgramDocument(
             run_id=run_id,
@@ -233,7 +233,7 @@ class RunProgram(MovingCommand, TopologyCommand, Command[ProgramDocument]):
             seconds=max((result.seconds for result in ranks.results), default=0.0),
             restored=not light.problem,
             problem=light.problem,
-            unfinished=place.find_unfinished(),
+            unfinished=context.find_unfinished(),
         )
 
 

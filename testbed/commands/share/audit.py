@@ -7,7 +7,7 @@ from typing import Annotated
 
 from testbed.commands.declare import Command, option
 from testbed.commands.documents import CHANGES, DONE, Document
-from testbed.commands.place import Place
+from testbed.commands.place import CommandContext
 from testbed.errors import UsageError
 
 
@@ -93,12 +93,12 @@ class Audit(Command[AuditList | AuditCheck]):
         if self.expect and not self.verify:
             raise UsageError("--expect needs --verify")
 
-    def run(self, place: Place) -> AuditList | AuditCheck:
+    def run(self, context: CommandContext) -> AuditList | AuditCheck:
         """List the lines, or check them."""
         from testbed.storage.address import get_database_address
         from testbed.storage.audit import read_audit, verify
 
-        address = get_database_address(place.runs_dir)
+        address = get_database_address(context.runs_dir)
         if self.verify:
             check = verify(address, self.expect)
             document = AuditCheck(
@@ -108,8 +108,10 @@ class Audit(Command[AuditList | AuditCheck]):
                 broken=check.broken,
                 reason=check.reason,
             )
-            place.say(document.line())
+            context.say(document.line())
             return document
         entries = tuple(AuditLine(**row) for row in read_audit(address, limit=self.last))
-        place.say(*([entry.line() for entry in entries] or [f"the audit log of {place.runs_dir} is empty"]))
+        context.say(
+            *([entry.line() for entry in entries] or [f"the audit log of {context.runs_dir} is empty"])
+        )
         return AuditList(entries=entries)

@@ -152,7 +152,7 @@ def assign_edges(nodes: int, source: Integers, target: Integers, weight: Floats)
 
 
 def match_priced(weights: Floats, *, min_fraction: float = 0.9) -> Matching:
-    """Return a matching of symmetric `weights`, shape (n, n), with at least a fraction `min_fraction` of the maximum weight.
+    """Return a matching of symmetric `weights`, shape (n, n), of at least `min_fraction` of the maximum weight.
 
     No matching weighs more than `bound`, so the proven fraction is `weight / bound`.
     """

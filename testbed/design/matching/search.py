@@ -207,7 +207,10 @@ def rebase(state: State, blossom: int, node: int) -> None:
 def make_odd(
     state: State, top: int, near_node: int, far_node: int, clock: Ints, tops: Ints, events: Events
 ) -> None:
-    """Add an odd top to the tree by the edge from `near_node` to `far_node`. For a blossom, queue the time when its dual is zero."""
+    """Add an odd top to the tree by the edge from `near_node` to `far_node`.
+
+    For a blossom, queue the time when its dual is zero.
+    """
     state.label[top] = ODD
     state.since[top] = clock[NOW]
     state.tree_from[top] = near_node

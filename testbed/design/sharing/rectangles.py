@@ -294,7 +294,7 @@ class _Search:
     def _search_places(
         self, index: int, occupied: int, used: int, placed: tuple[Rectangle, ...], previous_spot: int
     ) -> None:
-        """Try all rectangles of the jobs from `index` on. `previous_spot` is the spot of the previous job, or -1 for none."""
+        """Try all rectangles of the jobs from `index` on. `previous_spot` is the previous job's spot, or -1."""
         if used > self._best_gpus:
             self._best, self._best_gpus = placed, used
         max_gpus = min(used + self._remaining_gpus[index], self._cluster.gpus)

@@ -111,7 +111,7 @@ class _Search:
     def _descend(self, other_demand: Floats, shifts_so_far: list[int], excess: float) -> None:
         depth = len(shifts_so_far)
         remaining = range(depth, len(self.demands))
-        # The excess is convex: a job adds at least as much to any sum as to `other_demand`. This bounds every completion.
+        # The excess is convex: a job adds at least as much to any sum as to `other_demand`, a bound on completions.
         totals = {job: self._add_job(other_demand, job) for job in remaining[:1]}
         lowest = [float(totals[depth].min()) - excess]
         for job in remaining[1:]:
