@@ -456,7 +456,7 @@ def bundle_resharding(
     samples: int,
     nodes: int,
 ) -> Resharding:
-    """Return the messages on the edges of a bundle, one per pair of servers (`compute_resharding` reshards one edge)."""
+    """Return the messages on the edges of a bundle, one a server pair (`compute_resharding` reshards one edge)."""
     producer, consumer = (strategy.shardings[op_index] for op_index in bundle[0])
     sliced = workload.is_sliced(bundle[0])
     parts = [
